@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
-from ..options import FOLDER, json_option
+from ..options import EXIT_NEGATIVE, FOLDER, json_option
 from ..output import echo, echo_json
+from .idle_options import refuse_idle_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +48,10 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 @click.option("--dropout", type=float, default=0.0, show_default=True, help="Costs a fifth of the speed on a CPU.")
 @click.option("--bf16/--fp32", default=None, help="Default: bf16 if the hardware supports it.")
 @click.option("--held-out", type=float, default=0.05, show_default=True, help="Share of documents to hold out.")
-@click.option("--evaluations", type=int, default=8, show_default=True, help="Evaluations on the held-out documents.")
-@click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain; 0: no limit.")
+@click.option("--evaluations", type=int, help="Of the held-out documents. Default: up to 8, in a tenth of the time.")
+@click.option(
+    "--patience", type=int, default=3, show_default=True, help="Evaluations in a row that are worse; 0: no limit."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def pretrain(
@@ -59,12 +62,13 @@ def pretrain(
     column: str | None,
     as_json: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Pretrain an encoder on TEXTS by masking words.
 
     TEXTS are folders of documents, an index, .txt files with one text a line, or .jsonl, .csv, .tsv or .parquet files
     with a column of texts. The model is an ordinary transformers folder, which 'binocle train encoder --base' takes.
-    After an interruption the same command resumes from its last checkpoint.
+    After an interruption the same command resumes from its last checkpoint. Exit 1 when the model is worse than its
+    base on held-out documents by more than chance.
 
     \b
     binocle pretrain docs --out my-bert
@@ -74,6 +78,7 @@ def pretrain(
     from ...training.pretraining.pretrain import pretrain as run_pretraining
     from ..progress_bar import ProgressBar
 
+    refuse_idle_options()
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     with ProgressBar("reading the data", lines=10) as progress:
@@ -90,6 +95,7 @@ def pretrain(
         echo_json(result.as_dict())
     else:
         echo(_summary(result))
+    return EXIT_NEGATIVE if result.is_worse else 0
 
 
 def _summary(result: PretrainingResult) -> str:
@@ -112,6 +118,8 @@ def _summary(result: PretrainingResult) -> str:
             lines.append(
                 f"pairs told right {result.before.pair_accuracy:.1%} before, {result.after.pair_accuracy:.1%} after"
             )
+    if result.notes:
+        lines.append("; ".join(result.notes))
     return "\n".join(lines)
 
 

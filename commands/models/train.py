@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,9 +20,12 @@ from ..options import (
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .heads import classifier, reader
+from .idle_options import refuse_idle_options
 from .invert import inverter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...training.encoders.result import TrainingResult
 
 
@@ -72,9 +74,15 @@ def _run_options(command: Any) -> Any:
             click.option(
                 "--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out."
             ),
-            click.option("--evaluations", type=int, default=8, show_default=True, help="Of the held-out rows."),
             click.option(
-                "--patience", type=int, default=3, show_default=True, help="Evaluations without a gain; 0: no limit."
+                "--evaluations", type=int, help="Of the held-out rows. Default: up to 8, in a tenth of the time."
+            ),
+            click.option(
+                "--patience",
+                type=int,
+                default=3,
+                show_default=True,
+                help="Evaluations in a row that are worse; 0: no limit.",
             ),
             click.option(
                 "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
@@ -96,7 +104,7 @@ def _run_options(command: Any) -> Any:
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
 @click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
-@click.option("--learning-rate", "--lr", type=float, default=2e-5, show_default=True)
+@click.option("--learning-rate", "--lr", type=float, help="Default: 0.00002; 0.0002 with --lora.")
 @click.option(
     "--max-length", type=int, help="Tokens of a text that are learned from. Default: all that the base reads."
 )
@@ -121,10 +129,11 @@ def encoder(
     split: str,
     as_json: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Train an encoder.
 
-    Interrupt it when you like: the same command goes on from its last checkpoint.
+    Interrupt it when you like: the same command goes on from its last checkpoint. Exit 1 when the encoder is worse than
+    its base on held-out rows by more than chance; it is written all the same.
 
     \b
     binocle train encoder pairs.jsonl --out my-encoder
@@ -135,7 +144,7 @@ def encoder(
     from ...training.encoders.mining_rounds import train_rounds
     from ...training.encoders.train import train_encoder
 
-    _refuse_idle_options(data, development)
+    refuse_idle_options(data, development)
     config = EncoderConfig(**options)
     if negatives is not None and (development or teacher):
         raise click.UsageError("--mine goes with neither --dev nor --teacher")
@@ -164,7 +173,7 @@ def encoder(
                 teacher=teacher,
                 progress=progress,
             )
-    _print_result(result, as_json=as_json)
+    return _print_result(result, as_json=as_json)
 
 
 @train.command()
@@ -191,10 +200,11 @@ def reranker(
     split: str,
     as_json: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Train a reranker.
 
-    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'.
+    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'. Exit
+    1 when it is worse than its base on held-out rows by more than chance; it is written all the same.
 
     \b
     binocle train reranker scifact --out my-reranker
@@ -202,7 +212,7 @@ def reranker(
     from ...training.rerankers.config import RerankerConfig
     from ...training.rerankers.train import train_reranker
 
-    _refuse_idle_options(data)
+    refuse_idle_options(data)
     with ProgressBar("reading the data", lines=10) as progress:
         result = train_reranker(
             data,
@@ -214,32 +224,17 @@ def reranker(
             encoder=encoder,
             progress=progress,
         )
-    _print_result(result, as_json=as_json)
+    return _print_result(result, as_json=as_json)
 
 
-def _refuse_idle_options(data: str, development: str | None = None) -> None:
-    """Refuse options that would have no effect beside the others."""
-    context = click.get_current_context()
-
-    def is_given(name: str) -> bool:
-        return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
-    for name, is_idle, reason in (
-        ("epochs", is_given("steps"), "--steps says how long"),
-        ("held_out", development is not None, "the rows of --dev are held out"),
-        ("patience", not development and not context.params["held_out"], "nothing is held out"),
-        ("split", Path(data).is_file(), f"{data} is a file without splits"),
-    ):
-        if is_given(name) and is_idle:
-            raise click.UsageError(f"--{name.replace('_', '-')} has no effect here: {reason}", context)
-
-
-def _print_result(result: TrainingResult, *, as_json: bool) -> None:
+def _print_result(result: TrainingResult, *, as_json: bool) -> int:
+    """Print the result; return the exit code."""
+    code = EXIT_NEGATIVE if result.is_worse else 0
     if os.environ.get("RANK", "0") != "0":  # of several processes, only one prints
-        return
+        return code
     if as_json:
         echo_json(result.as_dict())
-        return
+        return code
     echo(
         f"{result.objective}: {result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s"
     )
@@ -250,8 +245,9 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> None:
         rows = f"{result.after.rows:,} held-out rows"
         echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
-    for note in result.notes:
-        echo(note)
+    if result.notes:
+        echo("; ".join(result.notes))
+    return code
 
 
 for _command in (reader, classifier, inverter):

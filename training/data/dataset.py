@@ -21,13 +21,14 @@ import pyarrow as pa
 
 from ...core.errors import InputError
 from ...core.files import write_atomic
+from ...core.words import encodable
 from ..runs.environment import is_main_process
 from .columns import Shape as Shape  # noqa: PLC0414 - with the rows it describes
 from .sources import rows
 from .validation import RowValidator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
+_MOST_HELD_OUT = 1_000  # rows
 TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # the parts of the data; a row that shares a text with a held-out one is left out
 
 
@@ -52,6 +54,7 @@ class TrainingSet:
     high: float = 1.0
     part: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     source: str = ""  # the name of the source, if it has one
+    on_hub: bool = False  # whether the source is a data set of the Hugging Face hub
 
     def table(self) -> pa.Table:
         """Map all rows into memory."""
@@ -72,7 +75,7 @@ def prepare(
     *,
     split: str = "train",
     held_out: float = 0.05,
-    most_held_out: int = 1_000,
+    most_held_out: int = _MOST_HELD_OUT,
     development: str | Path | None = None,
     seed: int = 0,
 ) -> TrainingSet:
@@ -100,7 +103,8 @@ def prepare(
         validator.shape, folder, validator.texts, tuple(validator.classes), validator.low, validator.high
     )
     if isinstance(source, (str, Path)):
-        dataset.source = Path(source).resolve().name if Path(source).exists() else str(source)
+        dataset.on_hub = not Path(source).exists()
+        dataset.source = str(source) if dataset.on_hub else Path(source).resolve().name
     if development is None:
         column = "group" if validator.grouped else dataset.texts[min(1, len(dataset.texts) - 1)]
         part = hold_out(_keys(dataset.table(), column), held_out, most_held_out, seed)
@@ -224,6 +228,13 @@ def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.u
     return part
 
 
+def are_held_out(texts: Sequence[str], share: float, seed: int) -> NDArray[np.bool_]:
+    """Tell which of these texts `prepare` holds out, where they are the rows."""
+    keys = np.array([hash_of(encodable(text)) for text in texts], np.uint64)
+    held_out: NDArray[np.bool_] = _split(keys, share, _MOST_HELD_OUT, seed) == HELD_OUT
+    return held_out
+
+
 def counts(dataset: TrainingSet) -> dict[str, int]:
     """Count the rows of each part."""
     parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
@@ -234,6 +245,7 @@ def describe(dataset: TrainingSet) -> dict[str, Any]:
     """Describe the data for a model card."""
     return {
         **({"source": dataset.source} if dataset.source else {}),
+        **({"datasets": [dataset.source.partition(":")[0]]} if dataset.on_hub else {}),
         "shape": dataset.shape.value,
         **counts(dataset),
         **({"classes": list(dataset.classes)} if dataset.classes else {}),
@@ -250,6 +262,7 @@ def save(dataset: TrainingSet) -> None:
         "low": dataset.low if np.isfinite(dataset.low) else 0.0,
         "high": dataset.high if np.isfinite(dataset.high) else 1.0,
         "source": dataset.source,
+        "on_hub": dataset.on_hub,
     }
     write_atomic(dataset.folder / "data.json", json.dumps(facts))
 
@@ -266,6 +279,7 @@ def load(folder: Path) -> TrainingSet:
         facts["high"],
         np.load(folder / "part.npy", allow_pickle=False),
         facts.get("source", ""),
+        facts.get("on_hub", False),
     )
 
 

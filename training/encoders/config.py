@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core import checks as limits
 from ...core.errors import InputError
@@ -16,7 +16,7 @@ class EncoderConfig(TrainingConfig):
     """How to train an encoder. `max_length` limits training alone: a finished encoder reads as much as its base."""
 
     batch_size: int = 32  # rows
-    learning_rate: float = 2e-5
+    learning_rate: float | None = None  # None: 2e-5, or 2e-4 with `lora`
     pooling: tuple[str, ...] | None = None  # one or more of POOLINGS, their vectors concatenated
     scale: float = 20.0
     margin: float | None = None
@@ -25,6 +25,15 @@ class EncoderConfig(TrainingConfig):
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank
     checkpointing: bool = False  # of activations: less memory, a third more time
+
+
+def with_rate(config: EncoderConfig) -> EncoderConfig:
+    """Return the configuration with its learning rate.
+
+    Low-rank additions learn at about ten times the rate of all weights (thinkingmachines.ai/blog/lora, 2025).
+    """
+    usual = 2e-4 if config.lora else 2e-5
+    return config if config.learning_rate is not None else replace(config, learning_rate=usual)
 
 
 def check(config: EncoderConfig) -> None:

@@ -21,6 +21,7 @@ from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ..data import beir
 from ..data.columns import Shape, is_text
+from ..data.dataset import are_held_out
 from ..data.sources import rows
 from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
@@ -101,14 +102,16 @@ def distill(
     if not every:
         raise InputError(f"{texts} holds no texts")
     find(model)
-    start = _make_start(model, out, layers, every, on_progress)
+    held_out = are_held_out(every, config.held_out, config.seed)
+    learned, apart = ([text for text, is_out in zip(every, held_out, strict=True) if is_out == part] for part in (0, 1))
+    start = _make_start(model, out, layers, learned, on_progress)
     rows_of_texts = ({"text": text} for text in every)
     train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)
     teacher, student = load_encoder(model), load_encoder(str(out))
-    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
+    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
-    facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
+    facts = [agreement.as_dict() | {"on": "held-out texts" if apart else "texts learned from", "when": "student"}]
     if evaluate_on is not None:
         both = [
             _ndcg(role, name, evaluate_on, split, on_progress)
@@ -174,7 +177,7 @@ def _key(*settings: Any) -> str:
 
 
 def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
-    """Return the cosine of both vectors for each of the last texts."""
+    """Return the cosine of both vectors for each of the last texts, at most 512."""
     sample = every[-_SPEED_TEXTS:]
     return cosines(teacher.encode(sample), student.encode(sample))
 

@@ -22,9 +22,10 @@ from ..data import dataset as datasets
 from ..data.batches import Batches, largest_batch
 from ..data.dataset import Shape, TrainingSet
 from ..data.distributed_batches import SharedBatches
+from ..evaluation.best_so_far import BestSoFar
 from ..runs import environment, start_weights
 from ..runs.resumable_trainer import ResumableTrainer
-from ..runs.trainer import make_trainer, schedule
+from ..runs.trainer import affordable, count_steps, make_trainer, schedule
 from . import heldout, losses
 from .base_model import make_model, merge_adapter, shortest
 from .evaluator import HeldOutEvaluator
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from .config import EncoderConfig
 
     Origin = tuple[str, dict[str, Any]]
+
+CHARACTERS = 4  # of a token, about
 
 
 class EncoderTrainer(ResumableTrainer, SentenceTransformerTrainer):
@@ -108,7 +111,7 @@ class EncoderTraining:
             self._report_measuring("the model to begin with")
             teacher = self._teacher_encode()
             estimate = heldout.measure(self._encode, self.data, teacher=teacher, seed=self.config.seed)
-            return None if estimate is None else estimate.as_dict()
+            return None if estimate is None else estimate.as_json()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
 
@@ -141,7 +144,10 @@ class EncoderTraining:
             raise InputError(f"there are {len(training)} rows to train on: expected at least two")
         dataset = self._dataset(training)
         self.batches = batches = self._batches(training)
-        metric = self._metric()
+        metric, evaluations = self._metric(), self._evaluations(training, batches)
+        if metric and not evaluations:
+            self.run.report("no evaluation during the run: it would take more than a tenth of the time")
+            metric = None
         grouped = OBJECTIVES[self.objective].grouped
         options = schedule(self.run, batches, metric) | {
             "prompts": self._prompts(),
@@ -155,13 +161,26 @@ class EncoderTraining:
             options,
             texts=batches.batch_size * self.config.accumulate * self.columns,
             metric=metric,
+            evaluations=evaluations,
             model=self.model,
             train_dataset=dataset,
             loss=self.loss,
-            evaluator=HeldOutEvaluator(metric, self._measure) if metric else None,
+            evaluator=HeldOutEvaluator(metric, self._measure, BestSoFar(self.run.folder / "best.json"))
+            if metric
+            else None,
         )
         trainer.data_collator.max_length = shortest(self.config.max_length, self.model)
         return trainer
+
+    def _evaluations(self, training: NDArray[np.uint32], batches: Batches | SharedBatches) -> int:
+        """Return the number of evaluations during the run, for the lengths of the texts that are read."""
+        rows = np.linspace(0, len(training) - 1, min(len(training), 2_000)).astype(int)
+        sample = datasets.take(self.table.select(list(self.data.texts)), training[rows])
+        limit = CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
+        characters = float(np.mean(heldout.lengths(sample, limit))) * environment.processes()
+        read = count_steps(self.config, batches) * self.config.accumulate * batches.batch_size
+        limit = CHARACTERS * (self.model.max_seq_length or 512)
+        return affordable(self.config, read * characters, heldout.characters(self.data, limit))
 
     def _metric(self) -> str | None:
         """Return the measure that checkpoints are chosen by, if the held-out rows suffice."""
@@ -176,7 +195,7 @@ class EncoderTraining:
         batches = Batches(
             self.table,
             training,
-            self.data.texts,
+            self._distinct(),
             batch_size=self._grouped_size(training) if objective.grouped else self._size(training),
             different=objective.different,
             seed=self.config.seed,
@@ -189,7 +208,7 @@ class EncoderTraining:
         size = max(1, min(self.config.batch_size, len(training) // processes)) * processes
         if not OBJECTIVES[self.objective].different:
             return size
-        maximum = largest_batch(self.table, training, self.data.texts, size)
+        maximum = largest_batch(self.table, training, self._distinct(), size)
         if maximum == 1 < size and self.data.shape is Shape.PAIRS:
             raise InputError(
                 f"the objective {self.objective} sets the positives of other rows against a query's own, but one text "
@@ -201,6 +220,13 @@ class EncoderTraining:
                 "where texts stand for classes, give text and label"
             )
         return max(1, maximum // processes) * processes
+
+    def _distinct(self) -> tuple[str, ...]:
+        """Return the columns in which no two rows of a batch are equal: their texts, and the document they are from.
+
+        A passage of a document may answer the query of another passage, so it would be a false negative.
+        """
+        return (*self.data.texts, *(["group"] if "group" in self.table.column_names else []))
 
     def _sharing_processes(self) -> int:
         """Return the number of processes that use each other's texts as negatives."""
@@ -257,11 +283,13 @@ class EncoderTraining:
         self.model.save_pretrained(str(folder), create_model_card=False)
         self._report_measuring("the trained model")
         encoder = load_encoder(str(folder))
-        result.after = heldout.measure(
-            lambda texts, kind: encoder.encode(texts, kind="query" if kind == "query" else "document"),
-            self.data,
-            teacher=self._teacher_encode(),
-            seed=self.config.seed,
+        result.measured(
+            heldout.measure(
+                lambda texts, kind: encoder.encode(texts, kind="query" if kind == "query" else "document"),
+                self.data,
+                teacher=self._teacher_encode(),
+                seed=self.config.seed,
+            )
         )
         result.fingerprint = encoder.fingerprint
         self.run.finish(self._card(result, loop), result.history, result.after.name if result.after else None)
@@ -276,4 +304,10 @@ class EncoderTraining:
             loop=loop,
             fingerprint=result.fingerprint,
         )
-        return replace(card, base=base, config={**asdict(self.config), "teacher": self.teacher})
+        return replace(
+            card,
+            base=base,
+            config={**asdict(self.config), "teacher": self.teacher},
+            notes=tuple(result.notes),
+            verdict=result.difference and result.difference.as_dict(),
+        )

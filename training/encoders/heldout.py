@@ -7,17 +7,22 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...indexes.metric import cosines, normalized
 from ..data.dataset import Shape, TrainingSet, counts, take
-from ..runs.checkpoints import MARGIN
+from ..evaluation import significance
+from ..evaluation.significance import SAMPLES, Statistic
+from ..evaluation.similarity import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Doubles, Floats
+    from ..evaluation.significance import Difference, Weighted
 
     Encode = Callable[[Sequence[str], str], Floats]  # texts and "query" or "document" to vectors (n, dim)
 
@@ -37,6 +42,7 @@ _FEWEST_ALIKE = 3  # minimum of rows to compare texts with each other
 _DOCUMENTS = 500  # that a held-out query is searched in, if there are as many
 _BLOCK = 512  # queries scored against all texts at once
 _RESAMPLES = 1_000
+_SAMPLES = 2_000  # of the difference of two measures that are no means
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +54,35 @@ class Estimate:
     low: float
     high: float
     rows: int
-    values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, if it is a mean
+    values: Doubles = field(repr=False, default_factory=lambda: np.empty(0))  # of queries if a mean; scores if not
+    labels: NDArray[Any] | None = field(repr=False, default=None)  # of the rows, if the measure is no mean
 
     @classmethod
     def of(cls, facts: dict[str, Any] | None) -> Estimate | None:
-        """Read what `as_dict` returned, without the single values."""
+        """Read what `as_json` returned."""
         if facts is None:
             return None
-        low, high = facts["interval"]
-        return cls(facts["name"], facts["value"], low, high, facts["rows"])
+        labels = facts.get("labels")
+        values = np.array(facts.get("values", []), np.float64)
+        return cls(
+            facts["name"],
+            facts["value"],
+            *facts["interval"],
+            facts["rows"],
+            values,
+            None if labels is None else np.array(labels),
+        )
 
-    def as_metrics(self) -> dict[str, float]:
-        """Return the metrics that a trainer expects."""
-        return {self.name: self.value, self.name + MARGIN: (self.high - self.low) / 2}
+    def difference(self, other: Doubles, *, samples: int | None = None) -> Difference:
+        """Subtract the measure of other `values` of the same rows, with interval and p."""
+        if self.labels is None:
+            return significance.difference(self.values, other, samples=samples or SAMPLES)
+        return STATISTICS[self.name].difference(self.values, other, self.labels, samples=samples or _SAMPLES)
+
+    @property
+    def margin(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
 
     def as_dict(self) -> dict[str, Any]:
         """Return the estimate for JSON, rounded to 4 digits, without the values of single queries."""
@@ -69,6 +91,15 @@ class Estimate:
             "value": round(self.value, 4),
             "interval": [round(self.low, 4), round(self.high, 4)],
             "rows": self.rows,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the estimate with the values of its rows, for a later process."""
+        labels = None if self.labels is None else self.labels.tolist()
+        interval = [self.low, self.high]
+        return {**self.as_dict(), "value": self.value, "interval": interval} | {
+            "values": self.values.tolist(),
+            "labels": labels,
         }
 
 
@@ -89,6 +120,22 @@ def can_measure(data: TrainingSet) -> bool:
         return True
     label_counts = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
     return len(label_counts) > 1 and (data.shape is not Shape.GROUPED or bool(label_counts.max() > 1))
+
+
+def lengths(table: pa.Table, limit: int) -> NDArray[np.int64]:
+    """Return the characters of each row's texts, each text cut at `limit`."""
+    columns = [np.minimum(pc.utf8_length(column).to_numpy(), limit) for column in table.columns]
+    return np.sum(columns, axis=0, dtype=np.int64)
+
+
+def characters(data: TrainingSet, limit: int) -> int:
+    """Count the characters that one measure reads."""
+    table = take(data.table().select(list(data.texts)), data.held_out())
+    count = int(lengths(table, limit).sum())
+    if data.shape in _RETRIEVED:
+        texts = {name: table[name].to_pylist() for name in data.texts}
+        count += sum(min(len(text), limit) for text in _distractors(data, texts))
+    return count
 
 
 def account(data: TrainingSet) -> str:
@@ -122,8 +169,7 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
     similarities = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
-    of = {Shape.SCORED: spearman, Shape.LABELLED: average_precision, Shape.CLASSED: _separation}[data.shape]
-    return resampled(name, of, similarities, labels, seed)
+    return resampled(name, similarities, labels, seed)
 
 
 def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
@@ -179,44 +225,47 @@ def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
 
 def spearman(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return the rank correlation. Equal values share their mean rank; 0 if either side is constant."""
-    score_ranks, label_ranks = _ranks(scores), _ranks(labels)
-    if score_ranks.std() == 0 or label_ranks.std() == 0:
-        return 0.0
-    return float(np.corrcoef(score_ranks, label_ranks)[0, 1])
+    return float(np.nan_to_num(STATISTICS["spearman"].value(scores, labels)))
 
 
-def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
-
-
-def average_precision(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return the mean of the precision at each positive, with the pairs ranked by score."""
-    hits = labels[np.argsort(-scores, kind="stable")] == 1
-    if not hits.any():
-        return 0.0
-    return float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
-
-
-def _separation(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return how well the cosine separates the classes: mean recall if each pair gets the nearest class mean."""
+def _separation(scores: Doubles, labels: Doubles) -> Weighted:
+    """Return how well the score separates the classes: mean recall if each pair gets the nearest class mean."""
     classes = np.unique(labels)
-    means = np.array([scores[labels == label].mean() for label in classes])
-    guesses = classes[np.abs(scores[:, None] - means[None, :]).argmin(1)]
-    return float(np.mean([(guesses[labels == label] == label).mean() for label in classes]))
+    own = (labels == classes[:, None]).astype(np.float64)
+
+    def weighted(weights: Doubles) -> Doubles:
+        recalls = np.full((len(weights), len(classes)), np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a sample may lack a class
+            means = ((weights * scores) @ own.T) / (weights @ own.T)
+            for row, (sample, centres) in enumerate(zip(weights, np.nan_to_num(means, nan=np.inf), strict=True)):
+                right = own[np.abs(scores - centres[:, None]).argmin(0), np.arange(len(scores))]
+                recalls[row] = own @ (sample * right) / (own @ sample)
+        return np.asarray(np.nanmean(recalls, axis=1), np.float64)
+
+    return weighted
+
+
+def _standardised(scores: Doubles) -> Doubles:
+    return np.asarray((scores - scores.mean()) / max(float(scores.std()), 1e-12), np.float64)
+
+
+STATISTICS: dict[str, Statistic] = {  # the measures that are no means
+    "spearman": MEASURES["similarity"]["Spearman"],
+    "average precision": MEASURES["pairs"]["AP"],
+    "balanced accuracy": Statistic(_separation, _standardised),
+}
 
 
 def mean(name: str, values: Floats, seed: int) -> Estimate:
     """Return the mean of values with its bootstrap interval."""
-    drawn = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))
-    low, high = np.percentile(values[drawn].mean(1), [2.5, 97.5])
-    return Estimate(name, float(values.mean()), float(low), float(high), len(values), values)
+    exact = np.asarray(values, np.float64)
+    low, high = significance.interval(exact, samples=_RESAMPLES, seed=seed)
+    return Estimate(name, float(exact.mean()), low, high, len(exact), exact)
 
 
-def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
-    """Return a measure of scores and labels with its bootstrap interval."""
-    generator = np.random.default_rng(seed)
-    resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]
-    low, high = np.percentile([of(scores[drawn], labels[drawn]) for drawn in resamples], [2.5, 97.5])
-    return Estimate(name, of(scores, labels), float(low), float(high), len(scores))
+def resampled(name: str, scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
+    """Return one of `STATISTICS` with its bootstrap interval; 0 if the scores are all the same."""
+    statistic, exact = STATISTICS[name], np.asarray(scores, np.float64)
+    bounds = statistic.interval(exact, labels, samples=200, seed=seed)
+    value, low, high = np.nan_to_num([statistic.value(exact, labels), *bounds]).tolist()
+    return Estimate(name, value, low, high, len(exact), exact, labels)

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     Build = Callable[[Any, TrainingSet, "LossOptions"], torch.nn.Module]
 
 
+def _squared_distances(embeddings: torch.Tensor) -> torch.Tensor:
+    """Return the squared distances of all vectors at length 1, shape (rows, rows), as in arXiv:1503.03832."""
+    return 2 * BatchHardTripletLossDistanceFunction.cosine_distance(embeddings)
+
+
+_EUCLIDEAN = BatchHardTripletLossDistanceFunction.euclidean_distance
+
+
 @dataclass(frozen=True, slots=True)
 class LossOptions:
     """Options of the losses; `Objective.takes` says which objective takes which."""
@@ -101,6 +109,11 @@ def scaled_dot(left: torch.Tensor, right: torch.Tensor, *, scale: float) -> torc
     return scale * pairwise_dot_score(left, right)
 
 
+def squared_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return the squared distances of rows at length 1, as FaceNet takes them (arXiv:1503.03832): twice 1 - cosine."""
+    return 2 * (1 - pairwise_cos_sim(left, right))
+
+
 def scaled_cosine(left: torch.Tensor, right: torch.Tensor, *, scale: float) -> torch.Tensor:
     """Return the scaled cosines of rows."""
     return scale * pairwise_cos_sim(left, right)
@@ -128,8 +141,8 @@ def _triplet(metric: Any, margin: float, model: Any, _data: TrainingSet, options
     return losses.TripletLoss(model, metric, triplet_margin=margin if options.margin is None else options.margin)
 
 
-def _batch(loss: Any, model: Any, _data: TrainingSet, options: LossOptions) -> torch.nn.Module:
-    keywords: dict[str, Any] = {"distance_metric": BatchHardTripletLossDistanceFunction.cosine_distance}
+def _batch(loss: Any, distance: Any, model: Any, _data: TrainingSet, options: LossOptions) -> torch.nn.Module:
+    keywords: dict[str, Any] = {"distance_metric": distance}
     if loss is not losses.BatchHardSoftMarginTripletLoss:
         keywords["margin"] = 0.2 if options.margin is None else options.margin
     built: torch.nn.Module = loss(model, **keywords)
@@ -204,12 +217,12 @@ _BUILDERS: dict[str, Build] = {
     "cached-ranking": _cached_ranking,
     "contrastive": partial(_contrastive, losses.ContrastiveLoss),
     "online-contrastive": partial(_contrastive, losses.OnlineContrastiveLoss),
-    "triplet-cosine": partial(_triplet, TripletDistanceMetric.COSINE, 0.2),
+    "triplet-cosine": partial(_triplet, squared_distance, 0.2),
     "triplet-euclidean": partial(_triplet, TripletDistanceMetric.EUCLIDEAN, 1.0),
-    "batch-all": partial(_batch, losses.BatchAllTripletLoss),
-    "batch-hard": partial(_batch, losses.BatchHardTripletLoss),
-    "batch-hard-soft": partial(_batch, losses.BatchHardSoftMarginTripletLoss),
-    "batch-semi-hard": partial(_batch, losses.BatchSemiHardTripletLoss),
+    "batch-all": partial(_batch, losses.BatchAllTripletLoss, _EUCLIDEAN),
+    "batch-hard": partial(_batch, losses.BatchHardTripletLoss, _EUCLIDEAN),
+    "batch-hard-soft": partial(_batch, losses.BatchHardSoftMarginTripletLoss, _EUCLIDEAN),
+    "batch-semi-hard": partial(_batch, losses.BatchSemiHardTripletLoss, _squared_distances),
     "cosent": _cosent,
     "cosine": _cosine,
     "softmax": _softmax,

@@ -35,8 +35,10 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "contrastive": Objective((Shape.LABELLED,), "Hadsell et al. 2006", takes=("margin",)),
     "online-contrastive": Objective((Shape.LABELLED,), "its hard pairs only, sbert.net", takes=("margin",)),
-    "triplet-cosine": Objective((Shape.TRIPLETS,), "arXiv:1503.03832 on cosine distance", takes=("margin",)),
-    "triplet-euclidean": Objective((Shape.TRIPLETS,), "arXiv:1503.03832, arXiv:1908.10084", takes=("margin",)),
+    "triplet-cosine": Objective((Shape.TRIPLETS,), "arXiv:1503.03832, squared distance at length 1", takes=("margin",)),
+    "triplet-euclidean": Objective(
+        (Shape.TRIPLETS,), "arXiv:1908.10084 section 3, Euclidean distance", takes=("margin",)
+    ),
     "batch-all": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True, takes=("margin",)),
     "batch-hard": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True, takes=("margin",)),
     "batch-hard-soft": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..evaluation.significance import Difference
     from ..runs.training_run import LoopResult, TrainingRun
     from .heldout import Estimate
 
@@ -29,7 +30,9 @@ class TrainingResult:
     rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
     account: str = ""  # of these parts, as a sentence
     planned: int = 0  # steps, unless the run stops early
-    best_step: int | None = None  # step of the weights that were best on held-out rows; None: the last
+    best_step: int | None = None  # step of the weights that were kept; None: the last
+    loop_notes: list[str] = field(default_factory=list)  # why it stopped, and which weights it kept
+    difference: Difference | None = None  # of the trained model and its base, on the same rows
 
     @classmethod
     def of(cls, run: TrainingRun[Any], objective: str, loop: LoopResult, before: Estimate | None) -> TrainingResult:
@@ -47,19 +50,26 @@ class TrainingResult:
             history=loop.history,
             planned=loop.planned,
             best_step=loop.best_step,
+            loop_notes=loop.notes,
         )
+
+    def measured(self, after: Estimate | None) -> None:
+        """Take the final measure, and compare it with that of the base."""
+        self.after = after
+        if self.before and after and len(self.before.values) == len(after.values):
+            self.difference = after.difference(self.before.values)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the model is worse than its base by more than chance."""
+        return self.difference is not None and self.difference.verdict == "worse"
 
     @property
     def notes(self) -> list[str]:
-        """Sentences for people: where the run ended, and whether the model is worse than its base."""
-        notes = []
-        if self.steps < self.planned:
-            notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: no more gain on held-out rows")
-        if self.best_step is not None and self.best_step < self.steps:
-            notes.append(f"the weights come from step {self.best_step:,}, the best on held-out rows")
-        if self.before and self.after and self.after.value < self.before.value:
-            notes.append(f"the model is worse than its base: {self.after.name} fell on held-out rows")
-        return notes
+        """Sentences for people: the verdict on held-out rows, where the run ended, and which weights it kept."""
+        if self.difference is None or self.after is None:
+            return self.loop_notes
+        return [f"{self.difference.sentence(self.after.name)} than its base", *self.loop_notes]
 
     def measures(self) -> list[dict[str, Any]]:
         """Return the rows of the model card."""
@@ -76,6 +86,7 @@ class TrainingResult:
             "texts_per_second": round(self.texts_per_second, 1),
             "before": self.before and self.before.as_dict(),
             "after": self.after and self.after.as_dict(),
+            "difference": self.difference and self.difference.as_dict(),
             "fingerprint": self.fingerprint,
             "resumed_from": self.resumed_from,
             "planned": self.planned,

@@ -15,7 +15,7 @@ from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
 from . import objectives
-from .config import EncoderConfig, check
+from .config import EncoderConfig, check, with_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ def train_encoder(
     :raises InputError: before the first step, for data or settings that do not fit.
     """
     environment.require("training")
-    config = config or EncoderConfig()
+    config = with_rate(config or EncoderConfig())
     check(config)
     base = base or model_files.DEFAULT_MODEL
     for model in filter(None, (base, teacher)):  # before a large file is read

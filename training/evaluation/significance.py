@@ -19,9 +19,9 @@ sorts once. It takes a block of samples at a time, so that memory is bounded for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,23 @@ class Difference:
     low: float  # the interval of the difference, by the bootstrap over rows
     high: float
     p: float  # two-sided, by randomisation
+
+    @property
+    def verdict(self) -> str:
+        """Whether the first is "better" or "worse"; "same" if the difference may be chance."""
+        if self.p >= 1 - LEVEL:
+            return "same"
+        return "better" if self.value > 0 else "worse"
+
+    def sentence(self, name: str) -> str:
+        """Say the difference of a measure and its verdict; "than" and the other system follow."""
+        says = {"better": "better", "worse": "worse", "same": "no better and no worse"}[self.verdict]
+        return f"{name} {self.value:+.4f} (95 % {self.low:+.4f} to {self.high:+.4f}, p {self.p:.2g}): {says}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields and the verdict for JSON, rounded to 4 digits."""
+        numbers = {name: round(number, 4) for name, number in asdict(self).items()}
+        return {**numbers, "verdict": self.verdict}
 
 
 def interval(values: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:

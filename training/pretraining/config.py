@@ -41,8 +41,8 @@ class PretrainingConfig:
     dropout: float = 0.0  # Lan et al. 2020 found that it hurts here; its random numbers cost a CPU half of each step
     bf16: bool | None = None  # None: if the hardware supports it
     held_out: float = 0.05  # share of the documents
-    evaluations: int = 8  # of the held-out rows during the run
-    patience: int | None = 3  # evaluations without a gain before the run stops; 0: it never does
+    evaluations: int | None = None  # of the held-out rows during the run; None: up to 8, in a tenth of its time
+    patience: int | None = 3  # evaluations in a row that are worse by more than chance, to stop; 0: never
     seed: int = 0
 
     def check(self) -> None:

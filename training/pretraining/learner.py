@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .batches import MaskedBatches
 
 _STEP = 64  # masked tokens are padded to a multiple: on a CPU each new size costs a kernel compiled for it
-_ROWS = 1_000  # to measure; more would say little more and slow each evaluation
+MEASURED = 1_000  # to measure; more would say little more and slow each evaluation
 
 
 class PairHead(nn.Module):
@@ -92,7 +92,7 @@ def measure_perplexity(
     if not len(batches.rows):
         return None
     device = next(learner.parameters()).device
-    rows = sample(batches.rows, _ROWS)
+    rows = sample(batches.rows, MEASURED)
     parts: list[_RowLosses] = []
     training = learner.training
     learner.eval()

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from transformers import TrainingArguments
 
@@ -16,11 +17,12 @@ from ...retriever.models.settings import ModelSettings, fingerprint
 from ..data.texts import documents
 from ..data.tokenized import Rows
 from ..encoders.base_model import set_dropout
+from ..evaluation.best_so_far import BestSoFar
 from ..runs import environment
-from ..runs.trainer import make_trainer, paced
+from ..runs.trainer import affordable, make_trainer, paced
 from . import model as masked_model
 from .batches import Frame, MaskedBatches
-from .learner import MaskedLearner, measure_perplexity
+from .learner import MEASURED, MaskedLearner, measure_perplexity
 from .masking import Masking
 from .perplexity import Perplexity
 from .result import PretrainingResult, result_file
@@ -141,7 +143,12 @@ class MaskedTraining:
             after=self.measure(),
             resumed_from=loop.resumed_from,
             history=loop.history,
+            planned=loop.planned,
+            best_step=loop.best_step,
+            loop_notes=loop.notes,
         )
+        if result.before and result.after and result.before.losses:
+            result.difference = result.after.difference(result.before.values)
         if environment.is_main_process():
             self._write(result)
         return result
@@ -152,7 +159,10 @@ class MaskedTraining:
         epoch_steps = math.ceil(math.ceil(len(self.train_rows) / batch) / config.accumulate)
         steps = config.steps or math.ceil(epoch_steps * config.epochs)
         rate = config.learning_rate or (5e-4 if self.masked.new_head else 1e-4)
-        metric = "perplexity" if len(self.held_out) else None
+        read = steps * batch * config.accumulate * float(np.mean(self.train_rows.lengths))
+        measured = float(self.held_out.lengths.sum()) * min(1, MEASURED / max(1, len(self.held_out)))
+        evaluations = affordable(config, read, measured)
+        metric = "perplexity" if len(self.held_out) and evaluations else None
         options = paced(self.run, steps, config.batch_size, rate, metric)
         options |= {"greater_is_better": False, "remove_unused_columns": False, "ddp_find_unused_parameters": False}
         return make_trainer(
@@ -162,8 +172,10 @@ class MaskedTraining:
             options,
             texts=batch * config.accumulate,
             metric=metric,
+            evaluations=evaluations,
             lengths=self.train_rows.lengths,
             measure=self.measure,
+            best=BestSoFar(self.run.folder / "best.json"),
             model=self.learner,
             data_collator=self.batches,
         )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..evaluation import significance
+from ..evaluation.significance import SAMPLES
+
 if TYPE_CHECKING:
     from ...core.arrays import Doubles
+    from ..evaluation.significance import Difference
 
 _SAMPLES = 1_000  # of the bootstrap
 
@@ -21,6 +25,35 @@ class Perplexity:
     interval: tuple[float, float]  # 95 %, by the bootstrap over rows
     rows: int
     pair_accuracy: float | None = None  # of next sentence or sentence order; chance is 0.5
+    losses: list[float] = field(repr=False, default_factory=list)  # of the rows; their mean is the logarithm
+
+    @property
+    def name(self) -> str:
+        """The metric's name."""
+        return "perplexity"
+
+    @property
+    def margin(self) -> float:
+        """Half of the interval."""
+        return (self.interval[1] - self.interval[0]) / 2
+
+    @property
+    def values(self) -> Doubles:
+        """The log-likelihood of a token in each row, higher is better."""
+        return -np.array(self.losses, np.float64)
+
+    def difference(self, other: Doubles, *, samples: int | None = None) -> Difference:
+        """Subtract the log-likelihood of a token by other values of the same rows, with interval and p."""
+        return significance.difference(self.values, other, samples=samples or SAMPLES)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, without the losses of single rows."""
+        return {
+            "value": self.value,
+            "interval": self.interval,
+            "rows": self.rows,
+            "pair_accuracy": self.pair_accuracy,
+        }
 
     def measures(self, when: str) -> list[dict[str, Any]]:
         """The rows of a model card.
@@ -52,7 +85,8 @@ class Perplexity:
         draws = np.random.default_rng(seed).integers(0, len(losses), (_SAMPLES, len(losses)))
         means = losses[draws].sum(1) / counts[draws].sum(1)
         low, high = np.exp(np.percentile(means, [2.5, 97.5]))
-        return cls(float(np.exp(losses.sum() / counts.sum())), (float(low), float(high)), rows, pair_accuracy)
+        value, each = float(np.exp(losses.sum() / counts.sum())), (losses / counts.mean()).tolist()
+        return cls(value, (float(low), float(high)), rows, pair_accuracy, each)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any] | None) -> Perplexity | None:

@@ -7,6 +7,7 @@ arXiv:2004.10964), or from random weights. The loop is transformers'.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,5 +81,13 @@ def _card(run: TrainingRun[PretrainingConfig], result: PretrainingResult) -> Car
     words = "whole words" if run.config.whole_words else "words"
     pairs = {"mlm": "", "mlm+nsp": " and next sentence", "mlm+sop": " and sentence order (arXiv:1909.11942)"}
     objective = f"masked {words} (arXiv:1810.04805){pairs[run.config.objective]}"
-    loop = LoopResult(result.steps, result.seconds, result.texts_per_second)
-    return run.card("masked", objective, result.counts.as_dict(), measures, loop, result.fingerprint)
+    loop = LoopResult(
+        result.steps,
+        result.seconds,
+        result.texts_per_second,
+        history=result.history,
+        planned=result.planned,
+        best_step=result.best_step,
+    )
+    card = run.card("masked", objective, result.counts.as_dict(), measures, loop, result.fingerprint)
+    return replace(card, notes=tuple(result.notes), verdict=result.difference and result.difference.as_dict())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from ..evaluation.best_so_far import BestSoFar
     from .batches import RowInEpoch
     from .perplexity import Perplexity
 
@@ -40,10 +41,13 @@ class MaskedTrainer(ResumableTrainer, Trainer):
 
     :param lengths: of the rows to train on.
     :param measure: evaluates the held-out rows.
+    :param best: of the evaluations.
     """
 
-    def __init__(self, lengths: NDArray[Any], measure: Callable[[], Perplexity | None], **options: Any) -> None:
-        self._lengths, self._measure = lengths, measure
+    def __init__(
+        self, lengths: NDArray[Any], measure: Callable[[], Perplexity | None], best: BestSoFar, **options: Any
+    ) -> None:
+        self._lengths, self._measure, self._best = lengths, measure, best
         super().__init__(train_dataset=_RowNumbers(len(lengths)), eval_dataset=_RowNumbers(0), **options)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochRows:  # noqa: ARG002
@@ -69,7 +73,8 @@ class MaskedTrainer(ResumableTrainer, Trainer):
         """Measure by our own function, which ignores the arguments, and log perplexity, loss and pair accuracy."""
         perplexity = self._measure()
         assert perplexity is not None
-        metrics = {"eval_perplexity": perplexity.value, "eval_loss": math.log(perplexity.value)}
+        metrics = {f"eval_{name}": value for name, value in self._best.metrics(perplexity).items()}
+        metrics["eval_loss"] = math.log(perplexity.value)
         if perplexity.pair_accuracy is not None:
             metrics["eval_pair_accuracy"] = perplexity.pair_accuracy
         self.log(metrics)

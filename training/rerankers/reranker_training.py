@@ -5,6 +5,7 @@ The loop and the losses are sentence-transformers'.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,10 @@ from ..encoders import heldout
 from ..encoders.base_model import join_segments, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
+from ..evaluation.best_so_far import BestSoFar
 from ..runs import environment, start_weights
 from ..runs.resumable_trainer import ResumableTrainer
-from ..runs.trainer import make_trainer, schedule
+from ..runs.trainer import affordable, count_steps, make_trainer, schedule
 from . import rows as reranker_rows
 from .first_stage_weight import choose_weight
 from .ranking_objectives import LISTS, OBJECTIVES
@@ -70,18 +72,19 @@ class RerankerTraining:
         if self.config.keep:
             start_weights.average(self.run, self.loss, self.config.keep)
         self._report_measuring("the trained model")
-        result.after = self._measure()
+        result.measured(self._measure())
         self._finish(result, loop)
         return result
 
     def _before(self) -> dict[str, Any] | None:
         self._report_measuring("the model to begin with")
         estimate = self._measure()
-        return None if estimate is None else estimate.as_dict()
+        return None if estimate is None else estimate.as_json()
 
     def _trainer(self, dataset: Any, batches: Batches, texts: int) -> Any:
         metric = "ndcg@10" if self.has_lists else "spearman"
-        evaluated = heldout.can_tell(self.data)
+        count = self._evaluations(batches)
+        evaluated = heldout.can_tell(self.data) and count > 0
         options = schedule(self.run, batches, metric if evaluated else None)
         return make_trainer(
             self.run,
@@ -90,11 +93,20 @@ class RerankerTraining:
             options | {"batch_sampler": lambda *_, **__: batches},
             texts=texts * self.config.accumulate,
             metric=metric if evaluated else None,
+            evaluations=count,
             model=self.model,
             train_dataset=dataset,
             loss=self.loss,
-            evaluator=HeldOutEvaluator(metric, self._measure) if evaluated else None,
+            evaluator=HeldOutEvaluator(metric, self._measure, BestSoFar(self.run.folder / "best.json"))
+            if evaluated
+            else None,
         )
+
+    def _evaluations(self, batches: Batches) -> int:
+        """Return the number of evaluations during the run, for the rows that are read."""
+        read = count_steps(self.config, batches) * self.config.accumulate * batches.batch_size
+        width = len(self.data.texts) - 1 if self.as_pairs else 1  # rows of one query
+        return affordable(self.config, read / width, len(self.data.held_out()))
 
     def _dataset(self) -> tuple[Any, Batches, int]:
         """Return the rows in the form that the loss takes, their batches, and the pairs of a batch."""
@@ -131,7 +143,7 @@ class RerankerTraining:
         scores = self._scores([(query, text) for query, *texts in zip(*columns, strict=True) for text in texts])
         seed = self.config.seed
         if not self.has_lists:
-            return heldout.resampled("spearman", heldout.spearman, scores, table["label"].to_numpy(), seed)
+            return heldout.resampled("spearman", scores, table["label"].to_numpy(), seed)
         scores = scores.reshape(len(table), -1)
         ranks = (scores[:, 1:] >= scores[:, :1]).sum(1)  # of the positive, from 0; a tie counts against it
         values = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).astype(np.float32)
@@ -163,6 +175,8 @@ class RerankerTraining:
             loop=loop,
             fingerprint=result.fingerprint,
         )
+        verdict = result.difference and result.difference.as_dict()
+        card = replace(card, notes=tuple(result.notes), verdict=verdict)
         self.run.finish(card, result.history, result.after.name if result.after else None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core import checks as limits
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ..data import dataset as datasets
@@ -75,6 +76,8 @@ def train_reranker(
                 f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are "
                 f"{training_set.shape.value}: leave them out"
             )
+        if training_set.shape is not Shape.PAIRS:
+            limits.left_out(config, ("negatives", "depth"), f"for {Shape.PAIRS.value}: leave it out of other data")
         account, counts = heldout.account(training_set), datasets.counts(training_set)
         run.report(account)
         if config.queries is not None:

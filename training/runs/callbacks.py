@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from ...core.errors import InputError
+from .checkpoints import worse_evaluations
 from .progress import training_step
 from .run_folder import write_log
 
@@ -69,6 +70,35 @@ class ProgressCallback(TrainerCallback):
             metric=self._metric,
             texts_per_second=done * self._texts / seconds,
         )
+
+
+class EvaluateSome(TrainerCallback):
+    """Evaluate only some of the checkpoints, evenly spread, the last one among them."""
+
+    def __init__(self, evaluations: int) -> None:
+        self._evaluations = evaluations
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Drop the evaluations between."""
+        interval = int(args.eval_steps)
+        total, number = max(1, state.max_steps // interval), state.global_step // interval
+        if (
+            total > self._evaluations
+            and number * self._evaluations // total == (number - 1) * self._evaluations // total
+        ):
+            control.should_evaluate = False
+
+
+class StopWhenWorse(TrainerCallback):
+    """Stop a run after evaluations in a row that are worse than the best one before them by more than chance."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Count in the history, which a resumed run has too."""
+        if worse_evaluations(state.log_history) >= self._patience:
+            control.should_training_stop = True
 
 
 def _check_loss(logs: Mapping[str, Any], rate: float, step: int) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 KEEP = 2  # checkpoints: the newest may be incomplete
 MARGIN = " margin"  # suffix of a metric's name: half of its 95 % interval
+WORSE = " worse"  # suffix of a metric's name: 1 if it is worse than the best so far by more than chance
 _COMPLETE = "whole.json"  # written last
 
 
@@ -39,6 +41,14 @@ def has_stopped(checkpoint: Path, patience: int | None) -> bool:
     state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
     if state["global_step"] >= state["max_steps"]:
         return True
-    stopping = state.get("stateful_callbacks", {}).get("EarlyStoppingCallback")
-    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
-    return patience is not None and waited >= patience
+    return patience is not None and worse_evaluations(state["log_history"]) >= patience
+
+
+def worse_evaluations(history: Iterable[Mapping[str, Any]]) -> int:
+    """Count the last evaluations in a row that are worse than the best before them by more than chance."""
+    count = 0
+    for row in history:
+        for name, value in row.items():
+            if name.endswith(WORSE):
+                count = count + 1 if value else 0
+    return count

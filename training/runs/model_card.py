@@ -14,17 +14,10 @@ from typing import Any
 
 from ...core.errors import InputError, MissingExtraError
 from ...core.version import __version__
+from . import hub_metadata
 from .plots import curves
 from .run_folder import write_log
 
-_TAGS = {
-    "encoder": ("sentence-transformers", "sentence-similarity"),
-    "reranker": ("sentence-transformers", "text-ranking"),
-    "masked": ("transformers", "fill-mask"),
-    "inverter": ("binocle", "feature-extraction"),
-    "classifier": ("binocle", "text-classification"),
-    "reader": ("transformers", "question-answering"),
-}
 _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 
 
@@ -45,11 +38,18 @@ class Card:
     device: str
     bf16: bool
     plots: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()  # sentences: the verdict, why the run stopped, which weights it kept
+    verdict: dict[str, Any] | None = None  # of the paired difference to the base: value, low, high, p, verdict
+    planned: int = 0  # steps, unless the run stops early
+    kept_step: int | None = None  # of the weights; None: the last
 
 
-def write_card(folder: Path, card: Card) -> None:
-    """Write README.md for people and binocle.json for programs."""
-    (folder / "README.md").write_text(render(card), "utf-8")
+def write_card(folder: Path, card: Card, name: str | None = None) -> None:
+    """Write README.md for people and binocle.json for programs.
+
+    :param name: of the model, if it is not the folder's.
+    """
+    (folder / "README.md").write_text(render(card, name or folder.resolve().name), "utf-8")
     file = folder / "binocle.json"
     facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     facts |= {
@@ -59,6 +59,8 @@ def write_card(folder: Path, card: Card) -> None:
         "data": card.data,
         "config": card.config,
         "measures": card.measures,
+        "verdict": card.verdict,
+        "notes": list(card.notes),
         "steps": card.steps,
         "seconds": round(card.seconds, 1),
         "texts_per_second": round(card.texts_per_second, 1),
@@ -74,8 +76,10 @@ def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], me
     write_log(ready / "log.jsonl", history)
     plots: tuple[str, ...] = ()
     with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
-        plots = (curves(history, ready / "curves.svg", metric=metric or "metric").name,)
-    write_card(ready, replace(card, plots=plots))
+        stop = f"stopped early, at step {card.steps:,} of {card.planned:,}" if card.steps < card.planned else ""
+        file = ready / "curves.svg"
+        plots = (curves(history, file, metric=metric or "metric", kept=card.kept_step, note=stop).name,)
+    write_card(ready, replace(card, plots=plots), out.resolve().name)
     for path in ready.iterdir():
         target = out / path.name
         if target.is_dir():  # from a run that was killed here
@@ -88,21 +92,24 @@ def _base(card: Card) -> str:
     return Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base
 
 
-def render(card: Card) -> str:
-    """Return the text of README.md: a YAML header, then Markdown."""
-    library, pipeline = _TAGS[card.kind]
+def render(card: Card, name: str) -> str:
+    """Return the text of README.md: a YAML header, then Markdown.
+
+    :param name: of the model.
+    """
     lines = [
-        "---",
-        f"library_name: {library}",
-        f"pipeline_tag: {pipeline}",
-        "tags: [binocle]",
-        "---",
+        *hub_metadata.header(card, name),
         "",
         f"# {card.kind.capitalize()} trained from {_base(card)}",
         "",
         f"Objective: {card.objective}.",
         "",
+        "## Use",
+        "",
+        hub_metadata.usage(card, name),
+        "",
         *_measures(card),
+        *(f"{note[0].upper()}{note[1:]}.\n" for note in card.notes),
         "## Data",
         "",
         *(f"- {name.replace('_', ' ')}: {_said(value)}" for name, value in card.data.items()),

@@ -74,12 +74,22 @@ class Bar:
     verdict: Verdict = "same"
 
 
-def curves(log: Sequence[Mapping[str, Any]], file: str | Path, *, metric: str = "metric", title: str = "") -> Path:
-    """Draw loss and held-out metric over the steps of a training run.
+def curves(
+    log: Sequence[Mapping[str, Any]],
+    file: str | Path,
+    *,
+    metric: str = "metric",
+    kept: int | None = None,
+    note: str = "",
+    title: str = "",
+) -> Path:
+    """Draw loss and held-out metric, with its 95 % interval, over the steps of a training run.
 
     :param log: rows with `step` and, where they were taken, `loss` and the metric as `metric`, or by its name, or by
         its name after "eval_"; as in a run's log.jsonl.
     :param metric: the metric's name.
+    :param kept: the step of the weights that were kept; the last by default.
+    :param note: a few words about the run, such as why it stopped.
     """
     losses = _points(log, ["loss"])
     metrics = _points(log, [metric, f"eval_{metric}", "metric"])
@@ -87,15 +97,20 @@ def curves(log: Sequence[Mapping[str, Any]], file: str | Path, *, metric: str = 
         raise InputError("the log has nothing to draw: expected rows with 'step' and 'loss' or a metric")
     epochs = max((float(row["epoch"]) for row in log if _is_number(row.get("epoch"))), default=0.0)
     steps = f"training step ({epochs:.3g} epochs in all)" if epochs else "training step"
-    panels = [(draw, points) for draw, points in ((_loss, losses), (_metric, metrics)) if len(points)]
+    margins = dict(_points(log, [f"eval_{metric} margin"]).tolist())
     with _drawing(file, height=2.9) as figure:
-        for axes, (draw, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            draw(axes, points)
-            axes.set_xlabel(steps)
-            axes.margins(x=0.02)
-            if draw is _metric:
-                axes.set_title("held-out metric")
-                axes.set_ylabel("metric" if metric == "metric" else metric)
+        panels = [len(losses) > 0, len(metrics) > 0]
+        all_axes = iter(figure.subplots(1, sum(panels), squeeze=False)[0])
+        if panels[0]:
+            axes = next(all_axes)
+            _loss(axes, losses)
+            _label(axes, steps)
+        if panels[1]:
+            axes = next(all_axes)
+            _metric(axes, metrics, margins, kept)
+            axes.set_title("held-out metric" + f"\n{note}" * bool(note))
+            axes.set_ylabel(metric)
+            _label(axes, steps)
         _title(figure, title)
     return Path(file)
 
@@ -137,15 +152,24 @@ def _smooth(values: Doubles, width: int) -> Doubles:
     return means
 
 
-def _metric(axes: Axes, points: Doubles) -> None:
+def _label(axes: Axes, steps: str) -> None:
+    axes.set_xlabel(steps)
+    axes.margins(x=0.02)
+
+
+def _metric(axes: Axes, points: Doubles, margins: Mapping[float, float], kept: int | None) -> None:
+    """Draw the values, a band of their intervals, and a circle around the value of the weights that were kept."""
     steps, values = points.T
     axes.plot(steps, values, color=_GREEN, marker="o", markersize=3.5)
-    best = int(values.argmax())
-    axes.plot(steps[best], values[best], "o", markersize=8, markerfacecolor="none", markeredgecolor=_RED)
-    left = steps[best] > (steps[0] + steps[-1]) / 2
+    if margins:
+        half = np.array([margins.get(step, 0.0) for step in steps])
+        axes.fill_between(steps, values - half, values + half, color=_GREEN, alpha=0.15, linewidth=0)
+    place = len(steps) - 1 if kept is None else int(np.abs(steps - kept).argmin())
+    axes.plot(steps[place], values[place], "o", markersize=8, markerfacecolor="none", markeredgecolor=_RED)
+    left = steps[place] > (steps[0] + steps[-1]) / 2
     axes.annotate(
-        f"best {values[best]:.4f}",
-        (steps[best], values[best]),
+        f"kept {values[place]:.4f}",
+        (steps[place], values[place]),
         xytext=(-8 if left else 8, 8),
         textcoords="offset points",
         horizontalalignment="right" if left else "left",

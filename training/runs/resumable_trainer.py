@@ -8,14 +8,13 @@ a resumed run takes the same steps as an uninterrupted one.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_model, save_model
 from transformers import TrainerState
 
-from .checkpoints import MARGIN, mark_complete
+from .checkpoints import WORSE, mark_complete
 from .tensor_files import random_states, read_state, restore_random_states, write_state
 
 
@@ -52,13 +51,13 @@ class ResumableTrainer:
         load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Prefer the last checkpoint with a metric inside the 95 % interval of the best.
+        """Prefer the last checkpoint that is not worse than the best by more than chance.
 
         The learning rate falls to 0 at the end, and on a few dozen rows the best evaluation is a matter of luck.
         """
         is_best = bool(super()._determine_best_metric(metrics, trial))  # type: ignore[misc]
         name = self.args.metric_for_best_model
-        if name and metrics[name] >= self.state.best_metric - metrics.get(f"{name}{MARGIN}", -math.inf):
+        if name and not metrics[f"{name}{WORSE}"]:
             self.state.best_global_step = self.state.global_step
         return is_best
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from transformers import EarlyStoppingCallback, PrinterCallback
+from transformers import PrinterCallback
 
-from .callbacks import ProgressCallback
+from .callbacks import EvaluateSome, ProgressCallback, StopWhenWorse
 from .checkpoints import KEEP
 from .environment import device, processes
 
@@ -15,6 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .training_run import TrainingRun
+
+
+EVALUATIONS = 8  # during a run, unless configured
+_SHARE = 0.1  # of the time of a run that its evaluations may take
+_STEP_COST = 3  # a step costs about as much as encoding its texts three times
+
+
+def affordable(config: Any, trained: float, evaluated: float) -> int:
+    """Return how many evaluations a run makes: as configured, or up to 8 in a tenth of its time; a single one is none.
+
+    The number follows from the texts, not from a clock, so that a run repeats.
+
+    :param trained: characters or tokens that are read in all steps.
+    :param evaluated: the same, read in one evaluation.
+    """
+    if config.evaluations is not None:
+        return int(config.evaluations)
+    count = int(_SHARE * _STEP_COST * trained / max(evaluated, 1))
+    return 0 if count < 2 else min(EVALUATIONS, count)
 
 
 def make_trainer(
@@ -25,6 +44,7 @@ def make_trainer(
     *,
     texts: int,
     metric: str | None,
+    evaluations: int = EVALUATIONS,
     **parts: Any,
 ) -> Any:
     """Return a trainer that reports to the run, saves its checkpoints there and stops early.
@@ -34,13 +54,16 @@ def make_trainer(
     :param options: of these arguments, such as `schedule` returns.
     :param texts: per step.
     :param metric: name of the held-out measure; None where nothing is held out.
+    :param evaluations: of the checkpoints, evenly spread.
     :param parts: model, data and loss, as `trainer_class` takes them.
     """
     callbacks: list[Any] = [
         ProgressCallback(run.progress, texts=texts, metric=metric, log=run.folder / "log.jsonl"),
     ]
+    if metric:
+        callbacks.append(EvaluateSome(evaluations))
     if metric and run.patience:
-        callbacks.append(EarlyStoppingCallback(early_stopping_patience=run.patience))
+        callbacks.append(StopWhenWorse(run.patience))
     arguments = arguments_class(**_shared_arguments(run), **options)
     trainer = trainer_class(args=arguments, callbacks=callbacks, **parts)
     trainer.remove_callback(PrinterCallback)
@@ -58,7 +81,6 @@ def _shared_arguments(run: TrainingRun[Any]) -> dict[str, Any]:
         "use_cpu": device() == "cpu",
         "optim": "adamw_torch_fused" if device() in ("cpu", "cuda") else "adamw_torch",
         "dataloader_pin_memory": device() == "cuda",
-        "restore_callback_states_from_checkpoint": True,  # the patience that is used up
     }
 
 
@@ -68,16 +90,20 @@ def schedule(run: TrainingRun[Any], batches: Any, metric: str | None) -> dict[st
     :param metric: name of the held-out measure; None where nothing is held out.
     """
     config = run.config
-    steps = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
-    return paced(run, steps, batches.batch_size, config.learning_rate, metric)
+    return paced(run, count_steps(config, batches), batches.batch_size, config.learning_rate, metric)
+
+
+def count_steps(config: Any, batches: Any) -> int:
+    """Return the steps of a run with these batches in an epoch."""
+    return config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
 
 
 def paced(
-    run: TrainingRun[Any], steps: int, batch_size: int, learning_rate: float, metric: str | None
+    run: TrainingRun[Any], steps: int, batch_size: int, learning_rate: float | None, metric: str | None
 ) -> dict[str, Any]:
     """Return the same for given numbers: when to log, save and evaluate, and how fast to learn."""
     config = run.config
-    interval = max(1, steps // config.evaluations)
+    interval = max(1, steps // (config.evaluations or EVALUATIONS))
     options: dict[str, Any] = {
         "per_device_train_batch_size": batch_size,
         "gradient_accumulation_steps": config.accumulate,

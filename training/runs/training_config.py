@@ -17,15 +17,15 @@ class TrainingConfig:
     steps: int | None = None  # instead of epochs
     batch_size: int  # rows
     accumulate: int = 1  # batches per step
-    learning_rate: float
+    learning_rate: float | None = None  # None: the model's usual one
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
     dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
     max_length: int | None = None  # tokens of a text that are read in training
     bf16: bool | None = None  # None: where the hardware supports it
     held_out: float = 0.05  # share of the documents
-    evaluations: int = 8  # on the held-out rows during the run
-    patience: int | None = 3  # evaluations without a gain before the run stops early; 0: it never does
+    evaluations: int | None = None  # on the held-out rows during the run; None: up to 8, in a tenth of its time
+    patience: int | None = 3  # evaluations in a row that are worse by more than chance, to stop; 0: never
     keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
     seed: int = 0
 

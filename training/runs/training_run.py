@@ -14,7 +14,7 @@ from ...core.errors import BinocleError, InputError
 from ...core.files import json_or_make, write_atomic
 from ...core.progress import Progress, ignore
 from . import model_card
-from .checkpoints import has_stopped, last_checkpoint
+from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
 from .run_folder import SETTINGS, check_out, folder_of
@@ -46,7 +46,19 @@ class LoopResult:
     resumed_from: int | None = None  # step
     history: list[dict[str, Any]] = field(default_factory=list)
     planned: int = 0  # steps, unless the run stops early
-    best_step: int | None = None  # step of the weights that were best on held-out rows; None: the last
+    best_step: int | None = None  # step of the weights that were kept; None: the last
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for people: why the run ended before its last step, and which weights it kept."""
+        notes = []
+        if self.steps < self.planned:
+            count = worse_evaluations(self.history)
+            reason = f"its last {count} evaluations were worse than the best by more than chance" if count else "time"
+            notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: {reason}")
+        if self.best_step is not None and self.best_step < self.steps:
+            notes.append(f"the weights come from step {self.best_step:,}, since later ones were worse")
+        return notes
 
 
 class TrainingRun(Generic[ConfigT]):
@@ -92,7 +104,7 @@ class TrainingRun(Generic[ConfigT]):
 
     @property
     def patience(self) -> int | None:
-        """Evaluations without a gain after which the run stops early; None: it never does."""
+        """Evaluations in a row that are worse by more than chance, after which the run stops; None: it never does."""
         return getattr(self.config, "patience", None) or None
 
     def report(self, stage: str, message: str = "") -> None:
@@ -205,6 +217,9 @@ class TrainingRun(Generic[ConfigT]):
             fingerprint=fingerprint,
             device=device(),
             bf16=self.bf16,
+            notes=tuple(loop.notes),
+            planned=loop.planned,
+            kept_step=loop.best_step,
         )
 
     def finish(self, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:

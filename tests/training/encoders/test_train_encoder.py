@@ -485,23 +485,26 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
     made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
     rows = [row for row in made.history if "eval_ndcg@10" in row]
-    found = [row["eval_ndcg@10"] for row in rows]
-    assert max(found) > max(found[-2:])
-    best = max(found) - rows[found.index(max(found))]["eval_ndcg@10 margin"]
-    chosen = [row["eval_ndcg@10"] for row in rows if row["eval_ndcg@10"] >= best]
-    assert any(made.after.value == pytest.approx(value, abs=0.02) for value in chosen)  # in another precision
+    assert [row["eval_ndcg@10 worse"] for row in rows[-3:]] == [0, 1, 1]
+    assert f"step {made.best_step:,}" in made.notes[-1]
+    (kept,) = (row["eval_ndcg@10"] for row in rows if row["step"] == made.best_step)
+    assert made.after.value == pytest.approx(kept, abs=0.02)  # in another precision
+    assert "its last 2 evaluations were worse than the best by more than chance" in made.notes[1]
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert all(f"{note[0].upper()}{note[1:]}." in card for note in made.notes)
+    assert json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["notes"] == made.notes
 
 
 @pytest.mark.parametrize(
-    ("values", "margin", "chosen"),
+    ("values", "worse", "chosen"),
     [
-        ([0.5, 0.9, 0.7], 0.1, 2),  # the last is worse by more than chance
-        ([0.5, 0.9, 0.85], 0.1, 3),
-        ([0.9, 0.85, 0.78], 0.1, 2),  # held against the best, not against the one before
-        ([0.5, 0.9, 0.85], None, 2),
+        ([0.5, 0.9, 0.7], [0, 0, 1], 2),
+        ([0.5, 0.9, 0.85], [0, 0, 0], 3),
+        ([0.9, 0.85, 0.78], [0, 0, 1], 2),
+        ([0.9, 0.5, 0.85], [0, 1, 0], 3),
     ],
 )
-def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin, chosen):
+def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, worse, chosen):
     from transformers import Trainer, TrainerState
 
     class ResumableBase(ResumableTrainer, Trainer):
@@ -512,8 +515,7 @@ def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin
     trainer.state = TrainerState()
     for step, value in enumerate(values, 1):
         trainer.state.global_step = step
-        more = {} if margin is None else {"eval_m margin": margin}
-        trainer._determine_best_metric({"eval_m": value, **more}, None)
+        trainer._determine_best_metric({"eval_m": value, "eval_m worse": float(worse[step - 1])}, None)
     assert (trainer.state.best_global_step, trainer.state.best_metric) == (chosen, max(values))
 
 
@@ -597,6 +599,51 @@ def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_pa
     few = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
     config = EncoderConfig(steps=1, batch_size=9, held_out=0, evaluations=1)
     assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
+
+
+def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_model):
+    rows = [{**row, "document_id": f"d{number // 4}"} for number, row in enumerate(PAIRS)]
+    run = TrainingRun(tmp_path / "out", tiny_model, FAST)
+    run.open({})
+    data = prepare(rows, tmp_path / "data", held_out=0)
+    training = encoding.EncoderTraining(run, data, "ranking")
+    batches = list(training._batches(data.training()))
+    assert len(batches) == len(PAIRS) // 8
+    groups = data.table()["group"].to_pylist()
+    assert all(len({groups[row] for row in batch}) == 8 for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("triplet-cosine", 2 * (1 - 0.6) - 2 * (1 - 0.8) + 0.2),  # FaceNet's: squared distances at length 1
+        ("triplet-euclidean", 0.8**0.5 - 0.4**0.5 + 1),  # Sentence-BERT's
+    ],
+)
+def test_a_triplet_has_the_distance_of_its_source(name, loss):
+    import torch
+
+    anchor, positive, negative = (torch.tensor([row]) for row in ((1.0, 0.0), (0.6, 0.8), (0.8, 0.6)))
+    built = losses._BUILDERS[name](None, None, losses.LossOptions())
+    assert float(built.compute_loss_from_embeddings([anchor, positive, negative], None)) == pytest.approx(loss)
+
+
+@pytest.mark.parametrize(("name", "distance"), [("batch-hard", 0.8**0.5), ("batch-semi-hard", 0.8)])
+def test_triplets_in_a_batch_have_the_distance_of_their_source(name, distance):
+    import torch
+
+    built = losses._BUILDERS[name](None, None, losses.LossOptions())
+    distances = built.distance_metric(torch.tensor([(1.0, 0.0), (0.6, 0.8)]))
+    assert float(distances[0, 1]) == pytest.approx(distance)
+
+
+def test_a_worsened_model_is_said_to_be_worse(tmp_path, tiny_model):
+    config = EncoderConfig(steps=8, batch_size=8, evaluations=1, learning_rate=0.3, held_out=0.4)
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert made.is_worse
+    assert made.difference.value == pytest.approx(made.after.value - made.before.value)
+    assert made.notes[0].endswith(": worse than its base")
+    assert made.as_dict()["difference"]["verdict"] == "worse"
 
 
 def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
@@ -891,7 +938,9 @@ def test_spearman_and_average_precision_are_scipys_and_the_definition():
     generator = np.random.default_rng(0)
     one, other = generator.integers(0, 9, 200), generator.normal(size=200)
     assert heldout.spearman(other, one) == pytest.approx(stats.spearmanr(other, one)[0])
-    assert heldout.average_precision(np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1])) == pytest.approx((1 + 2 / 3) / 2)
+    assert heldout.resampled(
+        "average precision", np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1]), 0
+    ).value == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):

@@ -107,9 +107,19 @@ def test_losses_and_metrics_are_at_their_steps(drawn):
     assert loss.lines[0].get_xydata().tolist() == [[step, 2 / step] for step in range(10, 110, 10)]
     assert metric.lines[0].get_xydata() == pytest.approx(np.array([[50, 0.85], [100, 0.9]]))
     assert metric.lines[1].get_xydata().tolist() == [[100, 0.9]]
-    assert [text.get_text() for text in metric.texts] == ["best 0.9000"]
+    assert [text.get_text() for text in metric.texts] == ["kept 0.9000"]
     assert (loss.get_ylabel(), metric.get_ylabel()) == ("loss", "spearman")
     assert loss.get_xlabel() == "training step (2 epochs in all)"
+
+
+def test_the_circle_is_around_the_weights_that_were_kept_in_a_band_of_the_interval(drawn):
+    log = [*LOG, {"step": 50, "eval_spearman": 0.85, "eval_spearman margin": 0.1}]
+    _, metric = drawn(curves, log, metric="spearman", kept=50, note="stopped early, at step 100 of 200")
+    assert metric.lines[1].get_xydata().tolist() == [[50, 0.85]]
+    assert [text.get_text() for text in metric.texts] == ["kept 0.8500"]
+    (band,) = metric.collections
+    assert {0.75, 0.95} <= {round(float(y), 6) for y in band.get_paths()[0].vertices[:, 1]}
+    assert metric.get_title(loc="left").endswith("stopped early, at step 100 of 200")
 
 
 def test_a_metric_may_be_called_so_and_a_step_taken_again_counts_once(drawn):

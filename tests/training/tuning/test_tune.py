@@ -325,6 +325,7 @@ def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher(tmp_path, tiny_mo
     assert (layers, made.layers) == (1, 1)
     assert made.measures["cosine to the teacher"][1] > 0.5
     (measured,) = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
+    assert (measured["on"], measured["rows"]) == ("held-out texts", 6)
     low, high = measured["interval"]
     assert low < measured["value"] < high
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

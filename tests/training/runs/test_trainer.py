@@ -1,0 +1,92 @@
+"""How often a run evaluates, what decays, and what its card says to the hub."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from binocle.training.encoders.config import EncoderConfig, with_rate
+from binocle.training.runs.callbacks import EvaluateSome
+from binocle.training.runs.loop import Schedule, run_loop
+from binocle.training.runs.model_card import Card, write_card
+from binocle.training.runs.trainer import affordable
+
+
+@pytest.mark.parametrize(
+    ("configured", "trained", "evaluated", "count"),
+    [(None, 1e6, 1e4, 8), (None, 1e6, 1e5, 3), (None, 1e5, 1e5, 0), (None, 6e5, 1e5, 0), (5, 1, 1e6, 5)],
+)
+def test_evaluations_take_a_tenth_of_a_run_unless_a_number_is_given(configured, trained, evaluated, count):
+    assert affordable(SimpleNamespace(evaluations=configured), trained, evaluated) == count
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "chosen"), [(8, 80, [*range(10, 81, 10)]), (3, 80, [30, 60, 80]), (2, 15, [8, 15])]
+)
+def test_a_few_evaluations_are_spread_over_the_run_and_the_last_checkpoint_is_one(count, steps, chosen):
+    interval = max(1, steps // 8)
+    evaluated = []
+    for step in range(interval, steps + 1, interval):
+        control = SimpleNamespace(should_evaluate=True)
+        state = SimpleNamespace(global_step=step, max_steps=steps)
+        EvaluateSome(count).on_step_end(SimpleNamespace(eval_steps=interval), state, control)
+        if control.should_evaluate:
+            evaluated.append(step)
+    assert evaluated == chosen
+
+
+def test_biases_and_norms_do_not_decay():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LayerNorm(3))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def loss(_step):
+        return 0.0 * sum(parameter.sum() for parameter in module.parameters())
+
+    run_loop(module, loss, Schedule(learning_rate=1.0, batch_size=1, steps=3, warmup=1))
+    after = module.state_dict()
+    assert (after["0.weight"].abs() < before["0.weight"].abs()).all()
+    for name in ("0.bias", "1.weight", "1.bias"):
+        torch.testing.assert_close(after[name], before[name])
+
+
+def test_low_rank_training_has_a_rate_of_its_own():
+    rates = [with_rate(EncoderConfig(**options)).learning_rate for options in ({}, {"lora": 8}, {"learning_rate": 1.0})]
+    assert rates == [2e-5, 2e-4, 1.0]
+
+
+def test_the_hub_reads_the_card(tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
+    measures = [
+        {"name": "ndcg@10", "value": 0.51234, "interval": [0.4, 0.6], "rows": 90, "when": when}
+        for when in ("before", "after")
+    ]
+    card = Card(
+        kind="encoder",
+        base="sentence-transformers/all-MiniLM-L6-v2",
+        objective="ranking",
+        data={"source": "owner/pairs", "datasets": ["owner/pairs"]},
+        config={},
+        measures=measures,
+        seconds=1.0,
+        steps=3,
+        texts_per_second=2.0,
+        fingerprint="f",
+        device="cpu",
+        bf16=False,
+        notes=("ndcg@10 -0.1000 (95 % -0.2000 to -0.0500, p 0.001): worse than its base", "stopped early"),
+        verdict={"value": -0.1, "verdict": "worse"},
+    )
+    write_card(tmp_path, card, "my-encoder")
+    text = (tmp_path / "README.md").read_text("utf-8")
+    data = hub.ModelCard(text).data
+    assert (data.base_model, data.license, data.datasets) == (card.base, "apache-2.0", ["owner/pairs"])
+    (result,) = data.eval_results
+    assert (result.metric_type, result.metric_value, data.model_name) == ("ndcg@10", 0.5123, "my-encoder")
+    assert 'SentenceTransformer("my-encoder")' in text
+    assert "Ndcg@10 -0.1000" in text and "worse than its base." in text
+    assert json.loads((tmp_path / "binocle.json").read_text("utf-8"))["verdict"]["verdict"] == "worse"
