@@ -208,10 +208,11 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
 def test_the_run_stops_early_keeps_the_best_and_resumes_so(texts, bert, tmp_path):
     config = dataclasses.replace(QUICK, steps=40, evaluations=40, patience=2, learning_rate=0.3, warmup=0.5)
     result = pretrain(texts, tmp_path / "model", base=bert, config=config)
-    values = [row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row]
+    values = {row["step"]: row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row}
     assert result.steps < 40
-    assert result.after.value == pytest.approx(min(values), rel=1e-4)
-    assert min(values) < min(values[-2:])
+    assert result.after.value == pytest.approx(values[result.best_step], rel=1e-4)
+    assert max(values[result.best_step], min(values.values())) < min(list(values.values())[-2:])
+    assert "its last 2 evaluations were worse" in result.notes[1]
     with pytest.raises(Killed):
         pretrain(texts, tmp_path / "again", base=bert, config=config, progress=until(result.steps - 1))
     again = pretrain(texts, tmp_path / "again", base=bert, config=config)
@@ -228,9 +229,8 @@ def test_without_patience_left_no_step_is_taken_again(texts, bert, tmp_path, mon
     last = last_checkpoint(tmp_path / "model/run/checkpoints")
     result = pretrain(texts, tmp_path / "model", base=bert, config=config)
     assert result.steps == int(last.name.split("-")[1]) < 40
-    assert result.after.value == pytest.approx(
-        min(row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row), rel=1e-4
-    )
+    values = {row["step"]: row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row}
+    assert result.after.value == pytest.approx(values[result.best_step], rel=1e-4)
 
 
 def test_batches_of_a_step_weigh_as_one_batch(texts, bert, tmp_path):
