@@ -231,7 +231,7 @@ def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.u
 def are_held_out(texts: Sequence[str], share: float, seed: int) -> NDArray[np.bool_]:
     """Tell which of these texts `prepare` holds out, where they are the rows."""
     keys = np.array([hash_of(encodable(text)) for text in texts], np.uint64)
-    held_out: NDArray[np.bool_] = _split(keys, share, _MOST_HELD_OUT, seed) == HELD_OUT
+    held_out: NDArray[np.bool_] = hold_out(keys, share, _MOST_HELD_OUT, seed) == HELD_OUT
     return held_out
 
 
