@@ -309,5 +309,5 @@ class EncoderTraining:
             base=base,
             config={**asdict(self.config), "teacher": self.teacher},
             notes=tuple(result.notes),
-            verdict=result.difference and result.difference.as_dict(),
+            verdict=result.difference.as_dict() if result.difference else None,
         )

@@ -67,7 +67,8 @@ class Estimate:
         return cls(
             facts["name"],
             facts["value"],
-            *facts["interval"],
+            facts["interval"][0],
+            facts["interval"][1],
             facts["rows"],
             values,
             None if labels is None else np.array(labels),
@@ -125,7 +126,7 @@ def can_measure(data: TrainingSet) -> bool:
 def lengths(table: pa.Table, limit: int) -> NDArray[np.int64]:
     """Return the characters of each row's texts, each text cut at `limit`."""
     columns = [np.minimum(pc.utf8_length(column).to_numpy(), limit) for column in table.columns]
-    return np.sum(columns, axis=0, dtype=np.int64)
+    return np.asarray(np.sum(columns, axis=0), np.int64)
 
 
 def characters(data: TrainingSet, limit: int) -> int:
@@ -169,7 +170,7 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
     similarities = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
-    return resampled(name, similarities, labels, seed)
+    return statistic(name, similarities, labels, seed)
 
 
 def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
@@ -263,9 +264,17 @@ def mean(name: str, values: Floats, seed: int) -> Estimate:
     return Estimate(name, float(exact.mean()), low, high, len(exact), exact)
 
 
-def resampled(name: str, scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
+def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
+    """Return any measure of scores and labels with its bootstrap interval."""
+    generator = np.random.default_rng(seed)
+    resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]
+    low, high = np.percentile([of(scores[drawn], labels[drawn]) for drawn in resamples], [2.5, 97.5])
+    return Estimate(name, of(scores, labels), float(low), float(high), len(scores))
+
+
+def statistic(name: str, scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
     """Return one of `STATISTICS` with its bootstrap interval; 0 if the scores are all the same."""
-    statistic, exact = STATISTICS[name], np.asarray(scores, np.float64)
-    bounds = statistic.interval(exact, labels, samples=200, seed=seed)
-    value, low, high = np.nan_to_num([statistic.value(exact, labels), *bounds]).tolist()
+    measured, exact = STATISTICS[name], np.asarray(scores, np.float64)
+    bounds = measured.interval(exact, labels, samples=200, seed=seed)
+    value, low, high = np.nan_to_num([measured.value(exact, labels), *bounds]).tolist()
     return Estimate(name, value, low, high, len(exact), exact, labels)

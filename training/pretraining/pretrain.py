@@ -90,4 +90,4 @@ def _card(run: TrainingRun[PretrainingConfig], result: PretrainingResult) -> Car
         best_step=result.best_step,
     )
     card = run.card("masked", objective, result.counts.as_dict(), measures, loop, result.fingerprint)
-    return replace(card, notes=tuple(result.notes), verdict=result.difference and result.difference.as_dict())
+    return replace(card, notes=tuple(result.notes), verdict=result.difference.as_dict() if result.difference else None)

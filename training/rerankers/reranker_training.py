@@ -143,7 +143,7 @@ class RerankerTraining:
         scores = self._scores([(query, text) for query, *texts in zip(*columns, strict=True) for text in texts])
         seed = self.config.seed
         if not self.has_lists:
-            return heldout.resampled("spearman", scores, table["label"].to_numpy(), seed)
+            return heldout.statistic("spearman", scores, table["label"].to_numpy(), seed)
         scores = scores.reshape(len(table), -1)
         ranks = (scores[:, 1:] >= scores[:, :1]).sum(1)  # of the positive, from 0; a tie counts against it
         values = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).astype(np.float32)
@@ -175,7 +175,7 @@ class RerankerTraining:
             loop=loop,
             fingerprint=result.fingerprint,
         )
-        verdict = result.difference and result.difference.as_dict()
+        verdict = result.difference.as_dict() if result.difference else None
         card = replace(card, notes=tuple(result.notes), verdict=verdict)
         self.run.finish(card, result.history, result.after.name if result.after else None)
 

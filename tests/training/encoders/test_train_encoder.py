@@ -938,7 +938,7 @@ def test_spearman_and_average_precision_are_scipys_and_the_definition():
     generator = np.random.default_rng(0)
     one, other = generator.integers(0, 9, 200), generator.normal(size=200)
     assert heldout.spearman(other, one) == pytest.approx(stats.spearmanr(other, one)[0])
-    assert heldout.resampled(
+    assert heldout.statistic(
         "average precision", np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1]), 0
     ).value == pytest.approx((1 + 2 / 3) / 2)
 

@@ -56,13 +56,13 @@ def test_measures_that_are_no_means_are_compared_row_by_row(name):
     labels = generator.integers(0, 2, 120)
     good = labels + generator.normal(0, 0.3, 120)
     bad = labels + generator.normal(0, 2, 120)
-    estimate = heldout.resampled(name, good, labels, 0)
+    estimate = heldout.statistic(name, good, labels, 0)
     difference = estimate.difference(bad)
     assert difference.verdict == "better"
-    assert difference.value == pytest.approx(estimate.value - heldout.resampled(name, bad, labels, 0).value)
+    assert difference.value == pytest.approx(estimate.value - heldout.statistic(name, bad, labels, 0).value)
     assert heldout.Estimate.of(estimate.as_json()).difference(bad) == difference
     assert estimate.difference(good).verdict == "same"
-    assert heldout.resampled(name, np.ones(120), labels, 0).value >= 0
+    assert heldout.statistic(name, np.ones(120), labels, 0).value >= 0
 
 
 def test_a_verdict_is_said_with_its_interval_and_p():
