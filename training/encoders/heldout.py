@@ -54,8 +54,12 @@ class Estimate:
     low: float
     high: float
     rows: int
-    values: Doubles = field(repr=False, default_factory=lambda: np.empty(0))  # of queries if a mean; scores if not
-    labels: NDArray[Any] | None = field(repr=False, default=None)  # of the rows, if the measure is no mean
+    values: Doubles = field(
+        repr=False, compare=False, default_factory=lambda: np.empty(0)
+    )  # of queries if a mean; scores if not
+    labels: NDArray[Any] | None = field(
+        repr=False, compare=False, default=None
+    )  # of the rows, if the measure is no mean
 
     @classmethod
     def of(cls, facts: dict[str, Any] | None) -> Estimate | None:

@@ -54,7 +54,8 @@ class LoopResult:
         notes = []
         if self.steps < self.planned:
             count = worse_evaluations(self.history)
-            reason = f"its last {count} evaluations were worse than the best by more than chance" if count else "time"
+            evaluations = "evaluation was" if count == 1 else f"{count} evaluations were"
+            reason = f"its last {evaluations} worse than the best by more than chance" if count else "the time was over"
             notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: {reason}")
         if self.best_step is not None and self.best_step < self.steps:
             notes.append(f"the weights come from step {self.best_step:,}, since later ones were worse")
