@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import json
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 # Before numpy is imported, which reads it once: a second thread costs a tiny model more than it gives.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -68,6 +69,59 @@ def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
         for name in ("HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def _idle_readers():
+    """Reader processes that wait for the next pool when their own has ended: to start one takes 0.06 s."""
+    from binocle.retriever.readers.pool.process import WorkerProcess, _command
+
+    class IdleReader(WorkerProcess):
+        idle: ClassVar[dict[str, IdleReader]] = {}  # by settings and environment
+
+        def __init__(self, settings: dict) -> None:
+            super().__init__(settings)
+            self.key = key_of(settings)
+            self.remembers = False  # an archive or large file that is open, and may change before the next pool
+
+        def send(self, batch: list) -> None:
+            self.remembers |= not all(os.path.isfile(job.file) for job in batch)
+            super().send(batch)
+
+        def stop(self) -> tuple[list, str]:
+            is_idle = self._ready and not (self.jobs or self.ended or self._retired or self.remembers)
+            if not is_idle or self.key in self.idle or len(self.idle) == 4:
+                return super().stop()
+            self.idle[self.key] = self
+            return [], ""
+
+        def end(self) -> None:
+            super().stop()
+
+    def key_of(settings: dict) -> str:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        return json.dumps([_command(settings), environment], sort_keys=True)
+
+    def start(settings: dict) -> IdleReader:
+        reader = IdleReader.idle.pop(key_of(settings), None)
+        if reader and reader._process.poll() is None:
+            return reader
+        if reader:
+            reader.end()
+        elif len(IdleReader.idle) == 4:
+            IdleReader.idle.pop(next(iter(IdleReader.idle))).end()
+        return IdleReader(settings)
+
+    yield start
+    for reader in IdleReader.idle.values():
+        reader.end()
+
+
+@pytest.fixture(autouse=True)
+def _reuse_of_readers(request, monkeypatch, _idle_readers):
+    """Let reader processes serve one test after another, except in tests of themselves."""
+    if "/readers/" not in request.node.nodeid:
+        monkeypatch.setattr("binocle.retriever.readers.pool.pool.WorkerProcess", _idle_readers)
 
 
 @pytest.fixture
@@ -420,17 +474,39 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     return running
 
 
-@pytest.fixture(scope="session")
-def quick_start():
-    """The words before the arguments of `binocle` that start it in a process of its own, quickly: see `warm_start.py`."""
+@contextlib.contextmanager
+def _warm_start(*modules: str, warnings: str = "error"):
+    """The words before the arguments of `binocle`, or before `-c CODE`, for a quick start in a process of its own."""
     program = str(Path(__file__).with_name("warm_start.py"))
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the address of a socket has at most 107 bytes
         address = f"{folder}/socket"
-        command = [sys.executable, "-W", "error", program, address, "--serve"]
+        command = [sys.executable, "-W", warnings, program, address, "--serve", *modules]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdout.readline() == b"ready\n"
             yield [sys.executable, "-ISs", program, address]
             server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def quick_start():
+    """The words before the arguments of `binocle` that start it in a process of its own, quickly: see `warm_start.py`."""
+    with _warm_start() as words:
+        yield words
+
+
+@pytest.fixture(scope="session")
+def quick_training():
+    """The words before `-c CODE` that start code for training in a process of its own, with torch imported already."""
+    with _warm_start(
+        "binocle.training.encoders.encoder_training",
+        "binocle.training.encoders.train",
+        "binocle.training.inversion.inverter_training",
+        "binocle.training.inversion.train",
+        "binocle.training.pretraining.masked_training",
+        "binocle.training.pretraining.pretrain",
+        warnings="ignore",
+    ) as words:
+        yield words
 
 
 @pytest.fixture

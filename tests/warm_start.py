@@ -1,10 +1,12 @@
 """Start `binocle` in a fork of a process that has imported it already: 0.1 s of work instead of 0.8.
 
     python warm_start.py SOCKET [--without-rights] ARGUMENT...
+    python warm_start.py SOCKET -c CODE ARGUMENT...
 
 It runs with the streams, environment and working folder of this process, and its exit code becomes that of this process.
-The other process is `python -W error warm_start.py SOCKET --serve`, which ends when its standard input does.
-Signals reach only this process: tests that send some start the program itself.
+With -c, it runs Python code instead, as `python -c` does, with the modules that the other process has.
+The other process is `python -W error warm_start.py SOCKET --serve [MODULE...]`, which ends when its standard input does.
+Signals reach only this process: tests that send some start the program itself, or have the code print its process id.
 """
 
 import json
@@ -12,7 +14,7 @@ import os
 import socket
 import sys
 
-SERVE, WITHOUT_RIGHTS = "--serve", "--without-rights"
+SERVE, WITHOUT_RIGHTS, CODE = "--serve", "--without-rights", "-c"
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2  # root's rights to write and to read everything
 CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 REFUSED = 99  # exit code if rights cannot be given up
@@ -36,7 +38,7 @@ def start(path: str, arguments: list[str]) -> int:
         return int(connection.recv(16))
 
 
-def serve(path: str) -> None:
+def serve(path: str, modules: list[str]) -> None:
     """Fork for each connection until the standard input ends."""
     import select
     import signal
@@ -44,7 +46,7 @@ def serve(path: str) -> None:
     from importlib import import_module
 
     warnings.filterwarnings("ignore", "lance is not fork-safe")  # it is as long as nothing has used it
-    for module in IMPORTED:
+    for module in modules or IMPORTED:
         import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -89,6 +91,10 @@ def run(request: dict, streams: list[int]) -> None:
     if arguments[0] == WITHOUT_RIGHTS:
         arguments = arguments[1:]
         give_up_rights()
+    if arguments[0] == CODE:
+        sys.argv = [CODE, *arguments[2:]]
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
+        sys.exit()
     sys.argv = ["binocle", *arguments]
     from binocle.cli import main
 
@@ -112,7 +118,7 @@ def give_up_rights() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:] == [SERVE]:
-        serve(sys.argv[1])
+    if sys.argv[2] == SERVE:
+        serve(sys.argv[1], sys.argv[3:])
     else:
         sys.exit(start(sys.argv[1], sys.argv[2:]))

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -241,44 +240,37 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
             load(copy)
 
 
-TRAIN_ALL = """
+TRAIN = """
 import json, os, sys
 from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.train import train_inverter
 
-texts, encoder, *runs = sys.argv[1:]
-for out, settings in zip(runs[::2], runs[1::2]):
-    process = os.fork()  # importing torch takes seconds, and once is enough
-    if process == 0:
-        train_inverter(texts, out, encoder=encoder, config=InverterConfig(**json.loads(settings)))
-        os._exit(0)
-    print(process, flush=True)
-    os.waitpid(process, 0)
+texts, encoder, out, settings = sys.argv[1:]
+print(os.getpid(), flush=True)
+train_inverter(texts, out, encoder=encoder, config=InverterConfig(**json.loads(settings)))
 """
 
 
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(
-    texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_training: list[str]
 ):
     for name in ("_TEXTS", "_CONTROLS"):
         monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
-    configs = {kind: config(kind=kind, steps=20, evaluations=4) for kind in ("embedding", "hidden")}
-    runs = [word for kind in configs for word in (tmp_path / kind, json.dumps(dataclasses.asdict(configs[kind])))]
-    command = [sys.executable, "-c", TRAIN_ALL, texts, tiny_model, *runs]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        for kind in configs:
-            process = int(child.stdout.readline())
-            checkpoints = tmp_path / kind / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
-            while child.poll() is None and not list(checkpoints.glob("checkpoint-*/whole.json")):
-                time.sleep(0.005)
-            os.kill(process, signal.SIGKILL)
-    for kind, settings in configs.items():
-        whole, killed = tmp_path / f"whole-{kind}", tmp_path / kind
-        assert (killed / "run").is_dir()
-        train_inverter(texts, whole, encoder=tiny_model, config=settings)
-        result = train_inverter(texts, killed, encoder=tiny_model, config=settings)
-        assert result.resumed_from
-        assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
+    settings, whole, killed = config(kind=kind, steps=20, evaluations=4), tmp_path / "whole", tmp_path / "killed"
+    words = texts, tiny_model, killed, json.dumps(dataclasses.asdict(settings))
+    command = [*quick_training, "-c", TRAIN, *map(str, words)]
+    checkpoints = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        process = int(run.stdout.readline())
+        while run.poll() is None and not list(checkpoints.glob("checkpoint-*/whole.json")):
+            time.sleep(0.005)
+        os.kill(process, signal.SIGKILL)
+    assert (killed / "run").is_dir()
+    train_inverter(texts, whole, encoder=tiny_model, config=settings)
+    result = train_inverter(texts, killed, encoder=tiny_model, config=settings)
+    assert result.resumed_from
+    assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
 
 
 class _Killed(BaseException):

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -441,26 +440,26 @@ LONG = EncoderConfig(
     epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None
 )
 RUN = f"""
-import sys, json
+import json, os, sys
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
-from binocle.training.encoders.mining_rounds import train_rounds
+print(os.getpid(), flush=True)
 train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], config={LONG!r})
 """
 
 
-def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model):
+def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model, quick_training):
     from safetensors.numpy import load_file
 
     (tmp_path / "pairs.json").write_text(json.dumps(PAIRS), "utf-8")
-    command = [sys.executable, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model, str(tmp_path / "killed")]
-    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    command = [*quick_training, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model, str(tmp_path / "killed")]
     checkpoints = tmp_path / "killed" / "run" / "checkpoints"
-    while not list(checkpoints.glob("checkpoint-*/whole.json")):
-        assert killed.poll() is None, "ended before it could be killed"
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        process = int(run.stdout.readline())
+        while not list(checkpoints.glob("checkpoint-*/whole.json")):
+            assert run.poll() is None, "ended before it could be killed"
+            time.sleep(0.01)
+        os.kill(process, signal.SIGKILL)
     made, whole = (train_encoder(PAIRS, tmp_path / name, base=tiny_model, config=LONG) for name in ("killed", "whole"))
     assert made.resumed_from
     assert whole.resumed_from is None

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -283,21 +282,21 @@ def test_a_documents_text_is_on_one_side_and_the_share_is_kept():
     assert 0.07 < np.mean(flags) < 0.13
 
 
-def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupted, tmp_path):
+def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupted, tmp_path, quick_training):
     program = (
-        "import sys, time\nfrom binocle.training.pretraining.config import PretrainingConfig\n"
+        "import os, sys, time\nfrom binocle.training.pretraining.config import PretrainingConfig\n"
         "from binocle.training.pretraining.pretrain import pretrain\n"
         f"config = PretrainingConfig(**{dataclasses.asdict(QUICK)!r})\n"
         "def progress(event):\n    print(event.done, flush=True)\n    time.sleep(60 * (event.done == 7))\n"
+        "print(os.getpid(), flush=True)\n"
         "pretrain(sys.argv[1], sys.argv[2], base=sys.argv[3], config=config, progress=progress)"
     )
-    command = [sys.executable, "-c", program, texts, tmp_path / "model", bert]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    while process.stdout.readline().strip() != "7":
-        assert process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    command = [*quick_training, "-c", program, texts, tmp_path / "model", bert]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        process = int(run.stdout.readline())
+        while run.stdout.readline().strip() != "7":
+            assert run.poll() is None
+        os.kill(process, signal.SIGKILL)
     result = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
     assert result.resumed_from == 4
     assert same(uninterrupted, result)
