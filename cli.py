@@ -46,6 +46,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "train": "models.train",
     "tune": "models.train",
     "classify": "models.heads",
+    "tag": "models.heads",
     "distill": "models.train",
     "pretrain": "models.pretrain",
     "fill": "models.pretrain",

@@ -1,4 +1,4 @@
-"""`binocle train reader, classifier`, and `classify`: heads on encoders."""
+"""`binocle train reader, classifier, tagger`, and `classify, tag`: heads on encoders."""
 
 from __future__ import annotations
 
@@ -145,6 +145,60 @@ def classify(file: str, model: str, precision: float | None, as_json: bool) -> N
             shown = text if isinstance(text, str) else " | ".join(text)
             labels = ", ".join(prediction.labels) or ("-" if loaded.settings.task != "number" else "")
             echo(f"{prediction.score:.3f}  {printable(labels)}  {printable(' '.join(shown.split())[:_SHOWN])}")
+
+
+@click.command()
+@click.argument("data")
+@_run_options
+@click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of a window.")
+@json_option
+def tagger(data: str, out: Path, base: str | None, as_json: bool, **options: Any) -> None:
+    """Train a tagger, which marks names in texts.
+
+    DATA is a .conll file with a token and its BIO tag on each line, or a .jsonl file with columns tokens and tags, or
+    text and entities. Use it with 'binocle tag'.
+
+    \b
+    binocle train tagger versions.jsonl --out my-tagger
+    """
+    from ...training.heads.config import HeadConfig
+    from ...training.heads.train import train_tagger
+
+    _refuse_idle_epochs(options)
+    with ProgressBar("reading the data", lines=10) as progress:
+        result = train_tagger(data, out, base=base, config=HeadConfig(**options), progress=progress)
+    _print_result(result, as_json=as_json)
+
+
+@click.command()
+@click.argument("file", default="-")
+@click.option("--model", required=True, metavar="MODEL", help="A trained tagger: its folder, or a name on the hub.")
+@json_option
+def tag(file: str, model: str, as_json: bool) -> None:
+    """Mark the names in the texts of FILE.
+
+    FILE has one text a line, or is a .jsonl, .csv or .parquet file with a column text. The FILE "-", which is the
+    default, is standard input. Prints for each name the number of its text and its first character, the probability
+    that it is right, its label and the name.
+
+    \b
+    binocle tag tickets.txt --model my-tagger
+    """
+    from ...retriever.models.heads.tagger import load_tagger
+
+    loaded, stream, number = load_tagger(model), _texts(file), 0
+    while texts := list(islice(stream, _TOGETHER)):
+        for text, entities in zip(texts, loaded.tag(texts), strict=True):
+            number += 1
+            if as_json:
+                names = ("label", "text", "start", "end", "probability")
+                rows = [{name: getattr(entity, name) for name in names} for entity in entities]
+                echo_json({"text": text, "entities": rows})
+                continue
+            for entity in entities:
+                location = f"{number}:{entity.start}"
+                name = printable(" ".join(entity.text.split()))
+                echo(f"{location}  {entity.probability:.3f}  {printable(entity.label)}  {name}")
 
 
 def _texts(file: str) -> Iterator[Any]:

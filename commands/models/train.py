@@ -19,7 +19,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
-from .heads import classifier, reader
+from .heads import classifier, reader, tagger
 from .idle_options import refuse_idle_options
 from .invert import inverter
 
@@ -250,7 +250,7 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> int:
     return code
 
 
-for _command in (reader, classifier, inverter):
+for _command in (reader, classifier, tagger, inverter):
     train.add_command(_command)
 
 

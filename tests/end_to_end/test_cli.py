@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune classify distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune classify tag distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -145,6 +145,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
         make_head(home / name, "QuestionAnswering", ["start", "end"], settings=surely)
     sure = {"classifier": {"task": "classes", "labels": ["bug", "praise"], "sure": [[0.0, 0.95]]}}
     make_head(home / "my-classifier", "SequenceClassification", ["bug", "praise"], settings=sure)
+    make_head(home / "my-tagger", "TokenClassification", ["O", "B-VERSION", "I-VERSION"])
     collection(home / "scifact")
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")

@@ -93,6 +93,7 @@ LESS = {
     "train reranker": ["--steps", "4", "--evaluations", "1", "--queries", "24", "--depth", "10"],
     "train reader": ["--steps", "4", "--max-length", "48"],
     "train classifier": ["--steps", "4"],
+    "train tagger": ["--steps", "4"],
     "train inverter": ["--steps", "4", "--evaluations", "1"],
     "tune": ["--steps", "2", "--pairs", "200"],
     "distill": ["--epochs", "0.1"],
@@ -149,6 +150,8 @@ def training_data(home):
     (home / "train-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
     tickets = [{"text": row["positive"], "label": "pets" if "dog" in row["query"] else "other"} for row in PAIRS]
     (home / "tickets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tickets), "utf-8")
+    named = [{"tokens": row["query"].split(), "tags": ["B-PET", "O"]} for row in PAIRS]
+    (home / "versions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
     (home / "new.txt").write_text("The dog sat in the house.\n", "utf-8")
     (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
     (home / "scifact" / "qrels").mkdir(parents=True)

@@ -1,5 +1,5 @@
-"""Train heads on encoders: a reader marks the answer to a question in a passage.
+"""Train heads on encoders: readers mark answers, classifiers name classes, taggers mark names.
 
-Enter by `train_reader`. `squad` reads the questions, `span_metrics` has SQuAD's measures, `calibration` says what
-scores mean.
+Enter by `train`. `squad`, `examples` and `tagged` read the data. `head_training` has the steps that all heads share.
+`calibration` says what scores mean.
 """

@@ -17,8 +17,9 @@ from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
 from . import squad
 from .classifier_training import METRICS, facts_of, values
-from .config import ClassifierConfig, ReaderConfig
+from .config import ClassifierConfig, HeadConfig, ReaderConfig
 from .examples import read_examples
+from .tagged import read_tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,6 +116,40 @@ def train_classifier(
     if examples.held_out:
         result.notes.append(_comparison(probe, training))
     return result
+
+
+def train_tagger(
+    data: str | Path | Iterable[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    base: str | None = None,
+    config: HeadConfig | None = None,
+    progress: OnProgress | None = None,
+) -> HeadResult:
+    """Train a tagger of names and write it to the folder `out`, which transformers loads for token classification too.
+
+    If the process is killed, the same call resumes at the last checkpoint and takes the same steps as an uninterrupted
+    run.
+
+    :param data: anything that `tagged.read_tagged` reads.
+    :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
+    :param progress: called with each event.
+    :raises InputError: before the first step, for data or settings that do not fit.
+    """
+    environment.require("training")
+    config = config or HeadConfig()
+    config.check()
+    base = base or model_files.DEFAULT_MODEL
+    model_files.find(base)  # before a large file is read
+    run = TrainingRun(out, base, config, progress)
+    run.open({"data": source_name(data), "files": files_of(data)}, kind="tagger")
+    with run.discard_on_error():
+        run.report("reading the data")
+        texts = read_tagged(data, config.held_out, _MOST_HELD_OUT, config.seed)
+        from .tagger_training import TaggerTraining
+
+        training = TaggerTraining(run, texts)
+    return training.train({"labels": len(texts.labels)})
 
 
 def _comparison(probe: Probe, training: ClassifierTraining) -> str:

@@ -23,6 +23,7 @@ _KINDS = {  # of a card: library, task, other tags
     "inverter": ("binocle", "feature-extraction", ()),
     "classifier": ("binocle", "text-classification", ()),
     "reader": ("transformers", "question-answering", ()),
+    "tagger": ("transformers", "token-classification", ()),
 }
 _USAGE = {
     "encoder": """```python
@@ -54,7 +55,8 @@ from transformers import pipeline
 
 print(pipeline("question-answering", {name})(question="a question", context="a passage"))
 ```""",
-    "classifier": "`binocle label TEXT --model {plain}` names the class of a text.",
+    "classifier": "`binocle classify FILE --model {plain}` names the class of each text.",
+    "tagger": "`binocle tag FILE --model {plain}` marks the names in each text.",
     "inverter": "`binocle invert TEXT --inverter {plain}` shows how much of a text its vector gives away.",
 }
 _LICENSES = {DEFAULT_MODEL: "apache-2.0"}

@@ -39,6 +39,7 @@ class HeadKind:
 
 
 READER = HeadKind("reader", "QuestionAnswering", "qa_outputs")
+TAGGER = HeadKind("tagger", "TokenClassification", "classifier")
 CLASSIFIER = HeadKind("classifier", "SequenceClassification", "classifier", pooled=True)
 
 

@@ -1,4 +1,4 @@
-"""Cut a passage into windows that a reader takes, each together with the question."""
+"""Cut a text into windows that a model takes, for a reader each together with the question."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _QUESTION = 64  # tokens of a question that are read, as in arXiv:1810.04805
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A question and a part of a passage as tokens."""
+    """A part of a text as tokens, with the question before it if there is one."""
 
     ids: list[int]
     type_ids: list[int]
-    first: int  # position of the first token of the passage
-    offsets: list[tuple[int, int]]  # of each token of the passage: its characters there
+    first: int  # position of the first token of the text
+    offsets: list[tuple[int, int]]  # of each token of the text: its characters there
 
 
 def windows(tokenizer: Tokenizer, question: str, passage: str, size: int, stride: int) -> list[Window]:
@@ -33,7 +33,19 @@ def windows(tokenizer: Tokenizer, question: str, passage: str, size: int, stride
     read.truncate(room, stride=min(stride, room // 2))
     pair = tokenizer.post_process(query, read, add_special_tokens=True)
     types = max(pair.type_ids, default=0)
-    return [_window(part, types) for part in (pair, *pair.overflowing)]
+    return [_window(part, 1, types) for part in (pair, *pair.overflowing)]
+
+
+def text_windows(tokenizer: Tokenizer, text: str, size: int) -> list[Window]:
+    """Return the windows of a text alone, in its order; neighbours share a quarter of their tokens.
+
+    :param size: tokens of a window, special ones included.
+    """
+    read = tokenizer.encode(text, add_special_tokens=False)
+    room = max(1, size - tokenizer.num_special_tokens_to_add(is_pair=False))
+    read.truncate(room, stride=room // 4)
+    whole = tokenizer.post_process(read, None, add_special_tokens=True)
+    return [_window(part, 0, 0) for part in (whole, *whole.overflowing)]
 
 
 def _question(tokenizer: Tokenizer, question: str, maximum: int) -> Encoding:
@@ -44,10 +56,12 @@ def _question(tokenizer: Tokenizer, question: str, maximum: int) -> Encoding:
     return encoding
 
 
-def _window(pair: Encoding, types: int) -> Window:
-    """:param types: 1 if the model has a token type for passages. The library gives types of the first window only."""
-    sequences = pair.sequence_ids
-    own = [position for position, sequence in enumerate(sequences) if sequence == 1]
-    first = own[0] if own else len(pair.ids)
-    type_ids = [types * (position >= first) for position in range(len(pair.ids))]
-    return Window(pair.ids, type_ids, first, [pair.offsets[position] for position in own])
+def _window(encoding: Encoding, sequence: int, types: int) -> Window:
+    """Return the window with the tokens of one sequence: 0, or 1 of a pair.
+
+    :param types: 1 if the model has a token type for passages. The library gives types of the first window only.
+    """
+    own = [position for position, number in enumerate(encoding.sequence_ids) if number == sequence]
+    first = own[0] if own else len(encoding.ids)
+    type_ids = [types * (position >= first) for position in range(len(encoding.ids))]
+    return Window(encoding.ids, type_ids, first, [encoding.offsets[position] for position in own])

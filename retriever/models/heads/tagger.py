@@ -1,0 +1,207 @@
+"""Mark the names in a text, such as versions or persons: a label for each word, decoded into spans.
+
+Labels are BIO (Ramshaw and Marcus 1995): B-X begins a span of X, I-X continues it, O is outside. A word has the label
+of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). Viterbi's algorithm finds the best sequence in
+which I-X follows only B-X or I-X.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.checks import is_real, is_whole
+from ....core.errors import InputError
+from ..encoder import check_texts
+from .head import TAGGER, load_head
+from .windows import text_windows
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from ....core.arrays import Floats
+    from .head import Head
+    from .windows import Window
+
+_WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
+_LENGTH = 256  # tokens of a window, of a model that does not say
+_PIECE = 256  # texts whose windows are in memory together
+OUTSIDE = "O"
+
+
+@dataclass(frozen=True, slots=True)
+class TaggerSettings:
+    """How a tagger reads, and what its scores mean; `binocle.json` of its folder has them."""
+
+    length: int = _LENGTH  # tokens of a window
+    slope: float = 1.0  # the probability that a span is right is the logistic function of slope * score + offset
+    offset: float = 0.0
+
+    @classmethod
+    def read(cls, folder: Path) -> TaggerSettings:
+        """Read them, or take the defaults.
+
+        :raises InputError: when a value is wrong.
+        """
+        file = folder / "binocle.json"
+        try:
+            facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+            settings = cls(**facts.get("tagger", {}))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise InputError(f"{file} does not describe a tagger: copy the model folder again") from None
+        if not (is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)):
+            raise InputError(f"{file} has a value that is no number in 'tagger': copy the model folder again")
+        return settings
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A span of a text with its label: `text` is the characters `start` to `end`."""
+
+    label: str
+    text: str
+    start: int
+    end: int
+    probability: float  # that label and both ends are right, calibrated on held-out texts
+    score: float = 0.0  # the logit of the least sure word
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the characters of each word: letters and digits, or one sign."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return (label, first word, end) of each span in BIO tags, as conlleval reads them: an I-X after another begins X.
+
+    >>> entities(["B-A", "I-A", "O", "I-B"])
+    [('A', 0, 2), ('B', 3, 4)]
+    """
+    spans: list[tuple[str, int, int]] = []
+    for position, tag in enumerate(tags):
+        if tag == OUTSIDE:
+            continue
+        prefix, _, label = tag.partition("-")
+        if prefix == "I" and spans and spans[-1][0] == label and spans[-1][2] == position:
+            spans[-1] = label, spans[-1][1], position + 1
+        else:
+            spans.append((label, position, position + 1))
+    return spans
+
+
+class Tagger:
+    """A model that marks names; `load_tagger` returns one."""
+
+    def __init__(self, head: Head, settings: TaggerSettings) -> None:
+        self.head, self.settings = head, settings
+        self.name, self.fingerprint, self.labels = head.name, head.fingerprint, head.settings.labels
+        self._allowed = transitions(self.labels)
+        self._size = min(settings.length, head.settings.limit)
+
+    def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
+        """Return the spans of each text, in its order."""
+        checked, tagged = check_texts(texts), []
+        for start in range(0, len(checked), _PIECE):
+            tagged += self._tag(checked[start : start + _PIECE])
+        return tagged
+
+    def _tag(self, texts: list[str]) -> Iterator[list[Entity]]:
+        by_text = [text_windows(self.head.tokenizer(), text, self._size) for text in texts]
+        logits = iter(self.head.logits([window for parts in by_text for window in parts]))
+        for text, parts in zip(texts, by_text, strict=True):
+            words = word_spans(text)
+            scores = _word_logits(words, parts, [next(logits) for _ in parts], self.labels)
+            yield list(self._entities(text, words, scores))
+
+    def _entities(self, text: str, words: list[tuple[int, int]], scores: Floats) -> Iterator[Entity]:
+        path = viterbi(scores, self._allowed)
+        likely = scores[np.arange(len(path)), path]
+        for label, first, end in entities([self.labels[number] for number in path]):
+            surely = float(np.exp(likely[first:end].min()))
+            score = float(np.log(max(surely, 1e-9) / max(1 - surely, 1e-9)))
+            logit = self.settings.slope * score + self.settings.offset
+            probability = float(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
+            start, stop = words[first][0], words[end - 1][1]
+            yield Entity(label, text[start:stop], start, stop, probability, score)
+
+
+def _word_logits(
+    words: list[tuple[int, int]], parts: list[Window], logits: list[Floats], labels: tuple[str, ...]
+) -> Floats:
+    """Return the log-probabilities of each word's first token, (words, labels), from the window with most around it."""
+    scores = np.full((len(words), len(labels)), -20.0, np.float32)
+    if OUTSIDE in labels:
+        scores[:, labels.index(OUTSIDE)] = 0  # of a word without a token
+    room = np.full(len(words), -1)
+    for part, rows in zip(parts, logits, strict=True):
+        likely = rows - rows.max(1, keepdims=True)
+        likely = likely - np.log(np.exp(likely).sum(1, keepdims=True))
+        for word, token in first_tokens(words, part):
+            around = min(token, len(part.offsets) - 1 - token)
+            if around > room[word]:
+                room[word], scores[word] = around, likely[part.first + token]
+    return scores
+
+
+def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple[int, int]]:
+    """Yield each word whose first token is in a window, with the number of that token among the text's."""
+    starts = {}
+    for token, (start, end) in enumerate(window.offsets):
+        if end > start:
+            starts.setdefault(start, token)
+    for word, (start, _) in enumerate(words):
+        if start in starts:
+            yield word, starts[start]
+
+
+def transitions(labels: Sequence[str]) -> Floats:
+    """Return 0 where a label may follow another, else a large negative number; the last row is for the first word.
+
+    :returns: shape (labels + 1, labels). I-X is held to its rule only where there is a B-X.
+    """
+    allowed = np.zeros((len(labels) + 1, len(labels)), np.float32)
+    for column, label in enumerate(labels):
+        prefix, _, name = label.partition("-")
+        if prefix == "I" and f"B-{name}" in labels:
+            before = [label, f"B-{name}"]
+            allowed[[row for row, earlier in enumerate((*labels, "")) if earlier not in before], column] = -1e6
+    return allowed
+
+
+def viterbi(scores: Floats, allowed: Floats) -> list[int]:
+    """Return the labels with the highest sum of scores among the sequences that are allowed.
+
+    :param scores: (words, labels).
+    :param allowed: of `transitions`.
+    """
+    if not len(scores):
+        return []
+    best, back = scores[0] + allowed[-1], []
+    for row in scores[1:]:
+        total = best[:, None] + allowed[:-1]
+        back.append(total.argmax(0))
+        best = total.max(0) + row
+    path = [int(best.argmax())]
+    for choice in reversed(back):
+        path.append(int(choice[path[-1]]))
+    return path[::-1]
+
+
+def load_tagger(name: str | os.PathLike[str]) -> Tagger:
+    """Load a tagger by folder or name, without torch if it is a plain BERT.
+
+    :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
+    :raises InputError: when the model is no tagger, or is damaged.
+    """
+    head = load_head(name, TAGGER)
+    return Tagger(head, TaggerSettings.read(head.folder))

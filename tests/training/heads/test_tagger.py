@@ -1,0 +1,205 @@
+"""Taggers learn names, decode valid sequences, and are measured as seqeval measures."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from binocle.core.errors import InputError
+from binocle.retriever.models.heads.tagger import entities, load_tagger, transitions, viterbi, word_spans
+from binocle.training.heads.span_f1 import counts, span_f1
+from binocle.training.heads.tagged import TaggedText, read_tagged
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+# From seqeval 1.2.2, seqeval/metrics/sequence_labeling.py, without its option `suffix`.
+
+
+def end_of_chunk(prev_tag, tag, prev_type, type_):
+    chunk_end = False
+    if prev_tag == "B" and tag in ("B", "S", "O"):
+        chunk_end = True
+    if prev_tag == "I" and tag in ("B", "S", "O"):
+        chunk_end = True
+    if prev_tag not in ("O", ".") and prev_type != type_:
+        chunk_end = True
+    return chunk_end
+
+
+def start_of_chunk(prev_tag, tag, prev_type, type_):
+    chunk_start = tag in ("B", "S")
+    if prev_tag in ("E", "S", "O") and tag in ("E", "I"):
+        chunk_start = True
+    if tag not in ("O", ".") and prev_type != type_:
+        chunk_start = True
+    return chunk_start
+
+
+def get_entities(seq):
+    if any(isinstance(s, list) for s in seq):
+        seq = [item for sublist in seq for item in [*sublist, "O"]]
+    prev_tag, prev_type, begin_offset, chunks = "O", "", 0, []
+    for i, chunk in enumerate([*seq, "O"]):
+        tag = chunk[0]
+        type_ = chunk[1:].split("-", maxsplit=1)[-1] or "_"
+        if end_of_chunk(prev_tag, tag, prev_type, type_):
+            chunks.append((prev_type, begin_offset, i - 1))
+        if start_of_chunk(prev_tag, tag, prev_type, type_):
+            begin_offset = i
+        prev_tag, prev_type = tag, type_
+    return chunks
+
+
+def published_f1(y_true, y_pred):
+    true, predicted = set(get_entities(y_true)), set(get_entities(y_pred))
+    correct = len(true & predicted)
+    p = correct / len(predicted) if predicted else 0
+    r = correct / len(true) if true else 0
+    return 2 * p * r / (p + r) if p + r else 0
+
+
+def test_span_f1_is_seqevals_on_1000_random_sequences():
+    random = np.random.default_rng(0)
+    tags = ["O", "O", "B-A", "I-A", "B-B", "I-B"]
+    for _ in range(1_000):
+        sizes = random.integers(1, 12, random.integers(1, 4))
+        true, predicted = ([[tags[pick] for pick in random.integers(0, 6, size)] for size in sizes] for _ in range(2))
+        own = span_f1(*counts(list(map(entities, predicted)), list(map(entities, true))))
+        assert own == pytest.approx(published_f1(true, predicted), abs=1e-9)
+
+
+def test_viterbi_gives_the_best_valid_sequence():
+    labels = ["O", "B-A", "I-A", "B-B", "I-B"]
+    random = np.random.default_rng(0)
+
+    def is_valid(path):
+        tags = ["O", *(labels[number] for number in path)]
+        return all(tag[0] != "I" or before in (tag, f"B{tag[1:]}") for before, tag in itertools.pairwise(tags))
+
+    for _ in range(20):
+        scores = random.normal(size=(4, 5)).astype(np.float32)
+        valid = filter(is_valid, itertools.product(range(5), repeat=4))
+        best = max(valid, key=lambda path: sum(scores[row, column] for row, column in enumerate(path)))
+        assert viterbi(scores, transitions(labels)) == list(best)
+    assert viterbi(np.empty((0, 5), np.float32), transitions(labels)) == []
+    assert viterbi(np.array([[0, 1]], np.float32), transitions(["O", "I-A"])) == [1]  # labels without B-A
+
+
+def test_words_and_tags_follow_the_characters():
+    text = "see foo_bar 1.2!"
+    words = word_spans(text)
+    assert [text[a:b] for a, b in words] == ["see", "foo", "_", "bar", "1", ".", "2", "!"]
+    assert TaggedText(text, (("N", 4, 11), ("V", 12, 15)), "").tags(words) == "O B-N I-N I-N B-V I-V I-V O".split()
+
+
+def test_three_layouts_give_the_same_texts(tmp_path):
+    (tmp_path / "a.conll").write_text("-DOCSTART- O\n\ninstall X O\nfoo X B-N\nbar X I-N\n\nbread X O\n", "utf-8")
+    rows = [{"tokens": ["install", "foo", "bar"], "tags": ["O", "B-N", "I-N"]}, {"tokens": ["bread"], "tags": ["O"]}]
+    texts = [
+        {"text": "install foo bar", "entities": [{"label": "N", "start": 8, "end": 15}]},
+        {"text": "bread", "entities": []},
+    ]
+    expected = [TaggedText("install foo bar", (("N", 8, 15),), "install foo bar"), TaggedText("bread", (), "bread")]
+    for source in (tmp_path / "a.conll", rows, texts):
+        assert read_tagged(source, 0.0, 10, 0).learned == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"tokens": ["a"], "tags": []}, "row 1: expected a list of tokens and a list of as many tags"),
+        ({"tokens": ["a"], "tags": ["X"]}, "the tag 'X' is not BIO"),
+        ({"tokens": ["a"], "tags": ["B-"]}, "the tag 'B-' is not BIO"),
+        ({"text": "a b"}, "expected tokens and tags, or a text"),
+        ({"text": "a b", "entities": [{"label": "N", "start": 0}]}, "is no entity: expected label, start and end"),
+        (
+            {"text": "a b", "entities": [{"label": "N", "start": 1, "end": 2}]},
+            "characters 1 to 2 of the text are no word",
+        ),
+        (
+            {"text": "a b", "entities": [{"label": "N", "start": 0, "end": 9}]},
+            "characters 0 to 9 of the text are no word",
+        ),
+        ({"text": "a b", "entities": [{"label": x, "start": 0, "end": 3} for x in "NM"]}, "overlaps another"),
+        ({"text": "a b", "entities": []}, "the data have no marked name"),
+    ],
+)
+def test_wrong_texts_are_named(row, message):
+    with pytest.raises(InputError, match=message):
+        read_tagged([row], 0.0, 10, 0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_model):
+    """A tagger of pets, which are two words: a colour and an animal."""
+    pytest.importorskip("torch")
+    pytest.importorskip("accelerate")
+    from binocle.training.heads.config import HeadConfig
+    from binocle.training.heads.train import train_tagger
+
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(160):
+        pet = f"{'red blue'.split()[number % 2]} {'cat dog'.split()[random.integers(2)]}"
+        before = " ".join(
+            ["bread", "salt", "the", "house"][pick] for pick in random.integers(0, 4, random.integers(1, 4))
+        )
+        start = len(before) + 1
+        span = {"label": "PET", "start": start, "end": start + len(pet)}
+        rows.append({"text": f"{before} {pet} ran {number}", "entities": [span]})
+    config = HeadConfig(steps=25, max_length=16, learning_rate=5e-3, held_out=0.1, evaluations=1, bf16=False)
+    return train_tagger(rows, tmp_path_factory.mktemp("tagger") / "out", base=tiny_model, config=config)
+
+
+def test_a_tagger_learns_and_is_served_without_torch(trained):
+    import torch
+    from transformers import AutoModelForTokenClassification
+
+    from binocle.retriever.models.heads.bert_head import BertHead
+    from binocle.retriever.models.heads.torch_head import inputs
+    from binocle.retriever.models.heads.windows import text_windows
+
+    assert trained.measures[0].name == "span F1" and trained.measures[0].value > 0.9
+    tagger = load_tagger(trained.folder)
+    assert isinstance(tagger.head, BertHead)
+    text = "bread and salt red cat ran"
+    ((entity,), none) = tagger.tag([text, ""])
+    assert (entity.label, entity.text, text[entity.start : entity.end]) == ("PET", "red cat", "red cat")
+    assert none == [] and 0 < entity.probability <= 1
+    parts = text_windows(tagger.head.tokenizer(), text, 16)
+    model = AutoModelForTokenClassification.from_pretrained(trained.folder).eval()
+    with torch.no_grad():
+        expected = model(**inputs(model, parts)).logits[0]
+    np.testing.assert_allclose(tagger.head.logits(parts)[0], expected, atol=1e-4)
+
+
+def test_a_long_text_is_read_in_windows(trained):
+    tagger = load_tagger(trained.folder)
+    text = "bread salt " * 30 + "red cat ran " + "bread salt " * 30
+    spans = [(entity.start, entity.end) for entity in tagger.tag([text])[0]]
+    assert (330, 337) in spans
+
+
+def test_tag_prints_names_with_their_places(trained, tmp_path, run):
+    model = ("--model", trained.folder)
+    shown = run("tag", "-", *model, stdin=b"bread\nthe house red cat ran\n")
+    assert shown.out.split()[0] == "2:10" and shown.out.split()[2:] == ["PET", "red", "cat"]
+    (tmp_path / "a.jsonl").write_text('{"text": "the house red cat ran"}\n', "utf-8")
+    (row,) = run("tag", tmp_path / "a.jsonl", *model, "--json").rows
+    assert [(e["label"], e["text"], e["start"], e["end"]) for e in row["entities"]] == [("PET", "red cat", 10, 17)]
+
+
+def test_another_model_is_no_tagger(trained, tiny_model, tmp_path, make_head):
+    with pytest.raises(InputError, match="no tagger"):
+        load_tagger(tiny_model)
+    damaged = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A"], settings={"tagger": {"length": "x"}})
+    with pytest.raises(InputError, match="no number in 'tagger'"):
+        load_tagger(damaged)
+    config = json.loads((damaged / "config.json").read_text("utf-8"))
+    (damaged / "config.json").write_text(json.dumps(config | {"id2label": {"0": "O", "1": "B-A", "2": "I-A"}}), "utf-8")
+    (damaged / "binocle.json").unlink()
+    with pytest.raises(InputError, match=r"has classifier.weight of shape \(2, 32\): expected \(3, 32\)"):
+        load_tagger(damaged)
