@@ -123,7 +123,7 @@ class BertModel:
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
         budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
-        groups = list(_groups_of_equals(lengths, budget))
+        groups = list(_groups(lengths, budget))
         batches = [self._batch(encodings, positions, int(lengths[positions[0]])) for positions in groups]
         with bulk.lock:
             for positions, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
@@ -132,7 +132,7 @@ class BertModel:
     def run_uncompiled(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield the hidden states in float32 like `run`, by numpy: for texts too few for a compiled graph."""
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
-        for positions in _groups(lengths, _BATCH_TOKENS):
+        for positions in _groups(lengths, _MIN_BATCH_TOKENS):  # without padding, and small enough for the caches
             batch = self._batch(encodings, positions, int(lengths[positions[0]]))
             yield positions, self._numpy.forward(*batch), batch[1]
 
@@ -187,16 +187,6 @@ def _precision() -> str | None:
 
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:
-    """Yield the positions of each batch: longest texts first, as many as fit the budget of tokens when padded."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        count = max(1, budget // max(1, int(lengths[order[start]])))
-        yield order[start : start + count]
-        start += count
-
-
-def _groups_of_equals(lengths: Integers, budget: int) -> Iterator[Positions]:
     """Yield the positions of each batch: texts of one length, the longest first, as many as fit the budget."""
     for length in np.unique(lengths)[::-1]:
         positions, count = np.flatnonzero(lengths == length), max(1, budget // int(length))

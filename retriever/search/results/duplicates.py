@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ....core.arrays import Floats
 
 PER_DOCUMENT = 3  # passages of a document, by default
 _GAP = 0.2  # standard deviations of the scores of all candidates
-_WORDS = 3  # in a shingle
 _SHARED = 9  # tenths of the shingles of two near copies
 
 
@@ -53,17 +52,18 @@ def distinct(candidates: Iterable[Passage]) -> list[Group]:
     groups: list[Group] = []
     texts: dict[str, Group] = {}
     shingles: list[frozenset[int]] = []  # of each group
-    by_shingle: dict[int, list[int]] = {}  # numbers of the groups with this shingle
+    by_shingle: dict[int, list[int]] = {}  # numbers of the groups with this shingle in their sample
     for candidate in candidates:
         words = candidate.text.casefold().split()
         text = " ".join(words)
         group = texts.get(text) if text else None  # passages without text have only their vectors, and are never copies
         if group is None:
-            marks = frozenset(_shingles(words))
-            number = _near(marks, shingles, by_shingle)
+            marks = frozenset(map(hash, zip(words, words[1:], words[2:], strict=False)))
+            sample = _sample(marks)
+            number = _near(marks, sample, shingles, by_shingle)
             group = texts[text] = groups[number] if number is not None else Group(candidate)
             if number is None:
-                for mark in marks:
+                for mark in sample:
                     by_shingle.setdefault(mark, []).append(len(groups))
                 groups.append(group)
                 shingles.append(marks)
@@ -72,16 +72,19 @@ def distinct(candidates: Iterable[Passage]) -> list[Group]:
     return groups
 
 
-def _shingles(words: list[str]) -> Iterator[int]:
-    return (hash(tuple(words[start : start + _WORDS])) for start in range(len(words) - _WORDS + 1))
+def _sample(marks: frozenset[int]) -> list[int]:
+    """The lowest tenth of the shingles and one more. Near copies have one of these in common.
 
-
-def _near(marks: frozenset[int], shingles: list[frozenset[int]], by_shingle: dict[int, list[int]]) -> int | None:
-    """The number of the first group with nearly the same shingles; None if there is none.
-
-    Near copies differ in at most a tenth of their shingles. So of a tenth and one more, at least one is in both.
+    A near copy lacks at most a tenth of them. Chaudhuri, Ganti and Kaushik 2006, "A primitive operator for similarity
+    joins in data cleaning": the prefix filter.
     """
-    sample = sorted(marks)[: len(marks) * (10 - _SHARED) // 10 + 1]
+    return sorted(marks)[: len(marks) * (10 - _SHARED) // 10 + 1]
+
+
+def _near(
+    marks: frozenset[int], sample: list[int], shingles: list[frozenset[int]], by_shingle: dict[int, list[int]]
+) -> int | None:
+    """The number of the first group with nearly the same shingles; None if there is none."""
     for number in sorted({number for mark in sample for number in by_shingle.get(mark, ())}):
         theirs = shingles[number]
         if 10 * len(marks & theirs) >= _SHARED * len(marks | theirs):

@@ -696,3 +696,13 @@ def test_a_few_texts_are_tokenized_and_truncated_as_many_are(tiny_model):
     many = load_encoder(tiny_model)._model.tokenize(texts * 20)
     assert [encoding.ids for encoding in few] == [encoding.ids for encoding in many[:3]]
     assert len(few[1].ids) == load_encoder(tiny_model)._model.limit
+
+
+def test_a_few_queries_are_computed_without_padding_and_each_once(tiny_model):
+    model = load_encoder(tiny_model)._model
+    encodings = model.tokenize(
+        ["bread", "The cat sat on the mat.", "milk", "A task raises an error in the worker."] * 3
+    )
+    batches = list(model.run_uncompiled(encodings))
+    assert all(mask.all() for _, _, mask in batches)
+    assert sorted(np.concatenate([positions for positions, _, _ in batches]).tolist()) == list(range(12))
