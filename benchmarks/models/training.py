@@ -199,15 +199,17 @@ def tuned(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("scifact", "cranfield"):
         index = work / f"{name}-index"
-        before = evaluate(data / name, mode="semantic", index=index)
+        before = {mode: evaluate(data / name, mode=mode, index=index) for mode in ("semantic", "hybrid")}
         runs = [_tuned(data / name, index, seed, before) for seed in seeds]
-        found[name] = {"before": before.measures["nDCG@10"], "runs": runs} | {
-            of: _spread([run[of] for run in runs]) for of in ("nDCG@10", "difference")
+        found[name] = {"runs": runs} | {
+            mode: {"before": result.measures["nDCG@10"]}
+            | {of: _spread([run[mode][of] for run in runs]) for of in ("nDCG@10", "difference")}
+            for mode, result in before.items()
         }
     return found
 
 
-def _tuned(folder: Path, index: Path, seed: int, before: Any) -> dict[str, Any]:
+def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict[str, Any]:
     out = index.with_name(f"tuned-{folder.name}-{seed}")
     done = out / "measured.json"  # what was done before in the same work folder
     if done.is_file():
@@ -215,8 +217,18 @@ def _tuned(folder: Path, index: Path, seed: int, before: Any) -> dict[str, Any]:
         return found
     made = tune(Retriever.open(index), out=out, recipe=TuningConfig(seed=seed), publish=False, progress=_say)
     facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
-    gain = _gain(f"{folder.name} {seed}", folder, str(made.folder), before, mode="semantic")
-    found = {"seed": seed} | gain | {"held out": facts | {"would be published": made.verdict.is_gain}}
+    gains = {
+        mode: {"nDCG@10": result.measures["nDCG@10"], "difference": 0.0, "p": 1.0} for mode, result in before.items()
+    }
+    if made.verdict is not None:
+        options = {"index": out / "index"}
+        gains = {
+            mode: _gain(f"{folder.name} {seed} {mode}", folder, str(made.folder), result, mode=mode, **options)
+            for mode, result in before.items()
+        }
+    is_gain = made.verdict is not None and made.verdict.is_gain
+    found = {"seed": seed} | gains | {"held out": facts | {"would be published": is_gain}}
+    done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text(json.dumps(found), "utf-8")
     return found
 

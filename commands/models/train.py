@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...training.encoders.result import TrainingResult
+    from ...training.tuning.tune import TuningResult
 
 
 @click.group()
@@ -259,7 +260,9 @@ for _command in (reader, classifier, tagger, inverter):
 @index_option
 @click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
 @click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
-@click.option("--pairs", type=int, default=10_000, show_default=True, help="Queries to learn from, at most.")
+@click.option("--queries", "log", metavar="LOG", help="A file of real queries, without labels, to learn from too.")
+@click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
+@click.option("--pairs", type=int, default=10_000, show_default=True, help="Generated queries to learn from, at most.")
 @click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -277,16 +280,21 @@ def tune(
 ) -> int:
     """Fit an index's encoder to its documents, without labels.
 
-    Queries are made from the documents' own titles, sections, sentences and terms. The encoder changes only if queries
-    from documents that it has not seen gain significantly; 'binocle rollback' undoes it. Exit 1 when nothing changed.
+    Queries are made from the documents' own titles, sections, links, sentences and terms, and come from a log if you
+    have one. The encoder learns how its teacher ranks the passages, by default hybrid search, if the teacher is better.
+    It changes only if queries from documents that it has not seen gain significantly; 'binocle rollback' undoes it.
+    Exit 1 when nothing changed.
 
     \b
     binocle tune ~/notes
+    binocle tune docs --queries queries.txt
     binocle tune docs --no-publish --out tuned
     """
+    from ...training.tuning.query_kinds import DEFAULT_KINDS
     from ...training.tuning.tune import tune
     from ...training.tuning.tuning_config import DistillationConfig, TuningConfig
 
+    options["kinds"] = options["kinds"] or DEFAULT_KINDS
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index, wait=wait)
     with ProgressBar("reading the data", lines=10) as progress:
@@ -294,17 +302,27 @@ def tune(
     if as_json:
         echo_json(result.as_dict())
     else:
-        verdict, gain = result.verdict, result.verdict.difference
+        _print_tuning(result)
+    return 0 if result.published or (result.verdict and not publish) else EXIT_NEGATIVE
+
+
+def _print_tuning(result: TuningResult) -> None:
+    teaching = result.teaching
+    if result.verdict is None:
+        sentence = teaching.difference.sentence("nDCG@10 of the teacher")
+        echo(f"{sentence} than the encoder ({teaching.before:.4f}) on queries from held-out documents")
+        echo("nothing was learned; the index is unchanged: try another --teacher")
+        return
+    for mode, comparison in result.verdict.modes.items():
         echo(
-            f"nDCG@10 of {verdict.queries:,} queries from held-out documents: "
-            f"{verdict.before:.4f} -> {verdict.after:.4f} "
-            f"({gain.value:+.4f}, 95 % {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f})"
+            f"{mode} nDCG@10 of {result.verdict.queries:,} queries from held-out documents: "
+            f"{comparison.before:.4f} -> {comparison.after:.4f}"
         )
-        for kind, by in verdict.kinds.items():
-            echo(f"{kind:<10} {by:+.4f}")
-        done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
-        echo(f"{result.folder}; {done}")
-    return 0 if result.published or not publish else EXIT_NEGATIVE
+        echo(comparison.difference.sentence("  gain"))
+        for kind, by in comparison.kinds.items():
+            echo(f"  {kind:<10} {by:+.4f}")
+    done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
+    echo(f"{result.folder}; {done}")
 
 
 @click.command()

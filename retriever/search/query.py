@@ -218,6 +218,10 @@ class Query:
                 break
         return groups or []
 
+    def candidates(self, k: int) -> Candidates:
+        """The first stage of a hybrid search, best first: at least k passages if the index has as many."""
+        return self._candidates(k, "hybrid", None)
+
     def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """Ids and cosines of the k best passages, best first; no citations, which cost more than the search."""
         if min(k, self._snapshot.chunks.count_rows()) == 0:

@@ -103,9 +103,11 @@ def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
     assert code == 0, err
     assert "step 3 of 3" in err
     assert "queries from held-out documents" in out
+    assert "hybrid nDCG@10" in out
     assert "the index is unchanged" in out
     code, out, err = run("tune", "notes", "--pairs", "30", "--steps", "3", "--json")
     assert code == (0 if json.loads(out)["published"] else 1), err
+    assert json.loads(out)["teacher"]["difference"]["verdict"] in ("better", "same", "worse")
 
 
 def test_distill_prints_price_and_gain(home, run):

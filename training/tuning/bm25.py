@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.terms import query_stems
 from ...core.words import UNSPACED, split_words
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 COMMON = 0.2  # a word in a larger share of the passages does not tell them apart
 _K1, _B = 1.2, 0.75
-_STEM = 7  # letters that a word shares with its inflections, in most languages that have spaces
 
 
 def split_terms(text: str) -> list[str]:
@@ -30,11 +30,6 @@ def split_terms(text: str) -> list[str]:
         else:
             terms.append(word)
     return terms
-
-
-def stems(text: str) -> list[str]:
-    """Return the beginnings of a text's words in order, without single letters and digits."""
-    return [term[:_STEM] for term in split_terms(text) if len(term) > 1]
 
 
 def inverse_frequency(passages_with_term: ArrayLike, passages: int) -> NDArray[np.float64]:
@@ -54,10 +49,10 @@ def term_scores(idf: Any, counts: Any, relative_length: Any) -> Any:
 
 
 class BM25:
-    """An inverted index of passages by stems, without stems that are too common."""
+    """An inverted index of passages by the stems of full-text search, without stems that are too common."""
 
     def __init__(self, passages: Sequence[str]) -> None:
-        counted = [Counter(stems(text)) for text in passages]
+        counted = [Counter(query_stems(text)) for text in passages]
         frequency = Counter(stem for counts in counted for stem in counts)
         maximum = max(2, COMMON * len(passages))
         indexed = [stem for stem, number in frequency.items() if number <= maximum]
@@ -82,7 +77,7 @@ class BM25:
     def scores(self, query: str) -> Floats:
         """Return the score of every passage, shape (passages,); each different word of the query counts once."""
         scores = np.zeros(self._size, np.float32)
-        for stem in set(stems(query)):
+        for stem in set(query_stems(query)):
             number = self._numbers.get(stem)
             if number is not None:
                 postings = slice(self._starts[number], self._starts[number + 1])

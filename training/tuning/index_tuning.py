@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +15,24 @@ from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
 from ..encoders.base_model import make_model
 from ..encoders.config import EncoderConfig
+from ..runs.run_folder import files_of
 from . import query_generation as queries
 from . import teachers
 from .passages import Passages
+from .query_log import read_log
 from .ranking_distillation import learn_ranking
-from .verdict import even, judge, judging_share, query_ndcg
+from .tuning_config import HYBRID
+from .verdict import Judges, judging_share, natural
 
 if TYPE_CHECKING:
+    from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
+    from .teachers import Teacher
     from .tuning_config import TuningConfig
-    from .verdict import Verdict
+    from .verdict import Comparison, Verdict
 
 _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
@@ -41,14 +48,15 @@ class IndexTuning:
 
     def __init__(self, run: TrainingRun[TuningConfig], retriever: Retriever) -> None:
         self.run, self.config, self.base = run, run.config, retriever.encoder
-        config, snapshot = run.config, retriever.snapshot()
+        config, self.snapshot = run.config, retriever.snapshot()
+        logged = read_log(Path(config.log)) if config.log else []
         run.report("making queries from the documents")
-        sources = corpus.sample(corpus.from_index(snapshot), _PASSAGES, config.seed)
+        sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
         learned, judging = corpus.split(sources, share, config.seed)
-        pairs, judging_pairs = (queries.make(part, seed=config.seed, kinds=config.kinds) for part in (learned, judging))
+        pairs = queries.make(learned, seed=config.seed, kinds=config.kinds)
         self.pairs = queries.sample(pairs, config.pairs, config.seed)
-        self.judging_pairs = even(judging_pairs, config.queries, config.seed)
+        self.judging_pairs = natural(queries.make(judging, seed=config.seed), config.queries, config.seed)
         judges = len({pair.document for pair in self.judging_pairs})
         if len({pair.document for pair in self.pairs}) < _MINIMUM_DOCUMENTS or judges < 2:
             raise InputError(
@@ -58,11 +66,42 @@ class IndexTuning:
             )
         if judges < _SIGNIFICANT_DOCUMENTS:
             run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
-        self.passages = Passages.read(snapshot, {source.id for source in learned})
-        run.report(f"{len(self.pairs):,} queries of {len(self.passages.texts):,} passages")
-        texts, vectors = self.passages.texts, self.passages.vectors
-        self.teacher = teachers.teacher(config.teacher, self.base, texts, vectors, run.progress)
-        run.open({"encoder": self.base.fingerprint, "index": snapshot.head.chunks})
+        self.passages = Passages.read(self.snapshot, {source.id for source in learned})
+        run.report(f"{len(self.pairs):,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
+        self.pairs += logged
+        self.rivals = self.passages.sample(_RIVALS, config.seed)
+        self.judges = Judges(self.judging_pairs, self.rivals)
+        run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
+
+    @cached_property
+    def teacher(self) -> Teacher:
+        """The teacher of all passages that are learned from."""
+        return teachers.teacher(
+            self.config.teacher,
+            self.passages.texts,
+            lambda: teachers.SearchTeacher(self.snapshot, self.base, self.passages),
+            self.run.progress,
+        )
+
+    @cached_property
+    def before(self) -> dict[str, Floats]:
+        """nDCG@10 of each held-out query with the base, by mode."""
+        return self.judges.by_mode(self.base, self._base_vectors)
+
+    @cached_property
+    def _base_vectors(self) -> Floats:
+        return self.judges.vectors(self.base, self.rivals.vectors)
+
+    def teaching(self) -> Comparison:
+        """Compare the teacher with the encoder that is to learn from it, on queries from held-out documents."""
+        self.run.report("comparing the teacher with the encoder")
+        if self.config.teacher == HYBRID:
+            ranking = self.before["hybrid"]
+        else:
+            texts, vectors = self.judges.texts, self._base_vectors
+            hybrid = partial(teachers.Hybrid, self.base, texts, vectors)
+            ranking = self.judges.by_teacher(teachers.teacher(self.config.teacher, texts, hybrid, self.run.progress))
+        return self.judges.compare(self.before["semantic"], ranking, self.config.seed)
 
     def train(self) -> Verdict:
         """Learn, judge, and write the encoder with its card."""
@@ -93,27 +132,25 @@ class IndexTuning:
         )
 
     def _judge(self, tuned: Encoder) -> Verdict:
-        generator = np.random.default_rng(self.config.seed)
-        sample = generator.permutation(len(self.passages.texts))[:_RIVALS]
-        texts = [self.passages.texts[number] for number in sample]
-        before = query_ndcg(self.base, self.judging_pairs, texts, self.passages.vectors[sample])
-        after = query_ndcg(tuned, self.judging_pairs, texts, tuned.encode(texts))
-        return judge(self.judging_pairs, before, after, self.config.seed)
+        after = self.judges.by_mode(tuned, self.judges.vectors(tuned))
+        return self.judges.judge(self.before, after, self.config.seed)
 
     def _card(self, loop: LoopResult, verdict: Verdict, tuned: Encoder) -> Card:
-        gain = verdict.difference
-        measure = {
-            "name": "gain in nDCG@10",
-            "value": gain.value,
-            "interval": [gain.low, gain.high],
-            "on": f"queries made from held-out documents, p {gain.p:.4f}",
-            "rows": verdict.queries,
-        }
+        measures = [
+            {
+                "name": f"gain in nDCG@10, {mode}",
+                "value": comparison.difference.value,
+                "interval": [comparison.difference.low, comparison.difference.high],
+                "on": f"queries made from held-out documents, p {comparison.difference.p:.4f}",
+                "rows": verdict.queries,
+            }
+            for mode, comparison in verdict.modes.items()
+        ]
         return self.run.card(
             kind="encoder",
             objective=f"the rankings of a teacher ({self.config.teacher}), KL divergence over all passages",
-            data={"queries made": len(self.pairs), "passages": len(self.passages.texts)},
-            measures=[measure],
+            data={"queries": len(self.pairs), "passages": len(self.passages.texts)},
+            measures=measures,
             loop=loop,
             fingerprint=tuned.fingerprint,
         )

@@ -26,6 +26,13 @@ class Passages:
     vectors: Floats
     documents: NDArray[np.int64]  # number of the document of each passage
     numbers: dict[str, int]  # path of a document -> its number
+    ids: NDArray[np.int64]  # of the chunks, ascending
+
+    def sample(self, maximum: int, seed: int) -> Passages:
+        """Draw at most `maximum` passages."""
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.texts))[:maximum])
+        texts = [self.texts[row] for row in rows.tolist()]
+        return Passages(texts, self.vectors[rows], self.documents[rows], self.numbers, self.ids[rows])
 
     @classmethod
     def read(cls, snapshot: Snapshot, paths: Collection[str]) -> Passages:
@@ -34,10 +41,20 @@ class Passages:
         numbers = {row["path"]: row["id"] for row in rows if row["path"] in paths}
         ids = np.array(list(numbers.values()), np.int64)
         texts: list[str] = []
-        owners, vectors = [np.empty(0, np.int64)], [np.empty((0, snapshot.head.encoder.dim), np.float32)]
-        for batch in snapshot.batches(["document", "context", "vector"]):
+        owners, numbers_of_chunks = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        vectors = [np.empty((0, snapshot.head.encoder.dim), np.float32)]
+        for batch in snapshot.batches(["id", "document", "context", "vector"]):
             mask = np.isin(batch["document"].to_numpy(), ids)
             texts += [text for text, keep in zip(batch["context"].to_pylist(), mask.tolist(), strict=True) if keep]
             owners.append(batch["document"].to_numpy()[mask])
+            numbers_of_chunks.append(batch["id"].to_numpy()[mask])
             vectors.append(matrix(batch["vector"], snapshot.head.encoder.dim)[mask])
-        return cls(texts, np.concatenate(vectors), np.concatenate(owners), numbers)
+        chunk_ids = np.concatenate(numbers_of_chunks)
+        order = np.argsort(chunk_ids, kind="stable")
+        return cls(
+            [texts[row] for row in order.tolist()],
+            np.concatenate(vectors)[order],
+            np.concatenate(owners)[order],
+            numbers,
+            chunk_ids[order],
+        )

@@ -189,7 +189,7 @@ class Kind:
     """A function that makes pairs, and their weight."""
 
     pairs: Callable[[DocumentContext], Iterator[Pair]]
-    weight: float
+    weight: float  # how often `tune` draws such a query, relative to the others
     content: int = 2  # minimum of content words in a query
     default: bool = True  # `tune` uses it unless told otherwise
 
@@ -201,7 +201,7 @@ KINDS: dict[str, Kind] = {
     "cloze": Kind(_cloze, 1.0),
     "next": Kind(_next, 0.5, default=False),
     "definition": Kind(_definition, 0.5, content=1),
-    "link": Kind(_link, 1.0, default=False),
+    "link": Kind(_link, 1.0),
     "keywords": Kind(_keywords, 0.5),
     "dropped": Kind(_dropped, 0.5),
     "crop": Kind(_crop, 0.5, default=False),

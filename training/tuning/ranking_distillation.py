@@ -101,6 +101,7 @@ class RankingStudent:
         self._teacher, self._config, self._seed = teacher, config, seed
         squares = np.square(passages.vectors).sum(1)  # 1, unless the model is made for dot products
         self._scale = _SCALE / max(float(squares.mean()), 1e-12)
+        self._shares = drawing_shares(pairs)
         self._first_averaged = config.steps - math.ceil(config.averaged * config.steps)  # step
         self.state = StudentState(model, passages.vectors)
 
@@ -108,7 +109,8 @@ class RankingStudent:
         """Return the loss of a step, and store the new vectors of its passages."""
         self._average(step)
         generator = np.random.default_rng((self._seed, step))
-        drawn = generator.choice(len(self._pairs), min(self._config.queries, len(self._pairs)), replace=False)
+        count = min(self._config.queries, len(self._pairs))
+        drawn = generator.choice(len(self._pairs), count, replace=False, p=self._shares)
         pairs = [self._pairs[number] for number in drawn]
         targets = self._teacher_scores(pairs)
         numbers = self._passages_to_encode(targets, generator)
@@ -132,7 +134,7 @@ class RankingStudent:
     def _teacher_scores(self, pairs: Sequence[SyntheticPair]) -> Floats:
         """Return the teacher's scores, without each query's own document."""
         scores = self._teacher.scores([pair.query for pair in pairs])
-        own = np.array([self._passages.numbers[pair.document] for pair in pairs])
+        own = np.array([self._passages.numbers.get(pair.document, -1) for pair in pairs])  # a log has no documents
         scores[own[:, None] == self._passages.documents] = NEVER
         return scores
 
@@ -155,6 +157,16 @@ class RankingStudent:
             features = batch_to_device(features, self._model.device)
             parts.append(self._model(features)["sentence_embedding"].float())
         return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
+
+
+def drawing_shares(pairs: Sequence[SyntheticPair]) -> NDArray[np.float64]:
+    """Return how often each query is drawn: by its weight, and half of the time one of a log, if there is one."""
+    weights = np.array([pair.weight for pair in pairs], np.float64)
+    logged = np.array([not pair.document for pair in pairs])
+    if logged.any() and not logged.all():
+        weights[logged] *= weights[~logged].sum() / weights[logged].sum()
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
 
 
 def divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:

@@ -10,19 +10,23 @@ from ...core.progress import counted, ignore
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
 from ...retriever.search.fusion import standard_scores
+from ...retriever.search.query import Query
 from ..evaluation.scorers import reads_pairs, unit_vectors
 from .bm25 import BM25
 from .tuning_config import HYBRID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
+    from ...retriever.search.fusion import Candidates
+    from ...retriever.store.snapshot import Snapshot
     from ..evaluation.scorers import CrossEncoder
+    from .passages import Passages
 
 
 NEVER = np.float32(-1e4)  # the score of a passage that the teacher has not scored
@@ -39,8 +43,47 @@ class Teacher(Protocol):
         ...
 
 
+class SearchTeacher:
+    """The index's own hybrid search.
+
+    A passage that a search does not list has the standard score of its cosine, and the one of no common word; it ranks
+    below all that are listed.
+    """
+
+    def __init__(self, snapshot: Snapshot, encoder: Encoder, passages: Passages) -> None:
+        self._snapshot, self._encoder, self._passages = snapshot, encoder, passages
+        self._found: dict[str, Candidates] = {}  # by query, which comes again in later steps
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        """Search the whole index for each query; passages that are not learned from are left out."""
+        vectors = self._encoder.encode(list(queries), kind="query")
+        semantic = standard_rows(vectors @ self._passages.vectors.T)
+        return np.stack([self._row(*parts) for parts in zip(queries, vectors, semantic, strict=True)])
+
+    def _row(self, query: str, vector: Floats, row: Floats) -> Floats:
+        if query not in self._found:
+            self._found[query] = Query(self._snapshot, query, lambda: vector[None]).candidates(_LEADING)
+        found = self._found[query]
+        if not len(found.ids):
+            return row
+        scores = 2 * found.score  # it is the mean of two standard scores, and the others add them
+        places = np.searchsorted(self._passages.ids, found.ids)
+        places = np.minimum(places, len(self._passages.ids) - 1)
+        listed = self._passages.ids[places] == found.ids
+        words = np.nan_to_num(found.lexical)
+        row = np.minimum(row + _no_words(words), scores.min())
+        row[places[listed]] = scores[listed]
+        return row
+
+
+def _no_words(words: Floats) -> np.float32:
+    """Return the standard score of BM25 0 among the scores of the listed passages."""
+    deviation = words.std()
+    return np.float32(-words.mean() / deviation if deviation > 1e-6 else 0.0)
+
+
 class Hybrid:
-    """The standard scores of words plus the standard scores of meaning, as the index's own hybrid search adds them."""
+    """The standard scores of words plus the standard scores of meaning, over passages in memory."""
 
     def __init__(self, encoder: Encoder, passages: Sequence[str], vectors: Floats) -> None:
         self._encoder, self._vectors = encoder, vectors
@@ -86,18 +129,21 @@ class CrossEncoderTeacher:
 
 
 def teacher(
-    name: str, encoder: Encoder, passages: Sequence[str], vectors: Floats, on_progress: OnProgress = ignore
+    name: str,
+    passages: Sequence[str],
+    hybrid: Callable[[], Teacher],
+    on_progress: OnProgress = ignore,
 ) -> Teacher:
     """Return the teacher of a name.
 
     :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
-    :param encoder: of the index.
-    :param vectors: of the passages by that encoder.
+    :param hybrid: makes the hybrid search of these passages, which also chooses what a cross-encoder reads.
     """
-    if name != HYBRID and not reads_pairs(find(name)):
-        return EncoderTeacher(load_encoder(name), passages, on_progress)
-    hybrid = Hybrid(encoder, passages, vectors)
-    return hybrid if name == HYBRID else CrossEncoderTeacher(load_reranker(name), hybrid, passages)
+    if name == HYBRID:
+        return hybrid()
+    if reads_pairs(find(name)):
+        return CrossEncoderTeacher(load_reranker(name), hybrid(), passages)
+    return EncoderTeacher(load_encoder(name), passages, on_progress)
 
 
 def standard_rows(scores: Floats) -> Floats:

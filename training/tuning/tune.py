@@ -2,8 +2,9 @@
 
 Queries are made from the documents' own structure (`query_generation`). A teacher ranks the passages for each: the
 index's hybrid search, a cross-encoder or a larger encoder (`teachers`). The encoder learns these rankings
-(`ranking_distillation`). A paired test on queries from held-out documents decides whether the index changes
-(`verdict`).
+(`ranking_distillation`). Before, the teacher must be better than the encoder; after, paired tests on natural queries
+from held-out documents decide whether the index changes: search by meaning and hybrid search must not lose, and one
+must gain (`verdict`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .tuning_config import TuningConfig, check
 if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ...retriever.retriever import Retriever
-    from .verdict import Verdict
+    from .verdict import Comparison, Verdict
 
 
 @dataclass(slots=True)
@@ -31,18 +32,20 @@ class TuningResult:
 
     folder: Path
     pairs: int
-    verdict: Verdict
+    teaching: Comparison  # of the encoder and its teacher
+    verdict: Verdict | None  # None: the teacher was no better, so nothing was learned
     published: bool
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON, with the verdict's fields beside them."""
         return {
-            "folder": str(self.folder),
+            "folder": str(self.folder) if self.verdict else None,
             "pairs": self.pairs,
             "published": self.published,
             "seconds": round(self.seconds, 1),
-            **self.verdict.as_dict(),
+            "teacher": self.teaching.as_dict(),
+            "verdict": self.verdict and self.verdict.as_dict(),
         }
 
 
@@ -56,7 +59,8 @@ def tune(
 ) -> TuningResult:
     """Train the index's encoder on its documents, and switch the index to it if held-out documents say so.
 
-    If the process is killed, the same call resumes at the last checkpoint.
+    A teacher that ranks the held-out documents no better than the encoder has nothing to teach: nothing is learned. If
+    the process is killed, the same call resumes at the last checkpoint.
 
     :param out: folder of the tuned encoder; `encoders/` in the index by default.
     :param publish: whether a significant gain (p < 0.05) changes the index. `Retriever.rollback` undoes it.
@@ -74,12 +78,16 @@ def tune(
     folder = Path(out) if out is not None else _next_folder(retriever.path / "encoders")
     run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
+    teaching = tuning.teaching()
+    if teaching.difference.verdict != "better":
+        run.discard()
+        return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
     verdict = tuning.train()
     published = publish and verdict.is_gain
     if published:
         run.report("embedding the index anew beside the old one")
         retriever.switch(run.out)
-    return TuningResult(run.out, len(tuning.pairs), verdict, published, time.monotonic() - start)
+    return TuningResult(run.out, len(tuning.pairs), teaching, verdict, published, time.monotonic() - start)
 
 
 def _next_folder(parent: Path) -> Path:

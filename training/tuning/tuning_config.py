@@ -31,6 +31,7 @@ class TuningConfig:
     kinds: tuple[str, ...] = DEFAULT_KINDS  # of queries, names in `query_kinds.KINDS`
     pairs: int = 10_000  # maximum of queries to learn from
     teacher: str = HYBRID  # or the name of a model
+    log: str | None = None  # file of real queries without labels
     learning: DistillationConfig = field(default_factory=DistillationConfig)
     held_out: float = 0.1  # share of the documents to judge with; a larger share of few documents
     queries: int = 1_000  # maximum from held-out documents

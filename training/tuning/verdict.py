@@ -1,34 +1,41 @@
-"""Judge a tuned encoder against its base, on queries made from held-out documents."""
+"""Judge a tuned encoder against its base, by meaning and in hybrid search, on queries made from held-out documents."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..evaluation import significance
 from . import query_generation
+from .bm25 import BM25
+from .teachers import standard_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
+    from .passages import Passages
     from .query_generation import SyntheticPair
+    from .teachers import Teacher
 
+NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people wrote, though not as queries
+_OTHER = ("cloze", "definition", "dropped", "keywords")  # the best of these, where fewer than two natural ones exist
+MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
 _JUDGES = 12  # documents that judge, or half of all if there are fewer
-_EQUAL = 1e-6  # cosines closer than this are equal
+_EQUAL = 1e-6  # scores closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The difference between two encoders; all kinds of queries have the same weight."""
+class Comparison:
+    """The difference between two rankings of the same queries; all kinds of queries have the same weight."""
 
-    queries: int
     before: float  # nDCG@10
     after: float
     difference: significance.Difference
@@ -43,20 +50,37 @@ class Verdict:
                 return kind
         return None
 
-    @property
-    def is_gain(self) -> bool:
-        """Whether the gain is significant, and not due to one kind of query."""
-        return self.difference.value > 0 and self.difference.p < _ALPHA and self.carried_by is None
-
     def as_dict(self) -> dict[str, Any]:
-        """Return the verdict for JSON, rounded to 4 digits."""
+        """Return the comparison for JSON, rounded to 4 digits."""
         return {
-            "queries": self.queries,
             "before": round(self.before, 4),
             "after": round(self.after, 4),
-            "difference": {name: round(value, 4) for name, value in asdict(self.difference).items()},
+            "difference": self.difference.as_dict(),
             "kinds": {name: round(value, 4) for name, value in self.kinds.items()},
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What tuning changed in each mode of search."""
+
+    queries: int
+    modes: dict[str, Comparison]
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether no mode loses, and one gains significantly and not by one kind of query alone."""
+        if any(comparison.difference.value < 0 for comparison in self.modes.values()):
+            return False
+        comparisons = list(self.modes.values())
+        corrected = significance.holm([comparison.difference.p for comparison in comparisons])
+        gains = zip(comparisons, corrected, strict=True)
+        return any(p < _ALPHA and gain.difference.value > 0 and gain.carried_by is None for gain, p in gains)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the verdict for JSON."""
+        modes = {mode: comparison.as_dict() for mode, comparison in self.modes.items()}
+        return {"queries": self.queries, "gain": self.is_gain, "modes": modes}
 
 
 def judging_share(documents: int, share: float) -> float:
@@ -64,42 +88,95 @@ def judging_share(documents: int, share: float) -> float:
     return max(share, min(0.5, _JUDGES / max(1, documents)))
 
 
-def even(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[SyntheticPair]:
-    """Draw about as many queries of each kind, so that none decides alone."""
+def natural(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[SyntheticPair]:
+    """Draw about as many queries of each natural kind, so that none decides alone.
+
+    Where fewer than two natural kinds can be made, the next best kinds stand in.
+    """
     kinds: dict[str, list[SyntheticPair]] = {}
     for pair in pairs:
         kinds.setdefault(pair.kind, []).append(pair)
-    each = -(-maximum // max(1, len(kinds)))
-    return [pair for kind in kinds.values() for pair in query_generation.sample(kind, each, seed)]
+    names = [name for name in NATURAL if name in kinds]
+    names += [name for name in _OTHER if name in kinds][: max(0, 2 - len(names))]
+    each = -(-maximum // max(1, len(names)))
+    return [pair for name in names for pair in query_generation.sample(kinds[name], each, seed)]
 
 
-def query_ndcg(encoder: Encoder, pairs: Sequence[SyntheticPair], texts: Sequence[str], rivals: Floats) -> Floats:
-    """Return nDCG@10 of each query; only its own passage is relevant.
+class Judges:
+    """Queries from held-out documents, with their own passages among those of other documents.
 
-    Rivals are the passages given, and the positives of queries from other documents. A rival with the same score ranks
-    first, so that an encoder gains nothing by giving all passages one vector. A rival with the same text is none.
+    A query's own passage is in the collection without the query itself, since its words would find it.
 
-    :param texts: of the rivals.
-    :param rivals: their vectors.
+    :param pairs: queries with their own passages.
+    :param rivals: passages of documents that no query is from.
     """
-    vectors = encoder.encode([pair.query for pair in pairs], kind="query")
-    positives = encoder.encode([pair.positive for pair in pairs])
-    own = (vectors * positives).sum(1, keepdims=True) - _EQUAL
-    documents = np.unique([pair.document for pair in pairs], return_inverse=True)[1]
-    contents = [*(pair.positive.strip() for pair in pairs), *(text.strip() for text in texts)]
-    numbers = np.unique(contents, return_inverse=True)[1]
-    positive_numbers, rival_numbers = numbers[: len(pairs)], numbers[len(pairs) :]
-    is_other = (documents[:, None] != documents) & (positive_numbers[:, None] != positive_numbers)
-    above = ((vectors @ rivals.T >= own) & (positive_numbers[:, None] != rival_numbers)).sum(1)
-    ranks = 1 + above + ((vectors @ positives.T >= own) & is_other).sum(1)
-    return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
+
+    def __init__(self, pairs: Sequence[SyntheticPair], rivals: Passages) -> None:
+        self.pairs = pairs
+        self.queries = [pair.query for pair in pairs]
+        self.texts = [*rivals.texts, *(pair.positive for pair in pairs)]
+        own = np.unique([pair.document for pair in pairs], return_inverse=True)[1]
+        self._own = own + int(rivals.documents.max(initial=-1)) + 1  # document of each query
+        self._documents = np.concatenate([rivals.documents, self._own])
+        self._rivals = rivals
+
+    def vectors(self, encoder: Encoder, rivals: Floats | None = None) -> Floats:
+        """Return an encoder's vectors of the passages, with those of the rivals if they are known."""
+        start = 0 if rivals is None else len(rivals)
+        encoded = encoder.encode(self.texts[start:])
+        return encoded if rivals is None else np.concatenate([rivals, encoded])
+
+    def by_mode(self, encoder: Encoder, vectors: Floats) -> dict[str, Floats]:
+        """Return nDCG@10 of each query by meaning, and by words and meaning."""
+        semantic = encoder.encode(self.queries, kind="query") @ vectors.T
+        return {
+            "semantic": self.ndcg(semantic),
+            "hybrid": self.ndcg(standard_rows(semantic) + self._lexical),
+        }
+
+    def by_teacher(self, teacher: Teacher) -> Floats:
+        """Return nDCG@10 of each query in a teacher's ranking of these passages."""
+        return self.ndcg(teacher.scores(self.queries))
+
+    @cached_property
+    def _lexical(self) -> Floats:
+        bm25 = BM25(self.texts)
+        return standard_rows(np.stack([bm25.scores(query) for query in self.queries]))
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """A number for each text, the same for equal ones."""
+        return np.asarray(np.unique([text.strip() for text in self.texts], return_inverse=True)[1], np.int64)
+
+    def ndcg(self, scores: Floats) -> Floats:
+        """Return nDCG@10 of each query over documents, each ranked by its best passage; only its own is relevant.
+
+        A document with the same score ranks first, so that an encoder gains nothing by giving all passages one vector.
+        Another document's passage with the same text is no rival.
+
+        :param scores: of the passages, shape (queries, passages).
+        """
+        places = np.arange(len(self.pairs)) + len(self._rivals.texts)
+        own = scores[np.arange(len(scores)), places][:, None] - _EQUAL
+        above = (scores >= own) & (self._documents != self._own[:, None])
+        above &= self._numbers != self._numbers[places][:, None]
+        ranks = np.array([1 + len(np.unique(self._documents[row])) for row in above])
+        return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
+
+    def compare(self, before: Floats, after: Floats, seed: int) -> Comparison:
+        """Compare nDCG@10 of the queries in two rankings.
+
+        Queries of one document gain and lose together, so the significance test takes one value per document.
+        """
+        return compare(self.pairs, before, after, seed)
+
+    def judge(self, before: Mapping[str, Floats], after: Mapping[str, Floats], seed: int) -> Verdict:
+        """Compare both modes of search."""
+        return Verdict(len(self.pairs), {mode: self.compare(before[mode], after[mode], seed) for mode in MODES})
 
 
-def judge(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> Verdict:
-    """Compare nDCG@10 of the queries before and after.
-
-    Queries of one document gain and lose together, so the significance test takes one value per document.
-    """
+def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> Comparison:
+    """Compare the values of the queries, by document and with the same weight for each kind."""
     kinds = np.array([pair.kind for pair in pairs])
     weights = np.empty(len(pairs))  # mean 1, with the same sum for each kind
     for kind in set(kinds.tolist()):
@@ -112,8 +189,7 @@ def judge(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: i
         return totals * len(totals) / len(pairs)
 
     gains = after - before
-    return Verdict(
-        len(pairs),
+    return Comparison(
         float((weights * before).mean()),
         float((weights * after).mean()),
         significance.difference(document_values(after), document_values(before), seed=seed),

@@ -24,11 +24,13 @@ from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.runs.training_run import TrainingRun
 from binocle.training.tuning import index_tuning, ranking_distillation, teachers, tune
-from binocle.training.tuning.bm25 import BM25, stems
+from binocle.training.tuning.bm25 import BM25
+from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
+from binocle.training.tuning.query_log import read_log
 from binocle.training.tuning.ranking_distillation import learn_ranking
 from binocle.training.tuning.tuning_config import DistillationConfig, TuningConfig
-from binocle.training.tuning.verdict import Verdict, even, judge, judging_share, query_ndcg
+from binocle.training.tuning.verdict import Comparison, Judges, Verdict, compare, judging_share, natural
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -61,13 +63,27 @@ def tuning_of(index, out):
     return index_tuning.IndexTuning(TrainingRun(out, index.encoder.name, FAST), index)
 
 
-def verdict(value=0.1, p=0.001, **kinds):
-    return Verdict(40, 0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
+def comparison(value=0.1, p=0.001, **kinds):
+    return Comparison(0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
+
+
+def verdict(semantic, hybrid):
+    return Verdict(40, {"semantic": semantic, "hybrid": hybrid})
+
+
+SAME = comparison(value=0.0, p=1.0)
+
+
+@pytest.fixture
+def willing(monkeypatch):
+    """The teacher is taken for better than the tiny encoder."""
+    monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: comparison())
 
 
 @pytest.mark.parametrize("p", [0.001, 0.2])
-def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, index, monkeypatch):
-    monkeypatch.setattr(index_tuning, "judge", lambda *_: verdict(p=p, title=0.1, claim=0.1))
+def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, index, willing, monkeypatch):
+    gain = comparison(p=p, title=0.1, claim=0.1)
+    monkeypatch.setattr(Judges, "judge", lambda *_: verdict(gain, SAME))
     before = index.encoder.fingerprint
     found = index.search("the cat ran", 5, mode="semantic")
     made = tune.tune(index, recipe=FAST)
@@ -82,32 +98,50 @@ def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, ind
     ]
 
 
-def test_a_gain_is_one_that_is_significant_and_of_more_than_one_kind_of_query():
-    assert verdict(title=0.1, claim=0.1).is_gain
-    assert not verdict(value=-0.1, title=-0.1, claim=-0.1).is_gain
-    assert not verdict(p=0.2, title=0.1, claim=0.1).is_gain
-    assert not verdict(title=0.3, claim=-0.02, cloze=0.01).is_gain
-    assert verdict(title=0.3, claim=-0.02, cloze=0.01).carried_by == "title"
-    assert verdict(title=0.3).is_gain
+def test_a_gain_is_significant_of_more_than_one_kind_and_no_loss_in_the_other_mode():
+    gain = comparison(title=0.1, claim=0.1)
+    assert verdict(gain, SAME).is_gain
+    assert verdict(SAME, gain).is_gain
+    assert not verdict(SAME, SAME).is_gain
+    assert not verdict(gain, comparison(value=-0.001, p=0.9)).is_gain
+    assert not verdict(comparison(p=0.03, title=0.1, claim=0.1), SAME).is_gain  # of two tests
+    assert not verdict(comparison(title=0.3, claim=-0.02, cloze=0.01), SAME).is_gain
+    assert comparison(title=0.3, claim=-0.02, cloze=0.01).carried_by == "title"
+    assert verdict(comparison(title=0.3), SAME).is_gain
+
+
+def test_a_teacher_that_is_no_better_teaches_nothing(index, tmp_path, monkeypatch):
+    equal = {mode: np.ones(1, np.float32) for mode in ("semantic", "hybrid")}
+    monkeypatch.setattr(
+        Judges, "by_mode", lambda judges, *_: {k: np.repeat(v, len(judges.pairs)) for k, v in equal.items()}
+    )
+    before = index.encoder.fingerprint
+    made = tune.tune(index, recipe=FAST, out=tmp_path / "out")
+    assert (made.verdict, made.published, made.as_dict()["folder"]) == (None, False, None)
+    assert made.teaching.difference.verdict == "same"
+    assert index.encoder.fingerprint == before
+    assert not (tmp_path / "out" / "model").exists()
 
 
 def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
     asked = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
     before = np.zeros(10, np.float32)
     after = np.array([0.5, *[0.1] * 9], np.float32)
-    found = judge(asked, before, after, seed=0)
+    found = compare(asked, before, after, seed=0)
     assert (found.before, found.after) == (0, pytest.approx(0.3))
     assert found.difference.value == pytest.approx(0.3)
     assert found.kinds == {"keywords": pytest.approx(0.1), "title": pytest.approx(0.5)}
-    sampled = even(asked, 4, seed=0)
-    assert [pair.kind for pair in sampled] == ["title", "keywords", "keywords"]
+    asked += [SyntheticPair("q", "p", "claim", "d", 1.0)] * 3
+    assert [pair.kind for pair in natural(asked, 4, seed=0)] == ["title", "claim", "claim"]
+    few = [pair for pair in asked if pair.kind != "claim"] + [SyntheticPair("q", "p", "cloze", "d", 1.0)]
+    assert {pair.kind for pair in natural(few, 4, seed=0)} == {"title", "cloze"}  # of one natural kind alone
 
 
 def test_queries_of_one_document_are_one_witness():
     asked = [SyntheticPair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
     before = np.zeros(60, np.float32)
     after = np.repeat(np.array([0.1, 0.2, 0.3], np.float32), 20)
-    found = judge(asked, before, after, seed=0).difference
+    found = compare(asked, before, after, seed=0).difference
     assert (found.value, found.p) == (pytest.approx(0.2), 2 / 2**3)  # all signs as they are, or none of them
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
 
@@ -117,19 +151,20 @@ def test_of_few_documents_more_judge():
     assert judging_share(48, 0.3) == 0.3
 
 
-def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, tmp_path):
+def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, tmp_path, willing):
     made = tune.tune(index, recipe=FAST, out=tmp_path / "out", publish=False)
     assert not made.published
     assert made.folder.parent == tmp_path / "out"
     facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))
-    assert facts["tuning"]["difference"]["p"] == pytest.approx(made.verdict.difference.p, abs=1e-4)
+    for mode, found in made.verdict.modes.items():
+        assert facts["tuning"]["modes"][mode]["difference"]["p"] == pytest.approx(found.difference.p, abs=1e-4)
+        assert f"gain in nDCG@10, {mode}" in (made.folder / "README.md").read_text("utf-8")
     assert facts["config"]["learning"]["steps"] == facts["steps"] == 4
-    assert "gain in nDCG@10" in (made.folder / "README.md").read_text("utf-8")
     assert load_encoder(str(made.folder)).max_tokens == load_encoder(tiny_model).max_tokens
     assert not (made.folder / "run").exists()
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, monkeypatch, willing):
     class KilledError(Exception):
         pass
 
@@ -164,22 +199,30 @@ def test_the_judging_queries_are_of_documents_that_were_not_learned_from(index, 
     assert set(session.passages.texts) < contexts
 
 
-def test_judging_is_ndcg_of_the_one_passage_among_those_of_other_documents():
+def passages(texts, vectors, documents=None):
+    count = len(texts)
+    owners = np.arange(count) if documents is None else np.array(documents)
+    return Passages(list(texts), np.array(vectors, np.float32), owners, {}, np.arange(count))
+
+
+def test_judging_is_ndcg_of_the_own_document_among_others():
     class Fake:
         def encode(self, texts, kind="document"):
             table = {"q": (1, 0), "own": (0.5, 0.5), "near": (1, 0), "r": (0, 1), "far": (0, 1), "same": (1, 0)}
             return np.array([table[text] for text in texts], np.float32)
 
-    rivals = np.array([(0, 1), (0.9, 0), (0.4, 0)], np.float32)
     asked = [
         SyntheticPair("q", "own", "title", "d", 1.0),
         SyntheticPair("q", "same", "title", "d", 1.0),
         SyntheticPair("r", "far", "title", "e", 1.0),
     ]
-    found = query_ndcg(Fake(), asked, ["far", "near", "else"], rivals)
-    np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1], atol=1e-6)
-    found = query_ndcg(Fake(), asked, ["else", "near", "far"], rivals)
-    np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)
+    rivals = passages(["far", "near", "else"], [(0, 1), (0.9, 0), (0.4, 0)])
+    judges = Judges(asked, rivals)
+    found = judges.by_mode(Fake(), judges.vectors(Fake(), rivals.vectors))
+    np.testing.assert_allclose(found["semantic"], [1 / np.log2(3), 1, 1], atol=1e-6)
+    one = passages(["near", "near too", "else"], [(0.9, 0), (0.8, 0), (0, 1)], [0, 0, 1])
+    scores = Judges(asked, one).ndcg(Fake().encode(["q", "q", "r"]) @ Judges(asked, one).vectors(Fake(), one.vectors).T)
+    np.testing.assert_allclose(scores, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)  # two passages, one document
 
 
 def test_an_encoder_that_tells_nothing_apart_finds_nothing():
@@ -188,7 +231,54 @@ def test_an_encoder_that_tells_nothing_apart_finds_nothing():
             return np.full((len(texts), 3), 3**-0.5, np.float32)
 
     asked = [SyntheticPair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
-    assert query_ndcg(Collapsed(), asked, ["r"], Collapsed().encode("r")).tolist() == [0] * 11
+    judges = Judges(asked, passages(["r"], Collapsed().encode("r")))
+    found = judges.by_mode(Collapsed(), judges.vectors(Collapsed()))
+    assert [values.tolist() for values in found.values()] == [[0] * 11] * 2
+
+
+def test_hybrid_is_judged_by_words_too():
+    class Blind:
+        def encode(self, texts, kind="document"):
+            return np.tile(np.array([(1, 0)], np.float32), (len(texts), 1))
+
+    asked = [SyntheticPair("queues of workers", "the worker reads its queue", "claim", "d", 1.0)]
+    judges = Judges(asked, passages(["a ship", "a town", "the sea"], [(1, 0)] * 3))
+    found = judges.by_mode(Blind(), judges.vectors(Blind()))
+    assert found["hybrid"] == pytest.approx([1.0])
+    assert found["semantic"] < 0.6
+
+
+# Logs
+
+
+def test_a_log_of_queries_is_read_from_lines_and_tables(tmp_path):
+    (tmp_path / "log.txt").write_text("how do I  wait\n\nHow do I wait?\nstop a worker\n", "utf-8")
+    assert [pair.query for pair in read_log(tmp_path / "log.txt")] == ["how do I wait", "stop a worker"]
+    (tmp_path / "log.jsonl").write_text('{"query": "one"}\n{"_id": "2", "text": "two"}\n', "utf-8")
+    assert [pair.query for pair in read_log(tmp_path / "log.jsonl")] == ["one", "two"]
+    (tmp_path / "log.csv").write_text("id,words\n1,one\n", "utf-8")
+    with pytest.raises(InputError, match=r"log.csv:2: expected a query"):
+        read_log(tmp_path / "log.csv")
+    with pytest.raises(InputError, match="there is no file"):
+        read_log(tmp_path / "none.txt")
+
+
+def test_half_of_the_queries_drawn_are_of_the_log():
+    made = [SyntheticPair("q", "p", "title", "d", weight) for weight in (1.0, 0.5, 0.5)]
+    logged = [SyntheticPair("q", "", "log", "", 1.0)] * 4
+    shares = ranking_distillation.drawing_shares([*made, *logged])
+    assert shares.tolist() == pytest.approx([0.25, 0.125, 0.125, *[0.125] * 4])
+    assert ranking_distillation.drawing_shares(logged).tolist() == [0.25] * 4
+
+
+def test_a_log_teaches_beside_the_documents(index, tmp_path, willing):
+    from dataclasses import replace
+
+    (tmp_path / "log.txt").write_text("where did the queen sit\nprice of bread\n", "utf-8")
+    recipe = replace(FAST, log=str(tmp_path / "log.txt"))
+    made = tune.tune(index, recipe=recipe, out=tmp_path / "out", publish=False)
+    assert made.pairs == FAST.pairs + 2
+    assert made.verdict is not None
 
 
 def test_too_few_documents_are_told(tmp_path, tiny_model):
@@ -201,14 +291,16 @@ def test_too_few_documents_are_told(tmp_path, tiny_model):
 # Rankings
 
 
-def test_bm25_is_the_formula_over_beginnings_of_words():
+def test_bm25_is_the_formula_over_the_stems_of_full_text_search():
     passages = ["The retrying worker retries", "retried once", "a queue", "a server", "a task", "a file"]
     scores = BM25(passages).scores("Retry retrying worker worker")
-    lengths = np.array([4, 2, 1, 1, 1, 1])
-    idf = {"retryin": np.log1p(5.5 / 1.5), "worker": np.log1p(5.5 / 1.5)}
-    weight = 2.2 / (1 + 1.2 * (0.25 + 0.75 * 4 / lengths.mean()))
-    np.testing.assert_allclose(scores, [sum(idf.values()) * weight, 0, 0, 0, 0, 0], rtol=1e-6)
-    assert stems("Retries, of 7 tokenizers!") == ["retries", "of", "tokeniz"]
+    lengths = np.array([3, 2, 1, 1, 1, 1])  # without stop words
+    counts = {"retri": np.array([2, 1, 0, 0, 0, 0]), "worker": np.array([1, 0, 0, 0, 0, 0])}
+    expected = np.zeros(6)
+    for count in counts.values():
+        idf = np.log1p((6 - (count > 0).sum() + 0.5) / ((count > 0).sum() + 0.5))
+        expected += idf * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * lengths / lengths.mean()))
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
 def test_standard_scores_are_taken_over_the_best():
@@ -218,15 +310,19 @@ def test_standard_scores_are_taken_over_the_best():
     assert np.isfinite(teachers.standard_rows(np.zeros((2, 3), np.float32))).all()
 
 
-def test_the_hybrid_teacher_adds_words_and_meaning(tiny_model):
-    passages = [row["text"] for row in documents()]
-    encoder = load_encoder(tiny_model)
-    vectors = encoder.encode(passages)
-    asked = ["the price of bread", "a ship at night"]
-    found = teachers.teacher("hybrid", encoder, passages, vectors).scores(asked)
-    words = np.stack([BM25(passages).scores(text) for text in asked])
-    expected = teachers.standard_rows(words) + teachers.standard_rows(encoder.encode(asked, kind="query") @ vectors.T)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+def test_the_teacher_is_the_engines_own_hybrid_search(index, tmp_path):
+    session = tuning_of(index, tmp_path / "out")
+    asked = ["the price of bread", "where is the ship at night"]
+    taught = session.teacher.scores(asked)
+    assert taught.shape == (2, len(session.passages.texts))
+    paths = {number: path for path, number in session.passages.numbers.items()}
+    for query, row in zip(asked, taught, strict=True):
+        found = [hit for hit in index.search(query, 150, collapse=False) if hit.path in session.passages.numbers]
+        by_score = np.argsort(-row, kind="stable")[: len(found)]
+        assert {paths[session.passages.documents[place]] for place in by_score} == {hit.path for hit in found}
+        best = row[by_score]
+        np.testing.assert_allclose(best, sorted((2 * hit.score for hit in found), reverse=True), atol=1e-3)
+    np.testing.assert_array_equal(taught, session.teacher.scores(asked))
 
 
 def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_rest(tiny_model):
@@ -236,25 +332,25 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
         def score(self, query, passages):
             return np.array([len(text) for text in passages], np.float32)
 
-    passages = [f"{row['text']} {'cat ' * n}" for n, row in enumerate(documents())]
+    texts = [f"{row['text']} {'cat ' * n}" for n, row in enumerate(documents())]
     encoder = load_encoder(tiny_model)
-    hybrid = teachers.Hybrid(encoder, passages, encoder.encode(passages))
+    hybrid = teachers.Hybrid(encoder, texts, encoder.encode(texts))
     first = hybrid.scores(["the queen"])[0]
-    found = teachers.CrossEncoderTeacher(Longest(), hybrid, passages).scores(["the queen"])[0]
+    found = teachers.CrossEncoderTeacher(Longest(), hybrid, texts).scores(["the queen"])[0]
     known = np.flatnonzero(found > teachers.NEVER)
     assert set(known) == set(np.argsort(-first, kind="stable")[: len(known)])
     assert len(known) == 16
-    lengths = np.array([len(passages[place]) for place in known])
+    lengths = np.array([len(texts[place]) for place in known])
     assert np.corrcoef(found[known], lengths)[0, 1] == pytest.approx(1)
 
 
-def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path):
+def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path, willing):
     from dataclasses import replace
 
-    passages = ["the cat sat", "a ship at night", "bread and cheese"]
-    taught = teachers.teacher(tiny_model, None, passages, None).scores(["the cat"])
+    texts = ["the cat sat", "a ship at night", "bread and cheese"]
+    taught = teachers.teacher(tiny_model, texts, None).scores(["the cat"])
     encoder = load_encoder(tiny_model)
-    expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(passages).T)
+    expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(texts).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
     made = tune.tune(index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
     assert made.verdict.queries > 8
