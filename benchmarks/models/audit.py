@@ -1,6 +1,6 @@
-"""`binocle audit` of a labelled collection with its default settings: what leaks, what defences cost, time and memory.
+"""`binocle audit` of a labelled collection: what leaks, what defences cost, time and memory.
 
-    python -m benchmarks.models.audit --collection scifact/ [--work DIR]
+    python -m benchmarks.models.audit --collection scifact/ [--work DIR] [OPTIONS OF binocle audit]
 
 The collection is in BEIR's layout; its documents are added to an index under their ids. No text is in the result.
 Memory is the most that the process had resident, mapped files included.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -31,29 +32,43 @@ def indexed(collection: Path, work: Path) -> Path:
 def shown(setting: dict[str, Any]) -> dict[str, Any]:
     """Of a setting the leak, the quality kept, and token F1 by length."""
     attacks = {name: f1(attack["lengths"]) for name, attack in setting["attacks"].items()}
-    return {**{name: setting[name] for name in ("bytes", "ndcg", "keep", "leak")}, "token F1": attacks}
+    names = ("bytes", "ndcg", "keep", "leak", "leak_high", "share", "highest_content_f1", "facts", "unmeasured")
+    return {**{name: setting[name] for name in names}, "token F1": attacks, "nearest": f1(setting["nearest"])}
 
 
 def f1(by_length: dict[str, Any]) -> dict[str, float]:
     return {length: measures["f1"]["value"] for length, measures in by_length.items()}
 
 
+def children_seconds() -> float:
+    """The CPU time of all child processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="a folder for the index; a new one unless given")
-    given = parser.parse_args()
+    given, more = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as made:
         index = indexed(given.collection, given.work or Path(made))
-        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json")
+        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json", *more)
+        before = children_seconds()
         seconds, memory, report = binocle("audit", *options)
+        cpu_seconds = children_seconds() - before
     found = json.loads(report)
     results = {
         "minutes": round(seconds / 60, 1),
+        "cpu_minutes": round(cpu_seconds / 60, 1),
         "memory_mb": round(memory),
         "cores": len(os.sched_getaffinity(0)),
-        **{name: found[name] for name in ("documents", "passages", "learned", "queries", "statements")},
+        **{
+            name: found[name]
+            for name in ("documents", "passages", "learned", "queries", "steps_each", "verdict", "statements")
+        },
         "settings": {setting["name"]: shown(setting) for setting in found["settings"]},
+        "stored_length": found["stored_length"],
         "most frequent tokens": f1(found["frequent"]),
     }
     save("audit", results, seed=0)

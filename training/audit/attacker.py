@@ -60,6 +60,8 @@ class TextAttacker:
     def fit(self, vectors: Floats, texts: Sequence[str], steps: int, seconds: float = math.inf) -> bool:
         """Learn from texts and their stolen vectors (texts, dim); return whether the limit of time stopped it.
 
+        The first of an audit's attackers learns from the vectors as they are stored.
+
         :param steps: beside the first decoder, which takes four times as many.
         :param seconds: a limit of time; the first decoder has four times as much.
         """
@@ -73,9 +75,7 @@ class TextAttacker:
         rows = [np.array(tokens[position], np.int64) for position in positions]
         longest = int(min(lengths.max(), self._encoder.max_tokens))
         if "decoder" not in self._base:
-            self._report("encoding the attacker's texts without a defence")
-            plain = self._undefended([texts[position] for position in positions])
-            self._base["plain"] = plain
+            plain = self._base["plain"] = self._first_vectors(vectors[positions], [texts[row] for row in positions])
             undefended = TextBatches(rows, lengths, plain, longest, device=environment.device())
             self._base["decoder"] = self._first_decoder(undefended, steps, seconds)
         self._learn_map(vectors[positions], self._base["plain"])
@@ -133,6 +133,13 @@ class TextAttacker:
 
     def _report(self, stage: str) -> None:
         self._on_progress(Progress(stage))
+
+    def _first_vectors(self, stored: Floats, texts: Sequence[str]) -> Floats:
+        """Undefended vectors: those of the first fit, unless the index's encoder has a defence of its own."""
+        if not hasattr(self._encoder, "base"):
+            return normalized(stored)
+        self._report("encoding the attacker's texts without a defence")
+        return self._undefended(texts)
 
     def _undefended(self, texts: Sequence[str]) -> Floats:
         """Encode texts without a defence, as unit vectors."""

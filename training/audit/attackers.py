@@ -45,7 +45,7 @@ class AttackerFactory(Protocol):
     """Creates the attacker of a defence."""
 
     def __call__(self, dim: int, seed: int, encoder: Encoder) -> Attacker:
-        """Create an attacker.
+        """Create an attacker; the first one learns from the vectors as they are stored.
 
         :param dim: of the stolen vectors; a defence may have changed it.
         :param encoder: of the index. It is public: the attacker may use its tokens and its undefended vectors.

@@ -80,10 +80,10 @@ class Attacks:
     def _encoded(self, texts: Sequence[str], stage: str) -> Floats:
         """Return the stored vectors of passages, and encode all other texts."""
         stored = self._texts.stored
-        others = [text for text in texts if text not in stored]
-        starts = counted(range(0, len(others), _BATCH_SIZE), self._on_progress, stage)
-        batches = [self._encoder.encode(others[start : start + _BATCH_SIZE]) for start in starts]
-        encoded = dict(zip(others, np.concatenate(batches), strict=True)) if others else {}
+        unstored = [text for text in texts if text not in stored]
+        starts = counted(range(0, len(unstored), _BATCH_SIZE), self._on_progress, stage)
+        batches = [self._encoder.encode(unstored[start : start + _BATCH_SIZE]) for start in starts]
+        encoded = dict(zip(unstored, np.concatenate(batches), strict=True)) if unstored else {}
         return np.array([stored[text] if text in stored else encoded[text] for text in texts], np.float32)
 
     def result(self, setting: DefenceSetting) -> DefenceResult:

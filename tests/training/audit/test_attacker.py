@@ -51,7 +51,6 @@ def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
     attacker.recover(tiny.encode(texts[:3]))
     stages = [event.stage for event in events if "step" not in event.stage]
     assert list(dict.fromkeys(stages)) == [
-        "encoding the attacker's texts without a defence",
         "encoding the vocabulary",
         "learning which words a vector holds",
         "learning to put them into texts",

@@ -1,6 +1,6 @@
 """A thief who knows neither the encoder nor a pair: is the encoder named right, and what is read through each?
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.unknown_encoder --scifact FILE --debian FILE --work DIR
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.models.unknown_encoder --scifact FILE --debian FILE --work DIR
 
 The files are scifact's corpus.jsonl and Debian's package descriptions (.jsonl.gz). The vectors are of all-MiniLM-L6-v2;
 the thief also suspects its transformer with CLS pooling, and with four of six layers. Texts have 32 tokens, 1,250 a
@@ -24,8 +24,8 @@ from binocle.training.audit import defences
 from binocle.training.audit.unknown_encoder import Suspects
 from binocle.training.inversion.metrics import overlap
 
+from ..machine import save
 from .alignment import TOKENS, documents, texts
-from .machine import save
 
 if TYPE_CHECKING:
     from binocle.core.arrays import Floats
