@@ -92,6 +92,8 @@ def invert(
             raise InputError(f"{inverter} inverts hidden states, which are not stored: give it a text")
         return _print_reading(loaded.read(text), as_json=as_json)
     inputs, true, fingerprint = _vectors(loaded, text, vectors, column, first, rows, passage, folder, index)
+    if passage is not None and true is not None:
+        _warn_of_length(loaded, true)
     recovered = False
     for row in range(len(inputs)):
         result = loaded.invert(inputs[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
@@ -125,6 +127,17 @@ def _vectors(
     snapshot = retriever.snapshot()
     vector, true = stored_vector(snapshot, *parse_citation(retriever, passage))
     return vector[None], true, snapshot.head.encoder.fingerprint
+
+
+def _warn_of_length(inverter: EmbeddingInverter, true: str) -> None:
+    """Say that a passage is longer than the texts that the inverter learned."""
+    tokens, longest = len(inverter.tokens([true])[0]), inverter.info.decoder["longest"]
+    if tokens > longest:
+        echo(
+            f"the passage has {tokens} tokens, but the inverter learned at most {longest}, and reads too little: "
+            "'binocle train inverter --index' learns the length of an index's passages",
+            err=True,
+        )
 
 
 def _print_inverted(result: InvertedVector, number: int | None, true: str | None, *, as_json: bool) -> None:
@@ -182,7 +195,9 @@ def _print_reading(reading: StateReading, *, as_json: bool) -> int:
 @click.option("--bidirectional/--forward", default=True, show_default=True, help="The reading direction of an LSTM.")
 @click.option("--masked", type=float, default=0.0, show_default=True, help="Share of the states to hide.")
 @click.option("--column", metavar="NAME", help="The column of texts in a table.")
-@click.option("--max-length", type=int, help="Tokens of a text. Default: 32 for embeddings, 126 for hidden states.")
+@click.option(
+    "--max-length", type=int, help="Tokens of a text. Default: an index's passages, else 32; 126 for hidden states."
+)
 @click.option(
     "--texts",
     "text_limit",
@@ -208,6 +223,7 @@ def inverter(
     column: str | None,
     text_limit: int,
     as_json: bool,
+    kind: str,
     **options: Any,
 ) -> None:
     """Train an inverter of an encoder.
@@ -224,13 +240,15 @@ def inverter(
 
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
-    sources, name = _sources(texts, encoder, index)
+    sources, name, length = _sources(texts, encoder, index)
+    if kind == "embedding" and options["max_length"] is None:
+        options["max_length"] = length
     with ProgressBar("reading the data", lines=10) as progress:
         result = train_inverter(
             sources,
             out,
             encoder=name,
-            config=InverterConfig(texts=text_limit, **options),
+            config=InverterConfig(kind=kind, texts=text_limit, **options),
             column=column,
             progress=progress,
         )
@@ -244,11 +262,13 @@ def inverter(
     echo(result.folder)
 
 
-def _sources(texts: Sequence[str], encoder: str | None, index: Path | None) -> tuple[list[str], str | None]:
-    """The texts to learn from, and the encoder to invert."""
+def _sources(texts: Sequence[str], encoder: str | None, index: Path | None) -> tuple[list[str], str | None, int | None]:
+    """The texts to learn from, the encoder to invert, and the length of an index's passages."""
+    from ...training.inversion.train import passage_length
+
     if index is None:
         if not texts:
             raise click.UsageError("give TEXTS or --index")
-        return list(texts), encoder
+        return list(texts), encoder, None
     retriever = open_index(None, index)
-    return [str(retriever.path), *texts], encoder or retriever.encoder.name
+    return [str(retriever.path), *texts], encoder or retriever.encoder.name, passage_length(retriever)

@@ -4,6 +4,10 @@ The loop through the real encoder is that of vec2text's corrector (Morris et al.
 second model, which rewrites a text from two vectors. Here the decoder that made the proposals says which other tokens
 could be at each position, and a beam of the nearest texts goes on. So no second model is trained, and every encoder
 will do.
+
+Single changes cannot put words into order, so each round also moves stretches and exchanges tokens. A search that has
+stopped rising begins again from the nearest text with some changes at random (iterated local search: Lourenço et al.
+2003, doi:10.1007/0-306-48056-5_11), as long as there is time.
 """
 
 from __future__ import annotations
@@ -29,6 +33,11 @@ _COMBINED = 128  # texts with several changes to encode in a round
 _STEPS = 12  # maximum number of changes to combine
 _MEMORY = 4_000  # measured changes to remember, the newest
 _PATIENCE = 4  # rounds without a gain; each draws its changes with more randomness
+_ORDERS = 64  # other orders of the nearest text to encode in a round
+_STRETCH = 6  # maximum number of tokens that are moved together
+_KICKS = 0.2  # share of the tokens that a new start changes
+_KICK_TEMPERATURE = 3.0  # nats: how random they are
+_EXACT = 0.9999  # cosine that ends the search
 _MIN_GAIN = 1e-4  # of the cosine
 _MIN_SQUARE = 1e-6  # of the length of a summed vector: a change may delete all that a text says
 _LIKELY = 0.03  # weight of a nat per token, relative to the cosine
@@ -83,7 +92,7 @@ def correct(
     longest: int = 128,
     rounds: int | None = None,
 ) -> Correction:
-    """Find a text near `vector`; stop when the time or the rounds are up, or the cosine has stopped rising.
+    """Find a text near `vector`; stop when the time or the rounds are up, or a text has this vector.
 
     :param vector: (dim,) of length 1.
     :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
@@ -122,17 +131,54 @@ class _Search:
 
     def run(self, proposals: Sequence[Ids], deadline: float, limit: int | None = None) -> Correction:
         self._score([(ids, self._new_slots(len(ids) + 1)) for ids in proposals])
-        waited = rounds = 0
-        while self._known and waited < _PATIENCE and time.monotonic() < deadline and rounds != limit:
+        if not self._known:
+            return Correction((), 0.0, 0)
+        nearest, waited, rounds = self._best(1)[0], 0, 0
+        while rounds != limit and time.monotonic() < deadline and float(nearest.vector @ self._vector) < _EXACT:
             rounds += 1
+            if waited == _PATIENCE:
+                self._start_again(nearest)
+                waited = 0
             best = self._best(1)[0]
             self._measure(best, 0.5 + waited)
             self._combine()
+            self._rearrange(best)
             waited = 0 if self._best(1)[0].score > best.score + _MIN_GAIN else waited + 1
+            nearest = max(nearest, self._best(1)[0], key=lambda text: text.score)
+        return Correction(nearest.ids, float(nearest.vector @ self._vector), rounds)
+
+    def _start_again(self, nearest: _Text) -> None:
+        """Forget all texts but one: the nearest with some likely changes."""
+        proposed = self._proposer.changes(self._vector, nearest.ids, nearest.vector)
+        gains = np.array([gain for gain, _ in proposed])
+        order = np.argsort(-(gains + _KICK_TEMPERATURE * self._random.gumbel(size=len(gains))))
+        by_position: dict[int, Change] = {}
+        for number in order:
+            by_position.setdefault(proposed[number][1].position, proposed[number][1])
+        chosen = list(by_position.values())[: max(2, round(_KICKS * len(nearest.ids)))]
+        self._known = {}
+        self._score([(apply_changes(nearest.ids, chosen), self._slots_after(nearest, chosen))])
         if not self._known:
-            return Correction((), 0.0, rounds)
-        best = self._best(1)[0]
-        return Correction(best.ids, float(best.vector @ self._vector), rounds)
+            self._known = {nearest.ids: nearest}
+
+    def _rearrange(self, text: _Text) -> None:
+        """Encode a text's tokens in other orders."""
+        orders = [self._order(len(text.ids)) for _ in range(_ORDERS)]
+        ids = [tuple(text.ids[position] for position in order) for order in orders]
+        slots = [(*(text.slots[position] for position in order), text.slots[-1]) for order in orders]
+        self._score(list(zip(ids, slots, strict=True)))
+
+    def _order(self, count: int) -> list[int]:
+        """An order of tokens with two of them exchanged, or with a stretch moved."""
+        order = list(range(count))
+        first, second = self._random.integers(count, size=2).tolist()
+        if self._random.random() < 0.5:
+            order[first], order[second] = second, first
+            return order
+        stretch = order[first : first + 1 + int(self._random.integers(_STRETCH))]
+        rest = order[:first] + order[first + len(stretch) :]
+        target = min(second, len(rest))
+        return rest[:target] + stretch + rest[target:]
 
     def _best(self, count: int) -> list[_Text]:
         return sorted(self._known.values(), key=lambda text: -text.score)[:count]

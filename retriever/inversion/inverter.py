@@ -136,7 +136,7 @@ class EmbeddingInverter:
         shares, counts = self.proposer.bag(vectors)
         for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
-            recovered = nearest.cosine >= self.info.threshold
+            recovered = nearest.cosine >= self.info.minimum_cosine(seconds)
             shown = recovered or self._beats_chance(vectors[row], proposals[-1], seed)
             bag = expected_tokens(shares[row], float(counts[row]), 0.1)[:words] if shown else []
             yield InvertedVector(

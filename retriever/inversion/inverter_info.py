@@ -6,9 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...core.errors import EncoderMismatchError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ..models.encoder import Encoder
@@ -28,8 +31,9 @@ class InverterInfo:
     dim: int
     decoder: dict[str, Any]  # the decoder's settings
     layer: int | None = None  # that hidden states are read from
-    threshold: float = 0.0  # minimum cosine of a recovered text
-    control: dict[str, float] | None = None  # the cosines that the threshold follows from
+    threshold: float = 0.0  # minimum cosine of a recovered text, after a second of correction
+    control: dict[str, float] | None = None  # cosines of recovered texts, and of vectors of no text
+    chance: Sequence[Sequence[float]] = ()  # seconds of correction, and the cosine that vectors of no text stay below
     format: int = FORMAT
 
     @classmethod
@@ -48,6 +52,21 @@ class InverterInfo:
         if info.format != FORMAT:
             raise InputError(f"{file} has format {info.format}, this version reads {FORMAT}")
         return info
+
+    def minimum_cosine(self, seconds: float) -> float:
+        """The cosine that a recovered text reaches, and a vector of no text does not, after this time of correction.
+
+        It rises with the logarithm of the time; after the last measured time at most halfway to the cosines of texts.
+        """
+        if len(self.chance) < 2:
+            return self.threshold
+        times, cosines = np.array(self.chance).T
+        times, now = np.log1p(times), float(np.log1p(seconds))
+        last, slope = float(cosines[-1]), float((cosines[-1] - cosines[-2]) / (times[-1] - times[-2]))
+        if now <= times[-1]:
+            return float(np.interp(now, times, cosines))
+        texts = (self.control or {}).get("texts, 5th percentile", 1.0)
+        return min(last + slope * (now - float(times[-1])), max(last, (last + texts) / 2))
 
     def write(self, folder: Path) -> None:
         """Write inverter.json into an existing folder, and replace an older one."""

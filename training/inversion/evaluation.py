@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 
 _TEXTS = 64  # held-out texts to recover
-_CONTROLS = 24  # vectors of no text, which set the threshold
+_CONTROLS = 16  # vectors of no text, which set the thresholds
 _SECONDS = 1.0  # of correction for each vector
+_TIMES = (0.0, 1.0, 4.0)  # of correction of vectors of no text, in `_SECONDS`
+_DEVIATIONS = 4.0  # standard deviations above their mean cosine
 
 
 def summarize(name: str, values: Sequence[float]) -> dict[str, Any]:
@@ -92,10 +94,11 @@ def with_threshold(
     seed: int,
     progress: OnProgress = ignore,
 ) -> InverterInfo:
-    """Set the threshold between the cosines of recovered texts and the cosines reached for vectors of no text.
+    """Set the thresholds: the cosines that vectors of no text stay below, for several times of correction.
 
-    Vectors of no text are random directions, and held-out vectors with their dimensions in another order, as another
-    encoder might have them.
+    More time brings a text nearer to any vector. A threshold nearer to the cosines of recovered texts would withhold
+    the texts of vectors with a defence: their true texts have a lower cosine. Vectors of no text are random directions,
+    and held-out vectors with their dimensions in another order, as another encoder might have them.
 
     :param cosines: of recovered texts.
     """
@@ -103,11 +106,20 @@ def with_threshold(
     shuffled = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(info.dim)]
     directions = random.standard_normal((_CONTROLS - len(shuffled), info.dim)).astype(np.float32)
     controls = inverter.check(np.concatenate([directions, shuffled]))
-    reached = [correction.cosine for correction in _correct(inverter, controls, "vectors of no text", progress)]
-    low, high = float(np.quantile(cosines, 0.05)), float(max(reached))
-    threshold = (low + high) / 2 if low > high else high
-    control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
-    return replace(info, threshold=round(threshold, 4), control=control)
+    times = [part * _SECONDS for part in _TIMES]
+    stage = f"correcting vectors of no text for {sum(times):g} s each"
+    reached = np.array(
+        [
+            [inverter.correct(vector, seconds).cosine for seconds in times]
+            for vector in counted(controls, progress, stage)
+        ]
+    )
+    low, high = float(np.quantile(cosines, 0.05)), reached.max(0)
+    halfway = np.maximum(high, (high + low) / 2)
+    chance = np.clip(reached.mean(0) + _DEVIATIONS * reached.std(0), high, halfway)
+    chance = np.maximum.accumulate(chance).round(4).tolist()
+    control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(float(high[-1]), 4)}
+    return replace(info, threshold=chance[1], chance=tuple(zip(times, chance, strict=True)), control=control)
 
 
 def _correct(inverter: EmbeddingInverter, vectors: Floats, name: str, progress: OnProgress) -> list[Correction]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...core.errors import InputError
 from ...retriever.models.files import DEFAULT_MODEL
 from ...retriever.models.load import load_encoder
+from ...retriever.models.token_ids import EncoderTokens
 from ..data.texts import check as check_texts
 from ..data.texts import documents
 from ..pretraining.rows import split_held_out
@@ -15,12 +19,17 @@ from ..runs import environment
 from ..runs.run_folder import check_out
 from ..runs.training_run import TrainingRun
 from .config import InverterConfig
+from .rows import SHORTEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...core.progress import OnProgress
+    from ...retriever.retriever import Retriever
     from .result import TrainedInverter
+
+_READ, _MEASURED = 20_000, 500  # passages of an index, and of these the ones whose length is measured
+_LONGEST = 128  # tokens that an index's passages are learned at, at most
 
 
 def train_inverter(
@@ -61,3 +70,15 @@ def train_inverter(
         texts_read = documents(sources, column, run.progress)
         training.read(split_held_out(texts_read, config.held_out, seed=config.seed, required=True))
     return training.train()
+
+
+def passage_length(retriever: Retriever) -> int:
+    """The number of tokens that nine of ten passages of an index stay within: the length that its inverter learns."""
+    tokens = EncoderTokens(retriever.encoder)
+    batches = retriever.snapshot().batches(["context"])
+    contexts = list(islice((text for batch in batches for text in batch["context"].to_pylist()), _READ))
+    chosen = contexts[:: max(1, len(contexts) // _MEASURED)]
+    if not chosen:
+        raise InputError(f"{retriever.path} holds no passages: 'binocle index' fills it")
+    longest = min(retriever.encoder.max_tokens, _LONGEST)
+    return max(SHORTEST, min(longest, round(float(np.quantile([len(ids) for ids in tokens(chosen)], 0.9)))))

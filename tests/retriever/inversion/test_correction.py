@@ -31,9 +31,40 @@ class Anything:
 
 @pytest.mark.parametrize("true", [(1, 2, 3), (7, 7, 0, 4), (5, 8)], ids=str)
 def test_the_true_words_are_found_when_every_change_may_be_tried(true):
-    result = correct(embed([true])[0], [(0, 1, 2)], Anything(), embed, seconds=5, seed=1)
+    result = correct(embed([true])[0], [(0, 1, 2)], Anything(), embed, seconds=60, seed=1, rounds=20)
     assert set(result.ids) == set(true)
     assert result.cosine > 0.995
+
+
+class Nothing(Anything):
+    """Knows no change."""
+
+    def changes(self, vector, ids, own):
+        return []
+
+
+def test_the_right_words_are_put_into_order_without_any_change():
+    true = (1, 2, 3, 4, 5, 6, 7)
+    places = np.linalg.qr(np.random.default_rng(1).standard_normal((16, 16)))[0].astype(np.float32)
+
+    def ordered(texts):
+        vectors = np.array([sum(places[at] * (1 + token) for at, token in enumerate(ids)) for ids in texts])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    result = correct(ordered([true])[0], [(5, 6, 7, 1, 4, 3, 2)], Nothing(), ordered, seconds=60, rounds=40)
+    assert result.ids == true
+
+
+def test_a_search_that_no_longer_rises_begins_again_and_gets_further():
+    def trap(texts):  # two changes at once are right, and one alone leads away
+        cosines = {0: 0.9, 1: 0.8, 2: 1.0}
+        values = [cosines[ids.count(7)] if len(ids) == 2 else 0.1 for ids in texts]
+        return np.array([(value, (1 - value**2) ** 0.5) for value in values], np.float32)
+
+    start = [(0, 0)]
+    few = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=4)
+    many = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=400)
+    assert few.ids == (0, 0) and many.ids == (7, 7) and few.rounds < many.rounds < 400
 
 
 def test_no_time_gives_the_nearest_proposal():
@@ -52,19 +83,19 @@ def test_a_change_that_leaves_nothing_is_no_way_nearer():
         counts = np.array([[ids.count(token) for token in range(1, TOKENS)] for ids in texts], np.float32)
         return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
 
-    result = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=1, seed=1)
+    result = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=60, seed=1, rounds=5)
     assert set(result.ids) - {0} == {1, 2}
 
 
 def test_no_text_is_longer_than_asked():
-    result = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=1, longest=4)
+    result = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=60, longest=4, rounds=5)
     assert 1 <= len(result.ids) <= 4
 
 
 def test_the_cosine_never_falls():
     vector = embed([(3, 1, 4, 1, 5)])[0]
     proposals = [(9, 2), (6, 5, 3)]
-    assert correct(vector, proposals, Anything(), embed, seconds=0.5).cosine >= max(embed(proposals) @ vector)
+    assert correct(vector, proposals, Anything(), embed, seconds=60, rounds=5).cosine >= max(embed(proposals) @ vector)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from binocle.core.progress import Progress
 from binocle.retriever.inversion.decoder_settings import TextDecoderSettings, TokenDecoderSettings
 from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.inverter import EmbeddingInverter, load
+from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
 from binocle.retriever.inversion.text_decoder import TextDecoder
 from binocle.retriever.models.token_ids import EncoderTokens
@@ -36,7 +37,7 @@ from binocle.training.inversion.rows import TokenSpans
 from binocle.training.inversion.text import TextInversion
 from binocle.training.inversion.text_batches import TextBatches
 from binocle.training.inversion.tokens import TokenInversion
-from binocle.training.inversion.train import train_inverter
+from binocle.training.inversion.train import passage_length, train_inverter
 from binocle.training.inversion.untrained_decoder import token_vectors
 from binocle.training.pretraining import rows as pretraining_rows
 from binocle.training.runs.loop import Schedule, run_loop
@@ -51,6 +52,7 @@ def _short_correction():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.inversion.evaluation._SECONDS", 0.05)
         patch.setattr("binocle.training.inversion.evaluation._TEXTS", 24)
+        patch.setattr("binocle.training.inversion.evaluation._CONTROLS", 8)
         yield
 
 
@@ -188,13 +190,32 @@ def test_vectors_of_no_text_give_no_text(embedding: Path):
 
 def test_a_vector_that_no_text_comes_near_still_gives_words_if_they_beat_chance(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
-    inverter.info = replace(inverter.info, threshold=0.999)
+    inverter.info = replace(inverter.info, threshold=0.999, chance=())
     text = "moon cheese ship night"
     vector = inverter.encoder.encode([text])
     noisy = vector + 0.5 / vector.shape[1] ** 0.5 * np.random.default_rng(2).standard_normal(vector.shape)
     (result,) = inverter.invert(noisy.astype(np.float32), seconds=0)
     assert (result.recovered, result.text) == (False, "")
     assert {guess.token for guess in result.tokens} & set(text.split())
+
+
+def test_the_threshold_rises_with_the_time_of_correction():
+    info = InverterInfo("embedding", "a", "b", 8, {}, threshold=0.4, chance=((0, 0.2), (1, 0.4), (4, 0.5)))
+    cosines = [info.minimum_cosine(seconds) for seconds in (0, 0.5, 1, 2, 4, 10, 60)]
+    assert cosines == sorted(cosines) and cosines[0] == 0.2 and cosines[2] == 0.4 and cosines[4] == 0.5
+    assert 0.5 < cosines[5] < 0.65 and info.minimum_cosine(1e9) == 0.75  # halfway to 1
+    assert replace(info, control={"texts, 5th percentile": 0.9}).minimum_cosine(1e9) == pytest.approx(0.7)
+    assert replace(info, chance=()).minimum_cosine(60) == 0.4  # an inverter of an earlier version
+
+
+def test_a_text_that_noise_takes_away_from_its_vector_is_still_recovered(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    text = "moon cheese ship night"
+    vector = inverter.encoder.encode([text])[0]
+    noise = np.random.default_rng(3).standard_normal(vector.shape)
+    stolen = vector + 0.5 * noise / np.linalg.norm(noise)
+    (result,) = inverter.invert(stolen[None].astype(np.float32), seconds=0.2)
+    assert result.recovered and set(result.text.split()) & set(text.split())
 
 
 def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
@@ -243,7 +264,7 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
 TRAIN = """
 import json, os, sys
 from binocle.training.inversion.config import InverterConfig
-from binocle.training.inversion.train import train_inverter
+from binocle.training.inversion.train import passage_length, train_inverter
 
 texts, encoder, out, settings = sys.argv[1:]
 print(os.getpid(), flush=True)
@@ -319,7 +340,7 @@ def test_the_seconds_of_a_run_that_was_killed_count_too(arguments: dict[str, obj
 def test_the_measuring_of_a_trained_inverter_is_reported(arguments: dict[str, object]):
     events: list[Progress] = []
     train_inverter(**arguments, progress=events.append)
-    texts, vectors = "correcting held-out texts for 0.05 s each", "correcting vectors of no text for 0.05 s each"
+    texts, vectors = "correcting held-out texts for 0.05 s each", "correcting vectors of no text for 0.25 s each"
     assert events[-7:] == [
         Progress("comparing held-out texts with those learned from"),
         *(Progress(stage, done, 2) for stage in (texts, vectors) for done in range(3)),
@@ -344,6 +365,8 @@ def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_pat
 def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
     facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
     assert (facts["kind"], facts["encoder"]) == ("embedding", tiny_model)
+    (first, *_), *_, (last, highest) = facts["chance"]
+    assert (first, last) == (0, 0.2) and highest < facts["control"]["texts, 5th percentile"]
     assert set(facts["control"]) == {"texts, 5th percentile", "no texts, highest"}
     card = (embedding / "README.md").read_text("utf-8")
     assert "token F1, bag" in card
@@ -447,6 +470,28 @@ def test_a_passage_of_an_index_is_inverted_unless_another_encoder_made_it(
     assert json.loads(shown)["true"] == "moon cheese ship night"
     with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
         invert("--passage", "a.txt:1", tmp_path / "other", *common)
+
+
+def test_a_passage_longer_than_the_texts_learned_is_told(embedding: Path, tiny_model: str, tmp_path: Path):
+    from binocle import Retriever
+
+    (tmp_path / "a.txt").write_text("moon cheese ship night the cat sat on the dog at night\n")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    _, shown = invert("--passage", "a.txt:1", tmp_path, "--inverter", embedding, "--seconds", 0)
+    told, *_ = shown.splitlines()
+    assert told.startswith("the passage has 12 tokens, but the inverter learned at most 8")
+    assert passage_length(retriever) == 12
+
+
+def test_an_index_without_passages_has_no_length(tiny_model: str, tmp_path: Path):
+    from binocle import Retriever
+
+    (tmp_path / "a.txt").write_text("")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    with pytest.raises(InputError, match="holds no passages"):
+        passage_length(retriever)
 
 
 def test_a_search_names_the_facts_that_a_vector_has_lost(embedding: Path, tiny_model: str, tmp_path: Path):
