@@ -12,11 +12,9 @@ Names are imported when first used, so that `import binocle` costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from .core.version import __version__ as __version__
 
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as all that a program does to ask another one
 if TYPE_CHECKING:
     from .core.errors import (
         BinocleError,
@@ -134,9 +132,11 @@ _PLACES = {
 
 if not TYPE_CHECKING:  # a type checker is to see that there are no other names
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
         module, attribute = _PLACES[name]
         value = getattr(import_module(f".{module}", __name__), attribute)
         globals()[name] = value

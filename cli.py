@@ -17,7 +17,7 @@ import click
 from .core.errors import BinocleError
 from .core.version import __version__
 
-_ERROR, _INTERRUPTED = 2, 130
+_ERROR = 2
 _COMMANDS = {  # the module of each command in `commands`; the order is that of the help
     "index": "index",
     "switch": "upkeep.switch",
@@ -83,10 +83,10 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     except BinocleError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
-        click.echo(
-            "binocle: interrupted; what was committed is kept, and the same command continues from there", err=True
-        )
-        os._exit(_INTERRUPTED)  # a plain exit would wait for threads of native libraries
+        from .commands.background.client import INTERRUPTED, INTERRUPTED_LINE
+
+        click.echo(INTERRUPTED_LINE, err=True)
+        os._exit(INTERRUPTED)  # a plain exit would wait for threads of native libraries
     except BrokenPipeError as error:
         if not _reader_has_gone():
             _fail(f"a connection was closed by the other side: {error.strerror or error}")

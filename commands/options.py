@@ -15,6 +15,7 @@ import click
 
 from ..core.errors import InputError, NoIndexError
 from ..retriever.documents.file_parts import file_of
+from .background.kept import open_kept
 from .configuration import COLLECTION, FILE
 from .output import echo
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..retriever.store.filters.filter import Filter
 
 EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that finds a fault
+_DAY = 24 * 3_600  # seconds
 _MAXIMUM_COMPARED = 5_000  # documents: comparing a misspelt name with more takes too long
 
 
@@ -62,6 +64,20 @@ class _IndexPath(_FolderPath):
         return value if is_s3(value) else super().convert(value, param, ctx)
 
 
+class _Duration(click.ParamType):
+    """A time such as 90s, 15m or 2h, at most a day; in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"([0-9]{1,6})([smh]?)", str(value))
+        seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3_600}[match[2]] if match else -1
+        if not match or not (match[2] or seconds == 0) or seconds > _DAY:
+            self.fail(f"{value!r} is no time: expected one such as 90s, 15m or 2h, at most 24h, or 0", param, ctx)
+        return float(seconds)
+
+
+DURATION = _Duration()
 PATH = _FilePath()
 FOLDER = _FolderPath()
 INDEX = _IndexPath()
@@ -245,7 +261,7 @@ def open_index(
         raise NoIndexError(
             f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
         )
-    return Retriever.open(path, model=model, ray=ray, wait=wait, on_wait=print_waiting)
+    return open_kept(path, model, ray) or Retriever.open(path, model=model, ray=ray, wait=wait, on_wait=print_waiting)
 
 
 def _default_collection() -> Path | None:

@@ -63,6 +63,7 @@ from .store.locations.waiting_line import Patience
 from .store.root import Request, held_below, relative_folder, root_of, to_drop, to_sync
 from .store.snapshot import Snapshot
 from .store.store import Store, allow, change_settings, go_back, naming_way_back, with_way_back
+from .store.trust import is_trusted
 from .store.writer import open_writer
 from .writes import DocumentWrites
 
@@ -723,6 +724,19 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         that you name, or in mode "lexical".
         """
         return self._opened().trusted
+
+    def is_still_trusted(self) -> bool:
+        """Whether the user's word on this index is as it was when it was opened.
+
+        :raises NoIndexError: when it is no longer there.
+        """
+        store = self._opened()
+        return is_trusted(store.location, store.settings.id) == store.trusted
+
+    @property
+    def model_names(self) -> list[str]:
+        """The folders or names of the models that were loaded for this index."""
+        return self._models.names
 
     def allow(self) -> None:
         """Trust this index from now on, in other processes too, as `binocle trust` does."""

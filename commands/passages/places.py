@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from ...core.printable import printable_path
 from ...retriever.documents.file_parts import file_of
+from ..background.kept import leave_to_a_process_of_its_own
 
 if TYPE_CHECKING:
     from ...retriever.search.results.citation import Copy
@@ -40,6 +41,7 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
 
     :raises InputError: when there is no editor, or the document is no text file below `root`.
     """
+    leave_to_a_process_of_its_own()
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not editor:
         raise InputError("--open needs an editor: set the variable EDITOR, for example to nano or 'code --wait'")

@@ -119,6 +119,11 @@ class ModelCache:
         with self._encoder_lock:
             self.requested, self._encoder = None, self._prepare(encoder)
 
+    @property
+    def names(self) -> list[str]:
+        """The folders or names of the loaded models."""
+        return [*([self._encoder.name] if self._encoder else []), *self._rerankers]
+
     def warm_up(self, identity: EncoderId) -> None:
         """Prepare this encoder, and every later one, for many queries."""
         self._is_warm = True

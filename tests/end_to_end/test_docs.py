@@ -63,6 +63,7 @@ NOT_RUN = {  # every block that cannot run here, and why
     ("how-to/frameworks.md", "downloads a benchmark"): 1,
     ("how-to/frameworks.md", "installs packages"): 1,
     ("how-to/python.md", "needs lancedb, which some installations lack"): 1,
+    ("how-to/search.md", "it leaves a process behind"): 1,
     ("how-to/serve.md", "a server runs until it is stopped"): 1,
     ("how-to/serve.md", "installs packages, and a server runs until it is stopped"): 1,
     ("how-to/serve.md", "needs that server"): 1,

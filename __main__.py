@@ -1,0 +1,26 @@
+"""The program `binocle`: a process in the background answers, if there is one, else the command line does."""
+
+from __future__ import annotations
+
+import sys
+
+from .commands.background.client import STAY, ask
+
+
+def main() -> None:
+    """Run the command line."""
+    code = ask(sys.argv[1:])
+    if code is not None:
+        sys.exit(code)
+    from .cli import main as run
+
+    if sys.argv[1:2] == [STAY]:
+        from .commands.background.server import stay
+
+        stay(run)
+    else:
+        run()
+
+
+if __name__ == "__main__":
+    main()

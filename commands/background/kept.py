@@ -1,0 +1,104 @@
+"""The open indexes of the process in the background; no other process keeps any."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import BinocleError
+
+if TYPE_CHECKING:
+    from ...retriever.retriever import Retriever
+
+_MOST = 4  # indexes open at once
+
+
+class ColdError(BaseException):
+    """Raised for a command that needs a process of its own. No handler of errors takes it for one."""
+
+
+@dataclass
+class _Kept:
+    """An open index, and the state of its settings and of the models that it has loaded."""
+
+    retriever: Retriever
+    settings: object
+    models: dict[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, retriever: Retriever) -> _Kept:
+        return cls(retriever, _settings(retriever))
+
+    def is_current(self) -> bool:
+        """Whether a new process would open the same."""
+        try:
+            models = {name: _files(name) for name in self.retriever.model_names}
+            known = {name: self.models.setdefault(name, files) for name, files in models.items()}
+            return known == models and self.settings == _settings(self.retriever)
+        except (BinocleError, OSError):
+            return False
+
+
+class Retrievers:
+    """Open indexes by what they were opened with, each as long as its place, its rights and its models are the same.
+
+    :param seconds: to stay after the last command.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.last = time.monotonic()
+        self._open: dict[tuple[str, str | None], _Kept] = {}
+
+    def get(self, path: Path, model: str | None) -> Retriever:
+        """Open an index, or return it as it is open."""
+        from ...retriever.retriever import Retriever
+
+        key = str(path.absolute()), model
+        entry = self._open.pop(key, None)
+        if entry is None or not entry.is_current():
+            entry = _Kept.of(Retriever.open(path, model=model))
+        self._open[key] = entry
+        for oldest in list(self._open)[:-_MOST]:
+            del self._open[oldest]
+        return entry.retriever
+
+
+def _settings(retriever: Retriever) -> object:
+    """What tells an index from another one at its place, and what the user allows it."""
+    file = retriever.path / "settings.json"
+    return _state(file), retriever.path.resolve(), retriever.is_still_trusted()
+
+
+def _files(name: str) -> object:
+    """The state of the files of a model that is a folder; those of a name in a cache never change."""
+    return [_state(Path(root) / file) for root, _, files in sorted(os.walk(name)) for file in sorted(files)]
+
+
+def _state(file: Path) -> tuple[str, int, int, int, int]:
+    state = file.stat()
+    return str(file), state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+RETRIEVERS: Retrievers | None = None  # of this process, if it is the one in the background
+
+
+def open_kept(path: Path, model: str | None, ray: str | None) -> Retriever | None:
+    """The index as it is open; None in every other process.
+
+    :raises ColdError: when it cannot be kept: on a cluster or on object storage.
+    """
+    if RETRIEVERS is None:
+        return None
+    if ray is not None or str(path).startswith("s3:"):
+        raise ColdError
+    return RETRIEVERS.get(path, model)
+
+
+def leave_to_a_process_of_its_own() -> None:
+    """:raises ColdError: in the process in the background, for a command that starts another program."""
+    if RETRIEVERS is not None:
+        raise ColdError
