@@ -338,8 +338,11 @@ def test_pages_quote_the_committed_results():
     assert ", ".join(values) in text
     rate = sorted(results["encoding"]["binocle_index_passages_per_second"])
     assert f"{rate[1]:.0f} ({rate[0]:.0f} to {rate[2]:.0f})" in text
-    for name in ("pq=96", "pq=48", "binary", "truncate=96"):
-        assert f"{results['audit']['settings'][name]['keep']:.3f}".removeprefix("0") in text
+    for name in ("pq=96", "pq=48", "binary", "truncate=96", "noise=0.06"):
+        setting = results["candidates"]["settings"][name]
+        leak, most, keep = (f"{setting[value]:.3f}".removeprefix("0") for value in ("leak", "leak_high", "keep"))
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+        assert f"| {leak} (at most {most}) |" in row and row.endswith(f"| {keep} |")
 
 
 def charts_results() -> list[Path]:
