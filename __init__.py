@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .retriever.search.results.hit import Hit
     from .retriever.search.results.hits import Hits
     from .retriever.search.results.passage import Passage
+    from .retriever.servers.remote import RemoteRetriever
     from .retriever.store.filters.filter import F, Filter
     from .retriever.store.filters.where import Where
     from .retriever.store.records import Facet, Record
@@ -75,6 +76,7 @@ __all__ = [
     "NotFoundError",
     "Passage",
     "Record",
+    "RemoteRetriever",
     "Report",
     "Reranker",
     "Retriever",
@@ -115,6 +117,7 @@ _PLACES = {
     "Passage": ("retriever.search.results.passage", "Passage"),
     "Record": ("retriever.store.records", "Record"),
     "Report": ("retriever.indexing.report", "Report"),
+    "RemoteRetriever": ("retriever.servers.remote", "RemoteRetriever"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "Scope": ("retriever.scope", "Scope"),

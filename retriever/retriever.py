@@ -163,6 +163,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         patience = Patience(wait, on_wait).check()
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
+        if str(path).startswith(("http://", "https://")):
+            raise InputError(f"{path} is the address of a server: open it by RemoteRetriever({str(path)!r})")
         name = None if model is None else model_name(model)
         check_no_encoder(encoder, dim, name)
         if is_s3(path):

@@ -1,0 +1,335 @@
+"""A client of `binocle serve`, for programs that search an index of another process or machine.
+
+Its methods and their results are those of `Retriever`, as far as the server offers them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import ssl
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, Self
+from urllib.parse import quote, urlsplit
+
+from ...core.errors import (
+    BinocleError,
+    DeadlineError,
+    InputError,
+    LockedError,
+    NotFoundError,
+    StoreError,
+    UntrustedError,
+)
+from ..indexing.report import Failure, Report
+from ..search.context import Context, Order
+from ..search.query import Mode
+from ..search.results.citation import Copy
+from ..search.results.hit import Hit
+from ..search.results.hits import Hits
+from ..search.results.passage import Passage
+from ..store.filters.where import Where, parse
+from ..store.records import Facet, Record
+
+_UNKNOWN = -1  # the row ids of a hit, which a server keeps to itself
+_PAGE = 1_000  # documents of one request
+_ERRORS: dict[int, type[BinocleError]] = {
+    404: NotFoundError,
+    409: LockedError,
+    401: UntrustedError,
+    403: UntrustedError,
+}
+
+
+class RemoteRetriever:
+    """An index that a server answers for. Threads may share it.
+
+    >>> remote = RemoteRetriever("http://127.0.0.1:8420")  # doctest: +SKIP
+    >>> remote.search("how do I cancel a task?", k=3)  # doctest: +SKIP
+
+    Each method raises the errors of `Retriever`: `InputError` for a bad argument, `NotFoundError`, `LockedError`,
+    `UntrustedError` when the token does not allow it, `DeadlineError` when no answer comes in time, and `StoreError`
+    when no server answers.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, index: str | None = None, seconds: float = 60.0) -> None:
+        """Name a server; nothing is sent yet.
+
+        :param url: its address, such as `http://127.0.0.1:8420`.
+        :param token: one of the file that `binocle serve --tokens` names.
+        :param index: the name of one of its indexes; by default the first one.
+        :param seconds: to wait for each answer.
+        :raises InputError: when the address is none.
+        """
+        parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"{url!r} is not the address of a server: expected one such as http://127.0.0.1:8420")
+        self.url = url.rstrip("/")
+        self._parts = parts
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._prefix = parts.path.rstrip("/") + (f"/indexes/{quote(index, safe='')}" if index is not None else "")
+        self._seconds = seconds
+        self._idle: deque[http.client.HTTPConnection] = deque()  # connections that no call uses
+
+    # Searching
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        mode: Mode = "hybrid",
+        where: Where = None,
+        offset: int = 0,
+        rerank: bool = False,
+        per_document: int | None = None,
+        min_relevance: float | None = None,
+    ) -> Hits:
+        """Return the k best passages, as `Retriever.search` does.
+
+        :param rerank: with the server's reranker.
+        """
+        options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
+        return _hits(self._ask("POST", "/search", {"query": query, **options}))
+
+    def search_many(
+        self,
+        texts: Iterable[str],
+        k: int = 10,
+        *,
+        mode: Mode = "hybrid",
+        where: Where = None,
+        offset: int = 0,
+        rerank: bool = False,
+        per_document: int | None = None,
+        min_relevance: float | None = None,
+    ) -> list[Hits]:
+        """Return the hits of each query, the same as `search` returns."""
+        options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
+        answer = self._ask("POST", "/search/many", {"queries": list(texts), **options})
+        return [_hits(result) for result in answer["results"]]
+
+    def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> Hits:
+        """Return the k passages most similar to the passage at a line of a document, without itself."""
+        return _hits(self._ask("POST", "/similar", {"path": path, "line": line, "k": k, "where": _sent(where)}))
+
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 2_000,
+        order: Order = "best_first",
+        mode: Mode = "hybrid",
+        where: Where = None,
+        rerank: bool = False,
+        min_relevance: float | None = None,
+    ) -> Context:
+        """Pack the best passages for a prompt, as `Retriever.context` does; its passages have no text of their own."""
+        body = {"query": query, "max_tokens": max_tokens, "order": order, "mode": mode, "where": _sent(where)}
+        answer = self._ask("POST", "/context", {**body, "rerank": rerank, "min_relevance": min_relevance})
+        passages = tuple(map(_passage, answer["sources"]))
+        return Context(answer["text"], passages, answer["tokens"], query, bool(passages))
+
+    # Documents
+
+    def get(self, document: str) -> Record:
+        """Return a document by its id or path."""
+        return _record(self._ask("GET", f"/documents/{quote(document, safe='')}"))
+
+    def text(self, path: str, *, lines: tuple[int, int] | None = None) -> str:
+        """Return the text of a document, or its lines from the first to the last, counted from 1."""
+        query = "" if lines is None else f"?lines={lines[0]}-{lines[1]}"
+        return str(self._ask("GET", f"/documents/{quote(path, safe='')}{query}")["text"])
+
+    def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
+        """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
+        remaining = float("inf") if limit is None else limit
+        while remaining > 0:
+            query = {"limit": min(_PAGE, remaining), "text": "true", "after": after, "where": _in_url(where)}
+            page = self._ask("GET", "/documents", query=query)
+            yield from map(_record, page["documents"])
+            remaining, after = remaining - len(page["documents"]), page["next_after"]
+            if after is None:
+                return
+
+    def facets(self, fields: str | Iterable[str], where: Where = None) -> dict[str, Facet]:
+        """Return the values that documents have under some keys, with counts."""
+        keys = [fields] if isinstance(fields, str) else list(fields)
+        answer = self._ask("GET", "/facets", query={"facets": keys, "where": _in_url(where)})
+        return {key: _facet(facet) for key, facet in answer["facets"].items()}
+
+    def add(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        *,
+        if_exists: Literal["replace", "skip", "fail"] = "replace",
+        on_error: Literal["stop", "skip"] = "stop",
+    ) -> Report:
+        """Add documents, or replace documents with the same id; the server must allow it."""
+        body = {"documents": list(map(dict, documents)), "if_exists": if_exists, "on_error": on_error}
+        return _report(self._ask("POST", "/documents", body))
+
+    def update(
+        self,
+        ids: Iterable[str] = (),
+        *,
+        metadata: Mapping[str, Any],
+        where: Where = None,
+        mode: Literal["merge", "replace"] = "merge",
+    ) -> Report:
+        """Change the metadata of added documents."""
+        body = {"ids": list(ids), "metadata": dict(metadata), "where": _sent(where), "mode": mode}
+        return _report(self._ask("PATCH", "/documents", body))
+
+    def delete(self, *ids: str, where: Where = None) -> Report:
+        """Remove documents by id or by a filter."""
+        return _report(self._ask("DELETE", "/documents", {"ids": list(ids), "where": _sent(where)}))
+
+    def status(self) -> dict[str, Any]:
+        """What the index holds: its name, version, documents by state, passages and encoder."""
+        return self._ask("GET", "/status")
+
+    # The connection
+
+    def close(self) -> None:
+        """Close the connections; a later call opens another one."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_idle"):
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteRetriever of {self.url}>"
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        pairs = [(name, value) for name, values in (query or {}).items() for value in _values(values)]
+        url = (
+            self._prefix
+            + path
+            + ("?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs) if pairs else "")
+        )
+        content = None if body is None else json.dumps({name: body[name] for name in body if body[name] is not None})
+        try:
+            status, answer = self._exchange(method, url, content)
+        except TimeoutError:
+            raise DeadlineError(f"{self.url} gave no answer within {self._seconds:g} seconds") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise StoreError(f"no server answers at {self.url}: {error}: is 'binocle serve' running there?") from None
+        return _checked(self.url, status, answer)
+
+    def _exchange(self, method: str, url: str, content: str | None) -> tuple[int, bytes]:
+        """Send a request; on a new connection if the server had closed the old one, as it does after some seconds."""
+        while self._idle:
+            with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
+                return self._exchange_over(self._idle.pop(), method, url, content)
+        return self._exchange_over(self._connect(), method, url, content)
+
+    def _exchange_over(
+        self, connection: http.client.HTTPConnection, method: str, url: str, content: str | None
+    ) -> tuple[int, bytes]:
+        try:
+            connection.request(method, url, content, self._headers)
+            response = connection.getresponse()
+            answer = response.status, response.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = str(self._parts.hostname), self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=self._seconds)
+        return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=ssl.create_default_context())
+
+
+def _checked(url: str, status: int, content: bytes) -> dict[str, Any]:
+    """Return the answer of a server.
+
+    :raises BinocleError: with the line of its refusal.
+    """
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise StoreError(f"{url} answered {status} without JSON: expected the address of 'binocle serve'")
+    if status < 300:
+        return answer
+    detail = str(answer.get("detail", f"{url} answered {status}"))
+    if status >= 500 or status == 429:
+        raise StoreError(detail)
+    raise _ERRORS.get(status, InputError)(detail)
+
+
+def _search_options(
+    k: int,
+    mode: Mode,
+    where: Where,
+    offset: int,
+    rerank: bool,
+    per_document: int | None,
+    min_relevance: float | None,
+) -> dict[str, Any]:
+    fields = {"k": k, "mode": mode, "where": _sent(where), "offset": offset, "rerank": rerank, "explain": True}
+    return {**fields, "per_document": per_document, "min_relevance": min_relevance}
+
+
+def _sent(where: Where) -> dict[str, Any] | None:
+    conditions = parse(where)
+    return None if conditions is None else conditions.to_json()
+
+
+def _in_url(where: Where) -> str | None:
+    value = _sent(where)
+    return None if value is None else json.dumps(value)
+
+
+def _values(value: Any) -> list[str]:
+    """The values of a parameter in a URL; none for None."""
+    return [] if value is None else list(value) if isinstance(value, list) else [str(value)]
+
+
+def _hits(answer: Mapping[str, Any]) -> Hits:
+    hits = [_hit(row) for row in answer["hits"]]
+    return Hits(hits, answerable=answer["answerable"], corrections=answer["corrections"])
+
+
+def _hit(row: Mapping[str, Any]) -> Hit:
+    copies = tuple(
+        Copy(**{**copy, "heading": tuple(copy["heading"])}, passage=_UNKNOWN, source=row["source"])
+        for copy in row["copies"]
+    )
+    tuples = {"heading": tuple(row["heading"]), "hidden": tuple(map(tuple, row["hidden"])), "copies": copies}
+    fields = {name: value for name, value in row.items() if name != "highlights"} | tuples
+    return Hit(**{**fields, "explanation": row.get("explanation") or {}}, document=_UNKNOWN, passage=_UNKNOWN)
+
+
+def _passage(source: Mapping[str, Any]) -> Passage:
+    fields = {name: value for name, value in source.items() if name != "citation"}
+    return Passage(**{**fields, "heading": tuple(source["heading"])}, text="", char_start=0, char_end=0, hits=())
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    return Record(**{**row, "text": row.get("text") or ""})
+
+
+def _facet(row: Mapping[str, Any]) -> Facet:
+    return Facet(**{**row, "counts": tuple((count["value"], count["count"]) for count in row["counts"])})
+
+
+def _report(row: Mapping[str, Any]) -> Report:
+    return Report(**{**row, "failures": [Failure(**failure) for failure in row["failures"]]})

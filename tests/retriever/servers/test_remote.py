@@ -1,0 +1,147 @@
+"""A retriever of another process: the same methods, the same results and the same errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import socket
+import threading
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from binocle import F, InputError, NotFoundError, RemoteRetriever, Retriever, StoreError
+from binocle.core.errors import DeadlineError, UntrustedError
+from binocle.retriever.servers.http import access
+
+QUERY = "cancel a task"
+
+
+@pytest.fixture
+def remote(retriever, serving):
+    with serving(retriever) as address, RemoteRetriever(address) as remote:
+        yield remote
+
+
+def known(hits):
+    """The hits without what a server keeps to itself, and without the times."""
+    parts = {"document": -1, "passage": -1, "symbols": ()}
+
+    def of_server(hit):
+        copies = tuple(dataclasses.replace(copy, passage=-1, source=hit.source) for copy in hit.copies)
+        return dataclasses.replace(hit, **parts, copies=copies)
+
+    return [of_server(hit) for hit in hits], hits.answerable, hits.corrections
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"k": 2, "offset": 1, "mode": "lexical"},
+        {"where": "type=csv"},
+        {"where": F.type.is_in(["md", "txt"]) & ~(F.path == "README.md")},
+        {"where": ["size>1", F.type == "csv"], "per_document": 1, "min_relevance": 0.0},
+    ],
+)
+def test_search_is_that_of_the_index(remote, retriever, options):
+    assert known(remote.search("bread", **options)) == known(retriever.search("bread", **options))
+    for ours, theirs in zip(
+        remote.search_many([QUERY, "bread"], **options), retriever.search_many([QUERY, "bread"], **options), strict=True
+    ):
+        assert known(ours) == known(theirs)
+
+
+def test_similar_context_documents_and_facets_are_those_of_the_index(remote, retriever):
+    path = "notes/guide/tasks.md"
+    assert known(remote.similar(path, 5, 2)) == known(retriever.similar(path, 5, 2))
+    ours, theirs = remote.context(QUERY, max_tokens=200), retriever.context(QUERY, max_tokens=200)
+    assert (ours.text, ours.tokens, ours.messages) == (theirs.text, theirs.tokens, theirs.messages)
+    assert [passage.citation for passage in ours.passages] == [passage.citation for passage in theirs.passages]
+    assert ours.answerable == theirs.answerable
+    assert remote.get(path) == retriever.get(path)
+    assert remote.text(path, lines=(1, 2)) == retriever.text(path, lines=(1, 2))
+    assert list(remote.iterate("type=md")) == list(retriever.iterate("type=md"))
+    assert list(remote.iterate(limit=2)) == list(retriever.iterate(limit=2))
+    assert remote.facets(["type"], F.size > 1) == retriever.facets(["type"], F.size > 1)
+    assert remote.status()["documents"]["indexed"] == retriever.status().documents["indexed"]
+
+
+def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    retriever.add([{"id": "first", "text": "The ship sails."}])
+    with serving(retriever, writable=True) as address:
+        remote = RemoteRetriever(address, index="notes")
+        assert remote.add([{"id": "a/b c?", "text": "The moon is full.", "metadata": {"x": 1}}]).indexed == 1
+        assert remote.get("a/b c?").metadata == {"x": 1}
+        remote.update(["a/b c?"], metadata={"x": 2})
+        assert [record.id for record in remote.iterate(F.x == 2)] == ["a/b c?"]
+        assert remote.delete(where="x=2").removed == 1
+        assert [record.id for record in remote.iterate()] == ["first"]
+
+
+def test_errors_are_those_of_the_index(remote, retriever):
+    for call in (
+        lambda index: index.get("none"),
+        lambda index: index.text("none"),
+        lambda index: index.similar("none", 1),
+    ):
+        with pytest.raises(NotFoundError) as ours:
+            call(remote)
+        with pytest.raises(NotFoundError) as theirs:
+            call(retriever)
+        assert str(theirs.value).startswith(str(ours.value))
+    with pytest.raises(InputError, match="k: "):
+        remote.search("bread", 0)
+    with pytest.raises(InputError):
+        remote.search("bread", where="size>")
+    with pytest.raises(UntrustedError, match="--write"):
+        remote.delete("README.md")
+
+
+def test_token_gives_its_part_and_none_is_refused(retriever, serving):
+    token = access.Token(hashlib.sha256(b"a-token-for-csv-files").digest(), F.type == "csv")
+    with serving(retriever, access=access.Access((token,))) as address:
+        remote = RemoteRetriever(address, token="a-token-for-csv-files")
+        assert {hit.path for hit in remote.search("bread")} == {"data/prices.csv"}
+        with pytest.raises(UntrustedError, match="no token came"):
+            RemoteRetriever(address).search("bread")
+
+
+def test_server_that_is_slow_gone_or_another_one_is_an_error_of_one_line(retriever, serving, monkeypatch):
+    for url in ("", "localhost:8420", "ftp://localhost", 5):
+        with pytest.raises(InputError, match="expected one such as http://127"):
+            RemoteRetriever(url)
+    release = threading.Event()
+    with serving(retriever) as address:
+        remote = RemoteRetriever(address, seconds=0.2)
+        assert remote.search("bread")
+        monkeypatch.setattr(retriever, "search", lambda *_, **__: release.wait(20))
+        with pytest.raises(DeadlineError, match="no answer within 0.2 seconds"):
+            remote.search("bread")
+        release.set()
+        with pytest.raises(StoreError, match="without JSON: expected the address of"):
+            RemoteRetriever(address)._ask("GET", "/metrics")
+        with pytest.raises(InputError, match=r"open it by RemoteRetriever\('http"):
+            Retriever.open(address)
+    with pytest.raises(StoreError, match="no server answers at http://127"):
+        remote.search("bread")
+
+
+def test_threads_share_it_and_a_closed_connection_is_opened_anew(remote, retriever):
+    expected = [hit.path for hit in retriever.search("bread")]
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append([hit.path for hit in remote.search("bread")])) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+    remote.search("bread")
+    for connection in remote._idle:
+        connection.sock.shutdown(socket.SHUT_RDWR)  # as a server does after some idle seconds
+    assert [hit.path for hit in remote.search("bread")] == expected
