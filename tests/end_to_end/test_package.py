@@ -259,6 +259,30 @@ def loaded_after(code, *arguments):
     return done.stdout, done.stderr
 
 
+def test_an_application_with_folders_of_the_same_names_keeps_them(here, tmp_path):
+    own = tmp_path / "application"
+    rooms = sorted(path.name for path in Path(binocle.__file__).parent.iterdir() if (path / "__init__.py").exists())
+    assert {"training", "indexes", "commands", "core"} <= set(rooms)
+    for name in rooms:
+        (own / name).mkdir(parents=True)
+        (own / name / "__init__.py").write_text("OWN = True\n")
+    for name in ("cli", "__main__"):
+        (own / f"{name}.py").write_text("OWN = True\n")
+    (own / "application.py").write_text(
+        f"import {', '.join(rooms)}, cli, sys\n"
+        "from binocle import Retriever\n"
+        "print(Retriever.open(sys.argv[1]).search('cancel a task', k=1)[0].path)\n"
+        "import binocle.cli, binocle.training, binocle.commands.index\n"
+        f"assert all(room.OWN for room in ({', '.join(rooms)}, cli))\n"
+        "assert not hasattr(binocle.cli, 'OWN') and not hasattr(binocle.training, 'OWN')\n"
+    )
+    search = [sys.executable, "-m", "binocle.cli", "search", "cancel a task", str(here), "-k", "1", "--json"]
+    for words in ([sys.executable, "application.py", str(here)], search):
+        done = subprocess.run(words, cwd=own, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "notes/guide/tasks.md" in done.stdout
+
+
 def test_importing_the_package_imports_nothing_else_and_prints_nothing():
     out, loaded = loaded_after(
         "import binocle, sys; assert not {'numpy', 'lance', 'click'} & set(sys.modules), set(sys.modules)"

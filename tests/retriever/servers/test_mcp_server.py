@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -165,6 +166,32 @@ def test_a_client_that_starts_the_command_gets_answers(retriever, capfd):
     server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     assert answer(server, "search", query="cancel a task", k=1)["passages"][0]["path"] == "notes/guide/tasks.md"
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18"])
+def test_a_client_of_an_older_revision_gets_answers_in_it(retriever, revision):
+    client = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "older", "version": "1"}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "cancel a task", "k": 1}}},
+        {"id": 4, "method": "resources/read", "params": {"uri": "binocle://doc/notes/guide/tasks.md?lines=1-2"}},
+    ]
+    answers = {}
+    words = command(retriever.path.parent)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for message in messages:
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            process.stdin.flush()
+            if "id" in message:
+                answers[message["id"]] = json.loads(process.stdout.readline())["result"]
+        process.stdin.close()
+    assert process.returncode == 0
+    assert answers[1]["protocolVersion"] == revision
+    assert {tool["name"] for tool in answers[2]["tools"]} >= {"search", "read"}
+    assert answers[3]["structuredContent"]["passages"][0]["path"] == "notes/guide/tasks.md"
+    assert answers[4]["contents"][0]["text"] == retriever.text("notes/guide/tasks.md", lines=(1, 2))
 
 
 def test_a_client_over_http_gets_answers(retriever):
