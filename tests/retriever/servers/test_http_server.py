@@ -474,6 +474,15 @@ def test_a_request_beyond_the_queue_is_refused_at_once_and_the_next_is_answered(
     queue.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority for each thread")
+def test_searching_threads_give_way_to_a_process_that_writes():
+    queue = WorkQueue(threads=1)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    worker = asyncio.run(queue.run(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+    queue.close()
+    assert (worker, os.getpriority(os.PRIO_PROCESS, 0)) == (min(own + 5, 19), own)
+
+
 def test_a_request_past_its_deadline_is_refused_and_never_starts():
     queue, free, began = WorkQueue(threads=1, waiting=5, deadline=0.05), threading.Event(), []
 

@@ -175,7 +175,11 @@ def test_a_client_of_an_older_revision_gets_answers_in_it(retriever, revision):
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "cancel a task", "k": 1}}},
+        {
+            "id": 3,
+            "method": "tools/call",
+            "params": {"name": "search", "arguments": {"query": "cancel a task", "k": 1}},
+        },
         {"id": 4, "method": "resources/read", "params": {"uri": "binocle://doc/notes/guide/tasks.md?lines=1-2"}},
     ]
     answers = {}
