@@ -273,6 +273,17 @@ def test_every_name_that_contributing_gives_is_in_the_code():
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
 
 
+def test_the_notebook_runs(home, capsys):
+    notebook = json.loads((DOCS / "notebook.ipynb").read_text("utf-8"))
+    variables: dict[str, object] = {"__name__": "__main__"}
+    for number, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            exec(compile(cell["source"], f"cell {number}", "exec"), variables)
+    shown = capsys.readouterr().out
+    assert "3 indexed" in shown and "['refunds.md']" in shown and "[1] refunds.md" in shown
+
+
 # Drift
 
 
