@@ -81,18 +81,28 @@ def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of a text.")
 @click.option("--fine-tune", is_flag=True, help="Train the whole encoder, and test whether that was worth it.")
 @click.option("--split", default="train", show_default=True, help="Of a data set.")
+@click.option("--label", metavar="KEY", help="DATA is an index, and this key of its documents' metadata is the label.")
 @json_option
 def classifier(
-    data: str, out: Path, base: str | None, split: str, fine_tune: bool, as_json: bool, **options: Any
+    data: str,
+    out: Path,
+    base: str | None,
+    split: str,
+    label: str | None,
+    fine_tune: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train a classifier of texts.
 
     DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
     linear head on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
-    trained. Use it with 'binocle classify'.
+    trained. Use it with 'binocle classify'. With --label it learns from the passages of an index, which have vectors
+    already.
 
     \b
     binocle train classifier tickets.jsonl --out my-classifier
+    binocle train classifier ~/notes --label team --out my-classifier
     """
     from ...training.heads.config import ClassifierConfig
     from ...training.heads.train import train_classifier
@@ -102,7 +112,7 @@ def classifier(
         _refuse_without_steps()
     config = ClassifierConfig(fine_tune=fine_tune, **options)
     with ProgressBar("reading the data", lines=10) as progress:
-        result = train_classifier(data, out, base=base, config=config, split=split, progress=progress)
+        result = train_classifier(data, out, base=base, config=config, split=split, label=label, progress=progress)
     _print_result(result, as_json=as_json)
 
 
@@ -212,10 +222,10 @@ def _texts(file: str) -> Iterator[Any]:
 
     for location, row in rows(file):
         pair = "sentence1" in row and "sentence2" in row
-        text = (row["sentence1"], row["sentence2"]) if pair else row.get("text")
-        if not (isinstance(text, str) or (pair and all(isinstance(part, str) for part in text))):
+        texts = [row.get(name) for name in (("sentence1", "sentence2") if pair else ("text",))]
+        if not all(isinstance(text, str) for text in texts):
             raise InputError(f"{location} has no text: expected a column text, or sentence1 and sentence2")
-        yield text
+        yield tuple(texts) if pair else texts[0]
 
 
 def _refuse_idle_epochs(options: dict[str, Any]) -> None:

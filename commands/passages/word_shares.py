@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...retriever.retriever import Retriever
-    from ...retriever.search.hit import Hit
+    from ...retriever.search.results.hit import Hit
 
 _LISTED, _PRINTED = 20, 5  # pairs of words in JSON and in lines
 

@@ -153,6 +153,8 @@ def training_data(home):
     (home / "tickets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tickets), "utf-8")
     named = [{"tokens": row["query"].split(), "tags": ["B-PET", "O"]} for row in PAIRS]
     (home / "versions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
+    teams = ({"id": f"{n}", "text": row["positive"], "metadata": {"team": f"{n % 2}"}} for n, row in enumerate(PAIRS))
+    Retriever.open(home / "labelled").add(teams)
     (home / "new.txt").write_text("The dog sat in the house.\n", "utf-8")
     (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
     (home / "scifact" / "qrels").mkdir(parents=True)

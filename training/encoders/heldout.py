@@ -268,7 +268,9 @@ def mean(name: str, values: Floats, seed: int) -> Estimate:
     return Estimate(name, float(exact.mean()), low, high, len(exact), exact)
 
 
-def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
+def resampled(
+    name: str, of: Callable[[Any, Any], float], scores: NDArray[Any], labels: NDArray[Any], seed: int
+) -> Estimate:
     """Return any measure of scores and labels with its bootstrap interval."""
     generator = np.random.default_rng(seed)
     resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]

@@ -12,6 +12,8 @@ from ..encoders import heldout
 from . import calibration, label_metrics
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...core.arrays import Doubles, Floats
     from ..encoders.heldout import Estimate
 
@@ -52,11 +54,12 @@ def judge(
 def values(logits: Floats, targets: Floats, settings: ClassifierSettings) -> Doubles:
     """Return how right each row is, to compare two classifiers on the same rows."""
     if settings.task == "number":
-        return -np.abs(logits - targets)[:, 0].astype(np.float64)
-    likely = probabilities(logits, settings)
-    if settings.task == "labels":
-        return ((likely >= 0.5) == (targets > 0)).mean(1).astype(np.float64)
-    return (likely.argmax(1) == targets.argmax(1)).astype(np.float64)
+        right: NDArray[Any] = -np.abs(logits - targets)[:, 0]
+    elif settings.task == "labels":
+        right = ((probabilities(logits, settings) >= 0.5) == (targets > 0)).mean(1)
+    else:
+        right = logits.argmax(1) == targets.argmax(1)
+    return right.astype(np.float64)
 
 
 def _temperature(logits: Floats, targets: Floats, settings: ClassifierSettings) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
+
     from ...core.arrays import Floats
     from ...retriever.models.heads.classifier import Text
+    from ...retriever.retriever import Retriever
 
 _MOST_LABELS = 10_000
 _SHOWN = 60  # characters of a value in a message
@@ -33,6 +37,7 @@ class Example:
     labels: tuple[str, ...]
     number: float
     document: str
+    vector: Floats | None = None  # of the text, (dim,), where an index has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,44 @@ def read_examples(
         if not task:
             task, pairs = _task(location, row), "sentence1" in row
         examples.append(_example(location, row, task, pairs=pairs))
+    return _divided(examples, task, share, maximum, seed, pairs=pairs)
+
+
+def read_passages(retriever: Retriever, key: str, share: float, maximum: int, seed: int) -> Examples:
+    """Take the passages of an index with their vectors; a key of their documents' metadata has the label.
+
+    Whole documents are held out. Passages of documents without the key are left out.
+
+    :raises InputError: when too few documents have the key, or a value is no label.
+    """
+    snapshot = retriever.snapshot()
+    rows = snapshot.documents_by_id(snapshot.document_rows["id"].to_pylist(), ["id", "path", "metadata"]).values()
+    labelled = {row["id"]: (row["path"], json.loads(row["metadata"])) for row in rows}
+    labelled = {number: (path, facts[key]) for number, (path, facts) in labelled.items() if key in facts}
+    if not labelled:
+        raise InputError(f"no document of {retriever.path} has the key {key!r} in its metadata")
+    first = next(iter(labelled.values()))[1]
+    task = "labels" if isinstance(first, list) else "classes"
+    examples = []
+    for batch in snapshot.read("chunks", ["document", "context", "vector"]).to_batches():
+        texts = batch.select(["document", "context"]).to_pylist()
+        for row, vector in zip(texts, _vectors(batch), strict=True):
+            if row["document"] in labelled and row["context"].strip():
+                path, value = labelled[row["document"]]
+                example = _example(path, {"text": row["context"], "label": value}, task, pairs=False)
+                examples.append(replace(example, document=path, vector=vector))
+    return _divided(examples, task, share, maximum, seed, pairs=False)
+
+
+def _vectors(batch: pa.RecordBatch) -> Floats:
+    """Return the vectors of a batch of chunks, (rows, dim)."""
+    column = batch.column("vector")
+    vectors: Floats = np.asarray(column.flatten(), np.float32).reshape(len(column), -1)
+    return vectors
+
+
+def _divided(examples: list[Example], task: str, share: float, maximum: int, seed: int, *, pairs: bool) -> Examples:
+    """Hold out documents, and check the labels."""
     labels = tuple(sorted({label for example in examples for label in example.labels}))
     if task == "number":
         labels = (NUMBER,)

@@ -32,8 +32,9 @@ _BLOCK = 2_000  # texts encoded between two events
 class Probe:
     """A linear head on an encoder's vectors: its weights, and its logits of the held-out rows."""
 
-    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples) -> None:
-        self.run, self.examples = run, examples
+    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "") -> None:
+        """:param stored: fingerprint of the encoder whose vectors the examples have."""
+        self.run, self.examples, self.stored = run, examples, stored
         run.report("loading the model")
         self.encoder = load_encoder(run.base)
         start = time.monotonic()
@@ -43,8 +44,13 @@ class Probe:
         self.weights, self.bias = fit(learned, targets, examples.task, run.config.seed)
         self.seconds = time.monotonic() - start
         self.held_out_logits: Floats = held_out @ self.weights.T + self.bias
-        fixed = {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint}
-        settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, **fixed)
+        settings = ClassifierSettings(
+            examples.task,
+            examples.labels,
+            examples.pairs,
+            encoder=self.encoder.name,
+            fingerprint=self.encoder.fingerprint,
+        )
         held_out_targets = examples.targets(examples.held_out)
         self.settings, self.measures = classifier_training.judge(
             self.held_out_logits, held_out_targets, settings, run.config.seed
@@ -52,6 +58,8 @@ class Probe:
 
     def _features(self, rows: list[Example]) -> Floats:
         """Encode texts block by block; a text that is there twice is encoded once."""
+        if self.stored == self.encoder.fingerprint and rows:
+            return np.stack([row.vector for row in rows if row.vector is not None])
         texts = list(dict.fromkeys(row.text for row in rows))
         blocks = []
         for start in range(0, len(texts), _BLOCK):

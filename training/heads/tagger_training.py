@@ -21,6 +21,8 @@ from .span_f1 import counts, span_f1
 from .tagged import TaggedText
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...retriever.models.heads.head import Head
     from ...retriever.models.heads.tagger import Entity
     from ...retriever.models.heads.windows import Window
@@ -103,5 +105,5 @@ def _key(entity: Entity) -> tuple[str, int, int]:
     return entity.label, entity.start, entity.end
 
 
-def _counts(tagged: list[list[Entity]], rows: list[TaggedText]) -> tuple[Any, Any]:
+def _counts(tagged: list[list[Entity]], rows: Sequence[TaggedText]) -> tuple[Any, Any]:
     return counts([list(map(_key, entities)) for entities in tagged], [list(row.spans) for row in rows])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
+from ...retriever.retriever import Retriever
 from ..data.dataset import source_name
 from ..evaluation.significance import difference
 from ..runs import environment
@@ -18,7 +19,7 @@ from ..runs.training_run import TrainingRun
 from . import squad
 from .classifier_training import METRICS, facts_of, values
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
-from .examples import read_examples
+from .examples import read_examples, read_passages
 from .tagged import read_tagged
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def train_classifier(
     base: str | None = None,
     config: ClassifierConfig | None = None,
     split: str = "train",
+    label: str | None = None,
     progress: OnProgress | None = None,
 ) -> HeadResult:
     """Train a classifier of texts and write it to the folder `out`.
@@ -87,9 +89,10 @@ def train_classifier(
     `config.fine_tune` the whole encoder is trained. The linear head is fitted then too, and a paired test on the same
     held-out rows says whether it would have been enough.
 
-    :param data: anything that `examples.read_examples` reads.
+    :param data: anything that `examples.read_examples` reads; with `label`, a folder with an index.
     :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.
     :param split: of a data set.
+    :param label: a key of the metadata of an index's documents. Its passages have these labels, and vectors already.
     :param progress: called with each event.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
@@ -97,16 +100,22 @@ def train_classifier(
     config.check()
     if config.fine_tune:
         environment.require("training")
-    base = base or model_files.DEFAULT_MODEL
+    retriever = None if label is None else _index_at(data)
+    base = base or (model_files.DEFAULT_MODEL if retriever is None else retriever.encoder.name)
     model_files.find(base)  # before a large file is read
     run = TrainingRun(out, base, config, progress)
-    run.open({"data": source_name(data), "split": split, "files": files_of(data)}, kind="classifier")
+    settings = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
+    run.open(settings, kind="classifier")
     with run.discard_on_error():
         run.report("reading the data")
-        examples = read_examples(data, split, config.held_out, _MOST_HELD_OUT_ROWS, config.seed)
+        parts = config.held_out, _MOST_HELD_OUT_ROWS, config.seed
+        if retriever is None or label is None:
+            examples, stored = read_examples(data, split, *parts), ""
+        else:
+            examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         from .probe import Probe
 
-        probe = Probe(run, examples)
+        probe = Probe(run, examples, stored)
         if not config.fine_tune:
             return probe.write()
         from .fine_tuning import ClassifierTraining
@@ -150,6 +159,18 @@ def train_tagger(
 
         training = TaggerTraining(run, texts)
     return training.train({"labels": len(texts.labels)})
+
+
+def _index_at(data: Any) -> Retriever:
+    """Open the index whose documents have labels.
+
+    :raises NoIndexError: when there is none.
+    """
+    if not isinstance(data, (str, Path)) or not str(data):
+        raise InputError("a label is a key of the documents of an index: expected the folder of one as data")
+    retriever = Retriever.open(data)
+    retriever.snapshot()  # raises if there is no index
+    return retriever
 
 
 def _comparison(probe: Probe, training: ClassifierTraining) -> str:

@@ -171,8 +171,7 @@ def probabilities(logits: Floats, settings: ClassifierSettings) -> Floats:
         return logits
     logits = logits / np.float32(settings.temperature)
     if settings.task == "labels":
-        likely: Floats = 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
-        return likely
+        return (1 / (1 + np.exp(-np.clip(logits, -80, 80)))).astype(np.float32)
     likely = np.exp(logits - logits.max(1, keepdims=True))
     shares: Floats = likely / likely.sum(1, keepdims=True)
     return shares

@@ -175,6 +175,26 @@ def test_classify_prints_labels_for_lines_and_rows(tmp_path, tiny_model, run):
     assert "--steps goes with --fine-tune" in run("train", "classifier", "x.csv", "--out", "y", "--steps", "3").err
 
 
+def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, tiny_model, monkeypatch):
+    from binocle import Retriever
+    from binocle.training.heads import probe
+
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    documents = [
+        {"id": f"{n}", "text": row["text"], "metadata": {"kind": row["label"]}} for n, row in enumerate(rows())
+    ]
+    retriever.add([*documents, {"id": "none", "text": "the moon"}])
+    monkeypatch.setattr(probe, "features", None)  # nothing is encoded
+    result = train_classifier(tmp_path / "index", tmp_path / "out", label="kind", config=FAST)
+    monkeypatch.undo()
+    assert sum(result.rows.values()) == 240 and result.measures[0].value > 0.9
+    assert load_classifier(tmp_path / "out").classify(["the dog ran 7"])[0].labels == ("pet",)
+    with pytest.raises(InputError, match="no document of .* has the key 'colour'"):
+        train_classifier(tmp_path / "index", tmp_path / "other", label="colour")
+    with pytest.raises(InputError, match="expected the folder of one as data"):
+        train_classifier([], tmp_path / "other", label="kind")
+
+
 def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_model):
     pytest.importorskip("accelerate")
     from transformers import AutoModelForSequenceClassification
