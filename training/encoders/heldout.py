@@ -78,11 +78,11 @@ class Estimate:
             None if labels is None else np.array(labels),
         )
 
-    def difference(self, other: Doubles, *, samples: int | None = None) -> Difference:
-        """Subtract the measure of other `values` of the same rows, with interval and p."""
+    def difference(self, base: Doubles, *, samples: int | None = None) -> Difference:
+        """Subtract the measure of the `values` of a base on the same rows, with interval and p."""
         if self.labels is None:
-            return significance.difference(self.values, other, samples=samples or SAMPLES)
-        return STATISTICS[self.name].difference(self.values, other, self.labels, samples=samples or _SAMPLES)
+            return significance.difference(self.values, base, samples=samples or SAMPLES)
+        return STATISTICS[self.name].difference(self.values, base, self.labels, samples=samples or _SAMPLES)
 
     @property
     def margin(self) -> float:

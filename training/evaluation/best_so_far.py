@@ -39,8 +39,8 @@ class Measurement(Protocol):
         """Of the rows, higher is better."""
         ...
 
-    def difference(self, other: Doubles, *, samples: int | None = None) -> Difference:
-        """Subtract the measure of other values of the same rows."""
+    def difference(self, base: Doubles, *, samples: int | None = None) -> Difference:
+        """Subtract the measure of the values of a base on the same rows."""
         ...
 
 

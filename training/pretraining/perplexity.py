@@ -42,9 +42,9 @@ class Perplexity:
         """The log-likelihood of a token in each row, higher is better."""
         return -np.array(self.losses, np.float64)
 
-    def difference(self, other: Doubles, *, samples: int | None = None) -> Difference:
-        """Subtract the log-likelihood of a token by other values of the same rows, with interval and p."""
-        return significance.difference(self.values, other, samples=samples or SAMPLES)
+    def difference(self, base: Doubles, *, samples: int | None = None) -> Difference:
+        """Subtract the log-likelihood of a token by the values of a base on the same rows, with interval and p."""
+        return significance.difference(self.values, base, samples=samples or SAMPLES)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON, without the losses of single rows."""

@@ -79,7 +79,7 @@ def curves(
     file: str | Path,
     *,
     metric: str = "metric",
-    kept: int | None = None,
+    kept_step: int | None = None,
     note: str = "",
     title: str = "",
 ) -> Path:
@@ -88,7 +88,7 @@ def curves(
     :param log: rows with `step` and, where they were taken, `loss` and the metric as `metric`, or by its name, or by
         its name after "eval_"; as in a run's log.jsonl.
     :param metric: the metric's name.
-    :param kept: the step of the weights that were kept; the last by default.
+    :param kept_step: the step of the weights that were kept; the last by default.
     :param note: a few words about the run, such as why it stopped.
     """
     losses = _points(log, ["loss"])
@@ -107,7 +107,7 @@ def curves(
             _label(axes, steps)
         if panels[1]:
             axes = next(all_axes)
-            _metric(axes, metrics, margins, kept)
+            _metric(axes, metrics, margins, kept_step)
             axes.set_title("held-out metric" + f"\n{note}" * bool(note))
             axes.set_ylabel(metric)
             _label(axes, steps)
@@ -157,19 +157,19 @@ def _label(axes: Axes, steps: str) -> None:
     axes.margins(x=0.02)
 
 
-def _metric(axes: Axes, points: Doubles, margins: Mapping[float, float], kept: int | None) -> None:
+def _metric(axes: Axes, points: Doubles, margins: Mapping[float, float], kept_step: int | None) -> None:
     """Draw the values, a band of their intervals, and a circle around the value of the weights that were kept."""
     steps, values = points.T
     axes.plot(steps, values, color=_GREEN, marker="o", markersize=3.5)
     if margins:
         half = np.array([margins.get(step, 0.0) for step in steps])
         axes.fill_between(steps, values - half, values + half, color=_GREEN, alpha=0.15, linewidth=0)
-    place = len(steps) - 1 if kept is None else int(np.abs(steps - kept).argmin())
-    axes.plot(steps[place], values[place], "o", markersize=8, markerfacecolor="none", markeredgecolor=_RED)
-    left = steps[place] > (steps[0] + steps[-1]) / 2
+    row = len(steps) - 1 if kept_step is None else int(np.abs(steps - kept_step).argmin())
+    axes.plot(steps[row], values[row], "o", markersize=8, markerfacecolor="none", markeredgecolor=_RED)
+    left = steps[row] > (steps[0] + steps[-1]) / 2
     axes.annotate(
-        f"kept {values[place]:.4f}",
-        (steps[place], values[place]),
+        f"kept {values[row]:.4f}",
+        (steps[row], values[row]),
         xytext=(-8 if left else 8, 8),
         textcoords="offset points",
         horizontalalignment="right" if left else "left",

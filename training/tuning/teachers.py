@@ -52,7 +52,7 @@ class SearchTeacher:
 
     def __init__(self, snapshot: Snapshot, encoder: Encoder, passages: Passages) -> None:
         self._snapshot, self._encoder, self._passages = snapshot, encoder, passages
-        self._found: dict[str, Candidates] = {}  # by query, which comes again in later steps
+        self._candidates: dict[str, Candidates] = {}  # by query, which comes again in later steps
 
     def scores(self, queries: Sequence[str]) -> Floats:
         """Search the whole index for each query; passages that are not learned from are left out."""
@@ -61,18 +61,18 @@ class SearchTeacher:
         return np.stack([self._row(*parts) for parts in zip(queries, vectors, semantic, strict=True)])
 
     def _row(self, query: str, vector: Floats, row: Floats) -> Floats:
-        if query not in self._found:
-            self._found[query] = Query(self._snapshot, query, lambda: vector[None]).candidates(_LEADING)
-        found = self._found[query]
-        if not len(found.ids):
+        if query not in self._candidates:
+            self._candidates[query] = Query(self._snapshot, query, lambda: vector[None]).candidates(_LEADING)
+        candidates = self._candidates[query]
+        if not len(candidates.ids):
             return row
-        scores = 2 * found.score  # it is the mean of two standard scores, and the others add them
-        places = np.searchsorted(self._passages.ids, found.ids)
-        places = np.minimum(places, len(self._passages.ids) - 1)
-        listed = self._passages.ids[places] == found.ids
-        words = np.nan_to_num(found.lexical)
+        scores = 2 * candidates.score  # it is the mean of two standard scores, and the others add them
+        rows = np.searchsorted(self._passages.ids, candidates.ids)
+        rows = np.minimum(rows, len(self._passages.ids) - 1)
+        listed = self._passages.ids[rows] == candidates.ids
+        words = np.nan_to_num(candidates.lexical)
         row = np.minimum(row + _no_words(words), scores.min())
-        row[places[listed]] = scores[listed]
+        row[rows[listed]] = scores[listed]
         return row
 
 

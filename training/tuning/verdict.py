@@ -156,10 +156,10 @@ class Judges:
 
         :param scores: of the passages, shape (queries, passages).
         """
-        places = np.arange(len(self.pairs)) + len(self._rivals.texts)
-        own = scores[np.arange(len(scores)), places][:, None] - _EQUAL
+        columns = np.arange(len(self.pairs)) + len(self._rivals.texts)
+        own = scores[np.arange(len(scores)), columns][:, None] - _EQUAL
         above = (scores >= own) & (self._documents != self._own[:, None])
-        above &= self._numbers != self._numbers[places][:, None]
+        above &= self._numbers != self._numbers[columns][:, None]
         ranks = np.array([1 + len(np.unique(self._documents[row])) for row in above])
         return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
 

@@ -114,7 +114,7 @@ def test_losses_and_metrics_are_at_their_steps(drawn):
 
 def test_the_circle_is_around_the_weights_that_were_kept_in_a_band_of_the_interval(drawn):
     log = [*LOG, {"step": 50, "eval_spearman": 0.85, "eval_spearman margin": 0.1}]
-    _, metric = drawn(curves, log, metric="spearman", kept=50, note="stopped early, at step 100 of 200")
+    _, metric = drawn(curves, log, metric="spearman", kept_step=50, note="stopped early, at step 100 of 200")
     assert metric.lines[1].get_xydata().tolist() == [[50, 0.85]]
     assert [text.get_text() for text in metric.texts] == ["kept 0.8500"]
     (band,) = metric.collections
