@@ -40,6 +40,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "evaluate": "evaluate",
     "compare": "evaluate",
     "look": "look",
+    "label": "label",
     "invert": "models.invert",
     "audit": "models.audit",
     "mine": "models.mine",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _SHADES = " ░▒▓█"
 _STRONGEST = 10  # pairs of tokens that are printed
 _WIDEST = 100  # tokens that a row of shades has room for
-_VIEWS = ["tokens", "attention", "similarity", "layers", "word"]
+_VIEWS = ["tokens", "attention", "similarity", "layers", "masked", "word"]
+_EPOCHS, _COUNTED = 3, 1_000  # of a masked text: printed, and counted
 
 
 class _Options(NamedTuple):
@@ -71,6 +72,7 @@ def look(
     Tokens: the pieces of the vocabulary, with [CLS] and [SEP]. Attention: how much each token takes from each, in one
     head, in the mean of a layer's heads, or rolled out over all layers; two TEXTs are read as one pair. Similarity: the
     share of each pair of tokens in the cosine of a query and a passage. Layers: [CLS] against the mean, layer by layer.
+    Masked: what a masked language model reads of TEXT in training.
 
     \b
     binocle look "tokenization of rare words"
@@ -101,7 +103,7 @@ def _chosen_view(texts: tuple[str, ...], show: str | None, word: str | None, *, 
             raise click.UsageError(f"--word is a view of its own: it does not go with --show {show}")
         return "word"
     show = show or ("attention" if drawn else "tokens" if len(texts) == 1 else "similarity")
-    numbers = {"tokens": (1,), "similarity": (2,)}.get(show, (1, 2))
+    numbers = (1,) if show == "masked" else (2,) if show == "similarity" else (1, 2)
     if len(texts) not in numbers:
         expected = " or ".join(map(str, numbers))
         raise click.UsageError(f"{show} takes {expected} TEXT{'s' * (expected != '1')}, but {len(texts)} came")
@@ -113,7 +115,7 @@ def _check_options(show: str, layer: int | None, head: int | None, out: Path | N
         raise click.UsageError(f"--layer goes with attention or --word, not with {show}")
     if head is not None and show != "attention":
         raise click.UsageError(f"--head goes with attention, not with {show}")
-    if out is not None and (out.suffix not in (".svg", ".html") or show in ("tokens", "layers")):
+    if out is not None and (out.suffix not in (".svg", ".html") or show in ("tokens", "layers", "masked")):
         raise click.UsageError(f"--out draws attention, similarity or words as .svg or .html, not {show} as {out.name}")
 
 
@@ -128,8 +130,8 @@ def _tokens(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     width = max(map(len, text.pieces))
     words = {positions[0]: word for word, positions in text.words()}
     lines = [
-        f"{row['position']:>3}  {row['token']:<{width}} {row['id']:>6}  {words.get(row['position'], '')}".rstrip()
-        for row in records
+        f"{position:>3}  {piece:<{width}} {token:>6}  {words.get(position, '')}".rstrip()
+        for position, (piece, token) in enumerate(zip(text.pieces, text.ids, strict=True))
     ]
     return _View(records, lines, [])
 
@@ -162,7 +164,7 @@ def _shades(matrix: Matrix) -> list[str]:
 def _similarity(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     from ..retriever.inspection.views import similarity_matrix
 
-    query, passage = (inspector.read(text, kind=kind) for text, kind in zip(texts, ("query", "document"), strict=True))
+    query, passage = inspector.read(texts[0], kind="query"), inspector.read(texts[1])
     _note_truncation(passage)
     matrix = similarity_matrix(query, passage)
     shares = matrix.values
@@ -194,6 +196,22 @@ def _layers(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     return _View([{"layer": row.layer, **row.values} for row in rows], lines, [])
 
 
+def _masked(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
+    from ..training.pretraining.masked_view import masked_epochs
+
+    epochs = masked_epochs(inspector.read(*texts), inspector.tokenizer, _COUNTED)
+    lines = [" ".join(epoch.pieces) for epoch in epochs[:_EPOCHS]]
+    total = sum(epoch.chosen for epoch in epochs)
+    shares = [sum(getattr(epoch, fate) for epoch in epochs) / total for fate in ("masked", "replaced", "unchanged")]
+    masked, replaced, unchanged = shares
+    lines.append(
+        f"{total / len(epochs):.1f} tokens are chosen in an epoch; in {len(epochs):,} epochs {masked:.0%} become "
+        f"[MASK], {replaced:.0%} another token, and {unchanged:.0%} stay"
+    )
+    shown = {"masked": masked, "replaced": replaced, "unchanged": unchanged, "chosen": total / len(epochs)}
+    return _View([shown], lines, [])
+
+
 def _word(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _View:
     from ..retriever.inspection.plane import plane_map
     from ..retriever.inspection.views import word_matrix
@@ -213,7 +231,7 @@ def _word(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _V
     return _View([record], lines, [matrix], note, picture)
 
 
-_VIEW_OF = dict(zip(_VIEWS, (_tokens, _attention, _similarity, _layers, _word), strict=True))
+_VIEW_OF = dict(zip(_VIEWS, (_tokens, _attention, _similarity, _layers, _masked, _word), strict=True))
 
 
 def _record(matrix: Matrix) -> dict[str, Any]:

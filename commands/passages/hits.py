@@ -40,7 +40,7 @@ def print_hits(
     root: Path | None,
     options: PrintOptions,
     recover: Callable[[str, Kind], RetainedFacts] | None = None,
-    shares_of: Callable[[Hit], dict[str, Any] | None] = lambda _: None,
+    shares_of: Callable[[Hit], dict[str, Any] | None] | None = None,
     answers: list[Answer] | None = None,
 ) -> None:
     """Print hits.
@@ -53,7 +53,7 @@ def print_hits(
     if options.as_json:
         for hit in hits:
             row = _hit_fields(hit, explain=options.explain)
-            if shares := shares_of(hit):
+            if shares_of and (shares := shares_of(hit)):
                 row["explanation"] = row["explanation"] | {"words": shares}
             if recover:
                 facts = {"query": recover(query.strip(), "query"), "passage": recover(embedded_text(hit), "document")}
@@ -74,7 +74,7 @@ def print_hits(
         full=options.full,
     )
     for hit, block in zip(hits, printed, strict=True):
-        shares = shares_of(hit)
+        shares = shares_of(hit) if shares_of else None
         lines = [shares_line(shares)] if shares else []
         lines += [printable(recovered(recover(embedded_text(hit), "document")))] if recover else []
         echo_coloured("\n    ".join([block.rstrip(), *lines]) + "\n" if lines else block)

@@ -255,10 +255,9 @@ def _print_answers(
     may_answer = not hits or hits.answerable or ranking.min_relevance is not None
     if answers is not None and may_answer and not printing.as_json:
         print_answer(answers, retriever)
-    splits = printing.explain and ranking.mode != "lexical"
-    shares = word_shares(query, retriever) if splits else lambda _: None
+    shares_of = word_shares(query, retriever) if printing.explain and ranking.mode != "lexical" else None
     shown = hits if may_answer or printing.as_json else []
-    print_hits(shown, query, retriever.folder, printing, recover, shares, answers)
+    print_hits(shown, query, retriever.folder, printing, recover, shares_of, answers)
     if ranking.mode != "lexical":
         say_too_long(query, retriever)
         say_language(query, retriever)

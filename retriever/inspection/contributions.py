@@ -51,7 +51,10 @@ def pooled_terms(text: TokenStates, layer: int = -1) -> Floats:
             "the vectors of this encoder are not sums over tokens: expected mean, max or [CLS] pooling and no module "
             "after it but Normalize"
         )
-    return np.concatenate([_TERMS[mode](text.states[layer].astype(np.float64)) for mode in text.pooling], axis=1)
+    terms: Floats = np.concatenate(
+        [_TERMS[mode](text.states[layer].astype(np.float64)) for mode in text.pooling], axis=1
+    )
+    return terms
 
 
 def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list[WordPair]:
@@ -70,16 +73,18 @@ def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list
 
 
 def _mean(states: Floats) -> Floats:
-    return states / np.float64(len(states))
+    terms: Floats = states / np.float64(len(states))
+    return terms
 
 
 def _max(states: Floats) -> Floats:
-    first = np.argmax(states, axis=0)[None, :] == np.arange(len(states))[:, None]
-    return states * first
+    terms: Floats = states * (np.argmax(states, axis=0)[None, :] == np.arange(len(states))[:, None])
+    return terms
 
 
 def _cls(states: Floats) -> Floats:
-    return states * (np.arange(len(states)) == 0)[:, None]
+    terms: Floats = states * (np.arange(len(states)) == 0)[:, None]
+    return terms
 
 
 # The terms of a pooled vector, by the name of the pooling in sentence-transformers. A cosine has no scale, but several

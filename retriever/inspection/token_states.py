@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
     from ...core.arrays import Floats
     from ..models.encoder import Kind
@@ -61,6 +61,8 @@ class TokenStates:
 class _Backend(Protocol):
     """A model that gives its layers one by one."""
 
+    tokenizer: Tokenizer
+
     def encoding(self, text: str, pair: str | None) -> Encoding: ...
 
     def layers(self, encoding: Encoding) -> Iterator[tuple[Floats, Floats | None]]: ...
@@ -79,6 +81,7 @@ class Inspector:
         self.name = name
         self._settings = settings
         self._backend = backend
+        self.tokenizer = backend.tokenizer
 
     @classmethod
     def load(cls, name: str | os.PathLike[str] = model_files.DEFAULT_MODEL) -> Inspector:
@@ -135,9 +138,10 @@ class _NumpyBackend:
 
     def __init__(self, folder: Path, settings: model_settings.ModelSettings, config: BertConfig) -> None:
         self._model = BertModel(folder, config, "", max_tokens=settings.max_tokens)
+        self.tokenizer = self._model.tokenizer(truncated=True)
 
     def encoding(self, text: str, pair: str | None) -> Encoding:
-        return self._model.tokenizer(truncated=True).encode(text, pair)
+        return self.tokenizer.encode(text, pair)
 
     def layers(self, encoding: Encoding) -> Iterator[tuple[Floats, Floats | None]]:
         return self._model.layers(encoding)

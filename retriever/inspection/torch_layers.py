@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
     from ...core.arrays import Floats
     from ..models.settings import ModelSettings
@@ -37,6 +37,7 @@ class TorchLayers:
             raise InputError(f"{folder} does not load as a transformer ({first_line(error)})") from error
         if not self._tokenizer.is_fast:
             raise InputError(f"{folder} has no tokenizer.json: save the model with a fast tokenizer")
+        self.tokenizer: Tokenizer = self._tokenizer.backend_tokenizer
         self._limit = settings.max_tokens or min(self._tokenizer.model_max_length, 512)
 
     def encoding(self, text: str, pair: str | None) -> Encoding:

@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune classify tag distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look label invert audit mine train tune classify tag distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -108,8 +108,8 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
         cli.commands[command].make_context(command, arguments)
 
 
-# test_train_cli.py runs the commands that train, test_mcp_server.py, test_http_server.py, test_watch.py and test_picker.py those that run until they are stopped.
-ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert", "mcp", "watch", "serve", "pick"}
+# test_train_cli.py runs the commands that train, test_labels.py label, test_mcp_server.py, test_http_server.py, test_watch.py and test_picker.py those that run until they are stopped.
+ELSEWHERE = {"doctor", "label", "train", "tune", "distill", "audit", "invert", "mcp", "watch", "serve", "pick"}
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
 
 

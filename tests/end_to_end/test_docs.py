@@ -55,7 +55,9 @@ def find_blocks(page: str, text: str) -> list[Block]:
 
 
 BLOCKS = [block for page, text in PAGES.items() for block in find_blocks(page, text)]
+SHOWN = "encoders.md"  # its outputs are compared too
 RUN = [block for block in BLOCKS if block.language in ("sh", "python")]
+LOOKS = [block for block in RUN if block.page == SHOWN and block.code.startswith("binocle look ")]
 NOT_RUN = {  # every block that cannot run here, and why
     ("how-to/agents.md", "installs packages"): 1,
     ("how-to/cluster.md", "needs S3 and a Ray cluster"): 1,
@@ -187,7 +189,8 @@ def runnable_pages() -> list:
     frameworks = [pytest.mark.skipif(bool(missing), reason="needs binocle[adapters]")]
     names = dict.fromkeys(block.page for block in RUN if not block.not_run)
     marks = {"how-to/frameworks.md": frameworks} | {name: torch for name in names if needs_training(name)}
-    return [pytest.param(name, marks=marks.get(name, [])) for name in names]
+    slow = {SHOWN: [pytest.mark.slow]}  # it trains four models
+    return [pytest.param(name, marks=[*marks.get(name, []), *slow.get(name, [])]) for name in names]
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -202,13 +205,40 @@ def test_every_block_of_a_page_runs(page, home, run, request):
         if block.language == "python":
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block.code, f"{page}:{block.line}", "exec"), variables)
-        else:
-            for line in block.code.splitlines():
-                run_line(line, run, f"{page}:{block.line}")
+        elif block not in LOOKS:  # which a test below runs
+            lines = block.code.splitlines()
+            printed = "".join([run_line(line, run, f"{page}:{block.line}") for line in lines])
+            if page == SHOWN:
+                assert_shown(printed, output_below(block))
 
 
-def run_line(line: str, run, where: str) -> None:
-    """Run `binocle …` in this process with fewer steps; pipes and redirections around it are the shell's."""
+def output_below(block: Block) -> str:
+    """The first `text` block below a block, which shows its output."""
+    return next(below.code for below in BLOCKS if below.page == block.page and below.line > block.line)
+
+
+def assert_shown(printed: str, shown: str) -> None:
+    """Compare an output with the page: numbers to 0.02, for they differ between processors; `…` is any text."""
+    number = r"(?<![\w.])(\d+\.\d+|\d+%)"
+    pattern = re.escape(re.sub(number, "\x00", shown.strip())).replace("…", ".*?").replace("\x00", number)
+    match = re.fullmatch(pattern, printed.strip(), re.DOTALL)
+    assert match, f"{printed}\nwhere the page shows\n{shown}"
+    numbers = [[float(text.rstrip("%")) for text in texts] for texts in (match.groups(), re.findall(number, shown))]
+    np.testing.assert_allclose(*numbers, atol=0.021)
+
+
+@pytest.mark.skipif(model_files.find_default() is None, reason="needs all-MiniLM-L6-v2")
+@pytest.mark.parametrize("block", LOOKS, ids=[shlex.split(block.code)[2] for block in LOOKS])
+def test_a_look_shows_what_the_page_says(block, run):
+    printed = "".join(run(*shlex.split(line)[1:]).out for line in block.code.splitlines())
+    assert_shown(printed, output_below(block))
+
+
+def run_line(line: str, run, where: str) -> str:
+    """Run `binocle …` in this process with fewer steps, and return what it printed.
+
+    Pipes and redirections around it are the shell's.
+    """
     words = shlex.split(line, comments=True)
     piped = re.match(r'echo "([^"]*)" \| binocle ', line)
     words = words[words.index("|") + 1 :] if piped else words
@@ -227,6 +257,7 @@ def run_line(line: str, run, where: str) -> None:
     unmeasured = command == "audit" and answer.code == 2 and "not measured: " in answer.out  # it learns two steps
     assert unmeasured or answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
     assert "Traceback" not in answer.err, answer.err
+    return answer.out
 
 
 # Links

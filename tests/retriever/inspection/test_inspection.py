@@ -227,7 +227,7 @@ def test_look_prints_and_draws(run, tiny_model, tmp_path):
     ("words", "message"),
     [
         (["a", "b", "c"], "similarity takes 2 TEXTs, but 3 came"),
-        (["a", "b", "--show", "tokens"], "tokens takes 1 TEXT, but 2 came"),
+        (["a", "b", "--show", "masked"], "masked takes 1 TEXT, but 2 came"),
         (["a", "--out", "a.svg"], "not tokens as a.svg"),
         (["a", "--show", "attention", "--out", "a.png"], "not attention as a.png"),
         (["a", "--show", "attention", "--out", "no/a.svg"], "there is no folder no"),

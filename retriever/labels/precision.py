@@ -1,0 +1,80 @@
+"""How sure a label is, and which labels to keep for a promised precision.
+
+Without one true label nothing can be promised: two names could be swapped, and every cosine would stay. What the
+evidence is worth was learned where the truth is known, on the sections of Debian's packages and the articles of SQuAD:
+`benchmarks/models/labels.py` fits the numbers below. This is an estimate only: where .90 was asked for, 8 of 10
+sets of labels got .70 to 1.
+
+With 100 true labels of the collection itself the estimate is corrected (Platt 1999). Then names that were never seen
+got .90 (Debian) and .92 (SQuAD) in the mean, and 8 of 10 sets of labels .84 to .97.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.errors import InputError
+
+if TYPE_CHECKING:
+    from ...core.arrays import Floats, Mask
+
+FEWEST = 50  # examples that correct the estimate
+
+# For each column of the evidence, and a constant.
+_COEFFICIENTS = (0.7592, -0.3091, 4.8051, -0.9978, 0.1773, 1.4762, -0.7767, -4.2455)
+_SURE = 6.0  # the log odds of a label at most
+_STRENGTH = (4.0, 0.5)  # how much the estimate's slope and height resist the examples
+
+
+def log_odds(evidence: Floats) -> Floats:
+    """Estimate the log odds of each label to be right, shape (documents,)."""
+    odds: Floats = np.clip(evidence @ _COEFFICIENTS[:-1] + _COEFFICIENTS[-1], -_SURE, _SURE)
+    return odds
+
+
+def corrected(odds: Floats, examples: Floats, right: Mask) -> Floats:
+    """Correct the log odds of all documents by examples: their slope and their height.
+
+    Few examples leave both in doubt, and the doubt draws the odds to even, else too many labels would be kept. This is
+    the moderated output of MacKay 1992, The evidence framework applied to classification networks.
+
+    :param examples: the log odds of the examples, shape (examples,).
+    :param right: whether the label of each is right.
+    :raises InputError: for fewer examples than a correction needs.
+    """
+    if len(examples) < FEWEST:
+        raise InputError(f"{len(examples)} examples came: expected at least {FEWEST}, drawn at random")
+    slope, height = 1.0, 0.0
+    for _ in range(100):
+        share = chance(slope * examples + height)
+        error, weight = share - right, share * (1 - share)
+        gradient = [(examples * error).sum() + _STRENGTH[0] * (slope - 1), error.sum() + _STRENGTH[1] * height]
+        cross = (weight * examples).sum()
+        curvature = [
+            [(weight * examples**2).sum() + _STRENGTH[0], cross],
+            [cross, weight.sum() + _STRENGTH[1]],
+        ]
+        step = np.linalg.solve(curvature, gradient)
+        step /= max(1.0, float(np.abs(step).max()))  # a whole Newton step may leap too far
+        slope, height = slope - step[0], height - step[1]
+    columns = np.stack([odds, np.ones(len(odds))])
+    doubt = (columns * np.linalg.solve(np.array(curvature), columns)).sum(0)  # the variance of each document's log odds
+    return (slope * odds + height) / np.sqrt(1 + np.pi / 8 * doubt)
+
+
+def kept(odds: Floats, precision: float) -> Mask:
+    """Choose as many labels as possible, the surest first, while their mean chance is the precision."""
+    ranked = chance(odds)
+    order = np.argsort(-ranked, kind="stable")
+    means = np.cumsum(ranked[order]) / np.arange(1, len(order) + 1)
+    mask = np.zeros(len(order), bool)
+    mask[order[: int((means >= precision).sum())]] = True
+    return mask
+
+
+def chance(odds: Floats) -> Floats:
+    """Return the chance of each label to be right, from 0 to 1."""
+    share: Floats = 1 / (1 + np.exp(-np.clip(odds, -30, 30)))
+    return share

@@ -1,0 +1,165 @@
+"""Labels by an encoder alone: what fits is right, and a promise that examples calibrate is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from binocle import InputError
+from binocle.retriever.labels import precision, zero_shot
+from binocle.retriever.labels.document_labels import label_documents, read_examples
+from binocle.retriever.labels.precision import chance, corrected, kept, log_odds
+from binocle.retriever.labels.zero_shot import fit_labels
+
+RESULTS = Path(__file__).parents[3] / "benchmarks/results/labels.json"
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def clusters():
+    """Documents around three centres, and names a little way off each centre."""
+    random = np.random.default_rng(0)
+    centres = random.standard_normal((3, 48))
+    truth = random.integers(0, 3, 90)
+    documents = units(centres[truth] + 0.7 * random.standard_normal((90, 48)))
+    return documents, units(centres + 0.9 * random.standard_normal((3, 48))), truth
+
+
+def test_documents_get_the_label_of_their_cluster(clusters):
+    documents, names, truth = clusters
+    fit = fit_labels(documents, names)
+    assert (fit.labels == truth).mean() > 0.97
+    assert (fit.labels == truth).mean() >= ((documents @ names.T).argmax(1) == truth).mean()
+    assert fit.evidence.shape == (90, 7)
+
+
+def test_the_order_of_documents_and_the_scale_of_cosines_do_not_matter(clusters):
+    documents, names, _ = clusters
+    fit, order = fit_labels(documents, names), np.random.default_rng(1).permutation(90)
+    again = fit_labels(documents[order], names)
+    np.testing.assert_array_equal(again.labels, fit.labels[order])
+    np.testing.assert_allclose(again.evidence, fit.evidence[order], atol=1e-3)
+    common = np.full((90, 1), 3, np.float32)  # raises and narrows every cosine, as other encoders do
+    raised = fit_labels(units(np.hstack([documents, common])), units(np.hstack([names, common[:3]])))
+    np.testing.assert_array_equal(raised.labels, fit.labels)
+    np.testing.assert_allclose(raised.evidence, fit.evidence, atol=0.2)
+
+
+def test_neighbours_are_those_of_brute_force(clusters, monkeypatch):
+    documents, _, _ = clusters
+    cosines = documents @ documents.T
+    np.fill_diagonal(cosines, -2)
+    expected = np.sort(np.argsort(-cosines, axis=1)[:, :10])
+    monkeypatch.setattr(zero_shot, "_BLOCK", 7)
+    np.testing.assert_array_equal(np.sort(zero_shot._neighbours(documents)), expected)
+    monkeypatch.setattr(zero_shot, "_REFERENCE", 20)
+    assert len(np.unique(zero_shot._neighbours(documents))) <= 20
+    assert zero_shot._neighbours(documents[:1]).shape == (1, 0)
+    assert zero_shot._neighbours(documents[:2]).tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_documents_are_labelled_too(count, clusters):
+    documents, names, _ = clusters
+    fit = fit_labels(documents[:count], names)
+    assert np.isfinite(fit.evidence).all()
+    assert np.isfinite(log_odds(fit.evidence)).all()
+
+
+def test_a_promise_with_examples_is_kept_although_the_estimate_is_wrong():
+    precisions = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        odds = np.clip(2.5 * random.standard_normal(3_000) + 1, -6, 6)
+        right = random.random(3_000) < chance(0.6 * odds - 0.9)  # the estimate promises too much
+        mask = kept(corrected(odds, odds[:200], right[:200])[200:], 0.9)
+        if mask.any():
+            precisions.append(right[200:][mask].mean())
+        assert right[kept(odds, 0.9)].mean() < 0.8
+    assert 0.88 <= np.mean(precisions) <= 0.92
+    assert len(precisions) > 50
+
+
+def test_as_many_labels_are_kept_as_the_precision_allows():
+    odds = np.log(np.array([0.95, 0.7, 0.9, 0.2]) / np.array([0.05, 0.3, 0.1, 0.8]))
+    assert kept(odds, 0.85).tolist() == [True, True, True, False]
+    assert kept(odds, 0.92).tolist() == [True, False, True, False]
+    assert kept(odds, 0.96).tolist() == [False] * 4
+
+
+def test_a_correction_stays_finite_when_all_examples_are_right_or_wrong():
+    odds = np.linspace(-6, 6, 80)
+    for right in (np.ones(80, bool), np.zeros(80, bool), odds < 0):
+        assert np.isfinite(corrected(odds, odds, right)).all()
+    assert chance(corrected(odds, odds, np.zeros(80, bool))).max() < 0.5
+    with pytest.raises(InputError, match="49 examples came: expected at least 50"):
+        corrected(odds, odds[:49], odds[:49] > 0)
+
+
+def test_the_coefficients_are_those_of_the_benchmark_and_its_promises_hold():
+    results = json.loads(RESULTS.read_text("utf-8"))["results"]
+    assert list(precision._COEFFICIENTS) == results["coefficients"]
+    promises = {name: value["mean precision"] for name, value in results["measured"].items()}
+    assert all(0.88 <= promises[f"debian, {count} examples"] <= 0.92 for count in (50, 100, 200))
+    assert all(0.88 <= promises[f"squad, {count} examples"] <= 0.94 for count in (50, 100, 200))
+
+
+@pytest.fixture
+def labelled(tmp_path, tiny_model):
+    from binocle import Retriever
+
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    words = ["cat", "tax"]
+    retriever.add({"id": f"{n}.md", "text": f"{words[n % 2]} " * (1 + n % 7) + f"{n}"} for n in range(60))
+    return retriever
+
+
+def test_a_command_samples_calibrates_and_labels(labelled, run, tmp_path):
+    index = ["--index", labelled.path]
+    sample = run("label", *index, "--as", "cat, tax", "--sample", 55)
+    lines = sample.out.splitlines()
+    assert lines[0] == "document,label,text"
+    assert len(lines) == 56
+    truth = ["cat", "tax"]
+    filled = [line.replace(",,", f",{truth[int(line.split('.')[0]) % 2]},", 1) for line in lines[1:]]
+    file = tmp_path / "examples.csv"
+    file.write_text("\n".join([lines[0], *filled, "59.md,,unlabelled"]), "utf-8")
+    assert len(read_examples(file)) >= 54
+    done = run("label", *index, "--as", "cat, tax", "--examples", file, "--json")
+    assert "about 90% of them are right, by" in done.err
+    assert len(done.rows) == 60
+    right = [row["label"] == truth[int(row["document"].split(".")[0]) % 2] for row in done.rows if row["label"]]
+    assert np.mean(right) > 0.8 if right else done.code == 1
+    assert [row["chance"] for row in done.rows] == sorted((row["chance"] for row in done.rows), reverse=True)
+    assert "is an estimate, not calibrated on this index" in run("label", *index, "--as", "cat, tax").err
+
+
+@pytest.mark.parametrize(
+    ("names", "examples", "message"),
+    [
+        (["cat"], None, "expected at least two different ones"),
+        (["cat", "cat"], None, "expected at least two different ones"),
+        (["cat", ""], None, "expected at least two different ones"),
+        (["cat", "none"], None, "and not 'none'"),
+        (["cat", "tax"], {"1.md": "dog"}, "has the label 'dog': expected one of --as, or 'none'"),
+        (["cat", "tax"], {"x.md": "cat"}, "'x.md' is no labelled document of the index"),
+        (["cat", "tax"], {"1.md": "cat"}, "1 examples came: expected at least 50"),
+    ],
+)
+def test_bad_labels_and_examples_are_refused(names, examples, message, labelled):
+    with pytest.raises(InputError, match=message):
+        label_documents(labelled.iterate(vectors=True), labelled.encoder, names, examples=examples)
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "", "\x00"])
+def test_a_file_without_the_columns_is_refused(text, tmp_path):
+    file = tmp_path / "examples.csv"
+    file.write_text(text)
+    with pytest.raises(InputError):
+        read_examples(file)
