@@ -1,0 +1,87 @@
+"""A search in a new process beside `import numpy`, and `search_many` beside one search after another.
+
+    python -m benchmarks.speed.search --index DIR --collection DIR [--queries 200] [--rounds 5]
+
+DIR of `--collection` has the queries, in BEIR's layout. Times are of the processor, in turns. The new process finds its
+bytecode compiled, as after an installation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binocle.retriever.retriever import Retriever
+from binocle.training.data import beir
+
+from ..machine import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def of_child(*command: str) -> float:
+    """Seconds of the processor for a new Python."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-P", *command], check=True, stdout=subprocess.DEVNULL, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def of_call(call: Callable[[], Any]) -> float:
+    """Seconds of the processor for a call."""
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def medians(contenders: dict[str, Callable[[], float]], rounds: Iterable[int]) -> dict[str, Any]:
+    """The median, least and most seconds of each; the first round is not counted."""
+    turns = [{name: measure() for name, measure in contenders.items()} for _ in rounds][1:]
+    values = {name: sorted(turn[name] for turn in turns) for name in contenders}
+    return {
+        name: {"median": round(statistics.median(row), 4), "range": [round(row[0], 4), round(row[-1], 4)]}
+        for name, row in values.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    queries = list(islice(beir.queries(arguments.collection).values(), arguments.queries))
+    search = ("-m", "binocle.cli", "search", queries[0], "--min-relevance", "0", "--index", str(arguments.index))
+    rounds = range(arguments.rounds + 1)
+    cold = medians(
+        {"numpy": lambda: of_child("-c", "import numpy"), "search": lambda: of_child(*search)},
+        rounds,
+    )
+    retriever = Retriever.open(arguments.index)
+    one_by_one = {"one by one": lambda: of_call(lambda: [retriever.search(query) for query in queries])}
+    together = {"together": lambda: of_call(lambda: retriever.search_many(queries))}
+    many = medians(one_by_one | together, range(3))
+    results = {
+        "passages": retriever.snapshot().chunks.count_rows(),
+        "queries": len(queries),
+        "new_process_processor_seconds": cold,
+        "search_in_times_of_numpy": round(cold["search"]["median"] / cold["numpy"]["median"], 2),
+        "queries_processor_seconds": many,
+        "many_times_as_fast": round(many["one by one"]["median"] / many["together"]["median"], 2),
+    }
+    save("search", results)
+
+
+if __name__ == "__main__":
+    main()
