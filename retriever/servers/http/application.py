@@ -29,6 +29,7 @@ from . import cohere, metrics, openai
 from .access import Access
 from .openapi import describe
 from .operations import OPERATIONS, Operation, to_json
+from .originals import pdf
 from .page import search_page
 from .refusal import Refusal, invalid, refusal_of
 from .work_queue import WorkQueue
@@ -77,6 +78,13 @@ def application(server: Server) -> ASGIApp:
     async def page(_: Request) -> Response:
         return Response(page_text, media_type="text/html", headers=page_headers)
 
+    async def original(request: Request) -> Response:
+        named = request.path_params
+        caller = server.served.caller(server.access.token_of(request.headers), named.get("index"))
+        body = await server.queue.run(lambda: pdf(caller, named["id"]), lambda: _disconnected(request))
+        headers = {"Content-Disposition": "inline", "Cache-Control": "private, no-cache"}
+        return Response(body, media_type="application/pdf", headers=headers)
+
     async def gauges(request: Request) -> Response:
         names = server.served.names(server.access.token_of(request.headers))
         return Response(_metrics(server, names), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
@@ -84,6 +92,7 @@ def application(server: Server) -> ASGIApp:
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
     for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
         routes.append(Route(path, endpoint, methods=["GET"]))
+    routes += [Route(f"{prefix}/files/{{id:path}}", original, methods=["GET"]) for prefix in ("", "/indexes/{index}")]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -859,3 +859,39 @@ def test_many_queries_share_one_limit_of_passages(ask):
     assert len(ask.post("/search/many", json=asked).json()["results"]) == 2
     detail = refused(ask.post("/search/many", json=asked | {"offset": 4_001}), 400)
     assert detail.startswith("2 queries of 5,001 passages are 10,002: expected at most 10,000")
+
+
+# PDF files
+
+
+def test_a_browser_gets_a_pdf_file_as_it_was_indexed_and_no_other_file(tmp_path, tiny_model, pdf_file):
+    from binocle import Retriever
+
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    for name in ("ship plan.pdf", "secret.pdf"):
+        (folder / name).write_bytes(pdf_file(f"The ship sails at night, says the {name[:4]}."))
+    (folder / "a.md").write_text("A note.\n")
+    (tmp_path / "outside.pdf").write_bytes(pdf_file("Outside."))
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    with client(retriever) as ask:
+        (hit,) = ask.get("/search", params={"q": "ship plan", "k": 1, "where": "path='ship plan.pdf'"}).json()["hits"]
+        assert (hit["format"], hit["page"], hit["source"]) == ("pdf", 1, "file")
+        answer = ask.get("/files/ship%20plan.pdf")
+        assert answer.content == (folder / "ship plan.pdf").read_bytes()
+        assert answer.headers["content-type"] == "application/pdf"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert ask.get("/indexes/notes/files/ship%20plan.pdf").content == answer.content
+        for other in ("a.md", "none.pdf", "..%2Foutside.pdf", "%2Fetc%2Fpasswd", ".binocle/HEAD.json"):
+            assert ask.get(f"/files/{other}").status_code == 404
+        (folder / "ship plan.pdf").write_bytes(pdf_file("Another text."))
+        assert "as the index has read it" in refused(ask.get("/files/ship%20plan.pdf"), 404)
+        (folder / "secret.pdf").rename(tmp_path / "moved.pdf")
+        (folder / "secret.pdf").symlink_to(tmp_path / "moved.pdf")  # the same bytes, but not of the folder
+        assert "as the index has read it" in refused(ask.get("/files/secret.pdf"), 404)
+    token = access.Token(hashlib.sha256(b"a-token-of-one-file").digest(), F.path == "ship plan.pdf")
+    with client(retriever, tokens=(token,)) as ask:
+        assert ask.get("/files/secret.pdf").status_code == 401
+        ask.headers["Authorization"] = "Bearer a-token-of-one-file"
+        assert "is not in the index" in refused(ask.get("/files/secret.pdf"), 404)

@@ -172,3 +172,22 @@ def test_a_token_is_asked_for_where_one_is_needed(browser, serving, retriever):
         browser.find_element(By.ID, "token").send_keys("a-long-enough-token", Keys.ENTER)
         assert until(lambda: hits(browser))
         assert "token" not in browser.current_url
+
+
+def test_a_passage_of_a_pdf_has_a_link_that_opens_the_file_at_its_page(
+    browser, tmp_path, tiny_model, serving, pdf_file
+):
+    (tmp_path / "docs/a b").mkdir(parents=True)
+    (tmp_path / "docs/a b/ship #1.pdf").write_bytes(pdf_file("The ship sails at night."))
+    (tmp_path / "docs/ship.md").write_text("The ship sails at day.\n")
+    retriever = Retriever.open(tmp_path / "docs", model=tiny_model)
+    retriever.sync()
+    with serving(retriever) as address:
+        browser.get(f"{address}/?q=ship")
+        (link,) = until(lambda: browser.find_elements(By.CSS_SELECTOR, "#hits .cite a"))
+        assert link.text == "PDF, page 1"
+        assert link.get_attribute("href") == f"{address}/files/a%20b/ship%20%231.pdf#page=1"
+        kind = browser.execute_script(
+            "return fetch(arguments[0]).then(answer => answer.headers.get('Content-Type'))", link.get_attribute("href")
+        )
+        assert kind == "application/pdf"
