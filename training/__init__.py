@@ -1,4 +1,5 @@
-"""Train, mine, evaluate, tune and audit encoders, rerankers and inverters.
+"""Train, mine, evaluate, tune and audit encoders, rerankers, heads and inverters.
 
-It imports the `retriever`; only `commands` stands above it.
+`runs` and `data` serve the other rooms, each of which trains or measures one kind of model. This room imports the
+`retriever`; only `commands` stands above it.
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.printable import printable
+from ...retriever.search.exact import parse
 from ...retriever.search.results.snippet import blocks
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
 from ..output import echo, echo_coloured, echo_json, is_coloured
@@ -82,15 +83,18 @@ def print_hits(
 
 def comment(
     hits: list[Hit],
+    query: str,
     where: tuple[str, ...],
     folders: tuple[Path, ...],
     root: Path | None,
     retriever: Retriever,
     *,
     as_json: bool,
-    required: tuple[str, ...] = (),
 ) -> int:
-    """Print notes on the hits to stderr, and return the exit code."""
+    """Print notes on the hits to stderr, and return the exit code.
+
+    :param query: "" if there is none.
+    """
     from ...retriever.store.locations.folder_location import writer_at
 
     if not as_json:
@@ -99,7 +103,7 @@ def comment(
             writing = f"{writer} is writing the index{_progress(retriever)}"
             echo(f"binocle: {writing}: passages of new files may still be missing", err=True)
     if not hits:
-        _explain_no_hits(where, folders, root, retriever, required)
+        _explain_no_hits(query, where, folders, root, retriever)
     return 0 if hits else EXIT_NEGATIVE
 
 
@@ -119,11 +123,11 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
 
 
 def _explain_no_hits(
+    query: str,
     where: tuple[str, ...],
     folders: tuple[Path, ...],
     root: Path | None,
     retriever: Retriever,
-    required: tuple[str, ...],
 ) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
     from ...retriever.store.documents import ids_passing
@@ -149,6 +153,7 @@ def _explain_no_hits(
         here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{more})" if types else ""
         reason = f"no document passes {' and '.join(where)}{here}"
     else:
+        required = parse(query).required
         reason = (required and f"no passage holds {_quoted(required)}") or "nothing found" * sys.stdout.isatty()
     if reason:
         echo(f"binocle: {printable(reason)}", err=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ...core.errors import InputError, UntrustedError
-from ...retriever.search.exact import parse
 from ..index import open_or_make
 from ..options import (
     DURATION,
@@ -202,11 +201,11 @@ def search(
         hits = retriever.search(query, where=scope, **ranking._asdict())
         answered = retriever.answer(query, reader=reader, hits=hits) if answers and reader else None
     query = corrected(query, hits)
-    if not _print_answers(hits, query, retriever, ranking, printing, recover, answered):
+    if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE
     if open_first and hits:
         open_in_editor(hits[0], root)
-    code = comment(hits, where, folder, root, retriever, as_json=printing.as_json, required=parse(query).required)
+    code = comment(hits, query, where, folder, root, retriever, as_json=printing.as_json)
     return EXIT_NEGATIVE if answered == [] else code
 
 
@@ -240,6 +239,7 @@ def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever) -> _Ranking
 def _print_answers(
     hits: Hits,
     query: str,
+    root: Path | None,
     retriever: Retriever,
     ranking: _RankingOptions,
     printing: PrintOptions,
@@ -257,10 +257,10 @@ def _print_answers(
         print_answer(answers, retriever)
     shares_of = word_shares(query, retriever) if printing.explain and ranking.mode != "lexical" else None
     shown = hits if may_answer or printing.as_json else []
-    print_hits(shown, query, retriever.folder, printing, recover, shares_of, answers)
+    print_hits(shown, query, root, printing, recover, shares_of, answers)
     if ranking.mode != "lexical":
         say_too_long(query, retriever)
         say_language(query, retriever)
     if not may_answer:
-        say_nothing(hits, path_from_here(retriever.folder))
+        say_nothing(hits, path_from_here(root))
     return may_answer

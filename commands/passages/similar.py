@@ -48,7 +48,7 @@ def similar(
     root = retriever.folder
     hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
     print_hits(hits, "", root, PrintOptions(as_json=as_json))
-    return comment(hits, where, (folder,) if folder else (), root, retriever, as_json=as_json)
+    return comment(hits, "", where, (folder,) if folder else (), root, retriever, as_json=as_json)
 
 
 @click.command()

@@ -1,4 +1,4 @@
 """Check an index against its documents: verify it, find wrong vectors, repair it, measure it.
 
-Only the `Retriever` uses this room.
+`verify` finds faults, `wrong_vectors` compares vectors with their texts, `repair` mends, and `status` counts.
 """

@@ -1,4 +1,4 @@
-"""Servers over an index: what other programs search it through, and what keeps it up to date.
+"""Servers over an index: `http` and `mcp_server` answer other programs, `watch` keeps the index up to date.
 
 Each is a thin layer over `Retriever`, imported by the command that starts it. This room stands above the engine.
 """

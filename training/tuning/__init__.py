@@ -1,4 +1,4 @@
 """Fit an encoder to an index's documents without labels.
 
-`tune` is the way in; `query_generation` makes queries, `teachers` rank the passages, the gate decides.
+`tune` is the way in; `query_generation` makes queries, `teachers` rank the passages, `verdict` decides.
 """

@@ -150,6 +150,7 @@ class _Text:
         text = "\n".join(lines)
         starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
         sentences: list[tuple[int, int, str]] = []
+        has_literals = bool(parts.literals)
         for start, end in _spans(text, _SENTENCE_END if flowing else _LINE_END):
             first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1)
             whole = last - first <= _LONGEST
@@ -161,7 +162,7 @@ class _Text:
             [number for _, number in fitted],
             [(first, end) for first, end, _ in sentences],
             [_hit_words(sentence, words) for _, _, sentence in sentences],
-            [parts.level(sentence) if parts.literals else (0, 0) for _, _, sentence in sentences],
+            [parts.level(sentence) if has_literals else (0, 0) for _, _, sentence in sentences],
         )
 
     def excerpt(self, weights: Mapping[str, float]) -> range:
