@@ -1,4 +1,4 @@
-"""Arrow in our own process, without the packages that it imports where they are installed."""
+"""Keep Arrow from importing pandas in the process of a command."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 def leave_out_pandas() -> None:
     """Let pyarrow convert Python objects without importing pandas: a quarter of a second of each command.
 
-    It asks once whether an object may be of pandas, and remembers that pandas is not there. Its own conversions to
-    pandas ask again, and work. Only for the process of a command, which has no object of pandas.
+    Arrow asks once whether an object may come from pandas, and remembers that pandas is missing. Conversions to pandas
+    ask again, and work. Use it only in the process of a command, which has no pandas objects.
     """
     if "pandas" not in sys.modules:
         absent = _Absent()
@@ -24,7 +24,7 @@ def leave_out_pandas() -> None:
 
 
 class _Absent:
-    """Finds no pandas; of other modules it knows nothing."""
+    """Reports pandas as missing, and leaves other modules to the next finder."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         if name == "pandas":

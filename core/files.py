@@ -88,7 +88,7 @@ def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str)
 
 
 def write_atomic(file: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old content or the new, and never a part."""
+    """Write a text file so that a reader sees the whole old or the whole new content."""
     staging = file.with_name(f".{file.name}")
     staging.write_text(text, "utf-8")
     staging.replace(file)

@@ -6,7 +6,7 @@ import os
 
 from .errors import StoreError
 
-_processes: set[int] = set()  # that read an index or compiled a model; a fork inherits its parent's
+_processes: set[int] = set()  # the process that read an index or compiled a model; a fork inherits this value
 
 
 def check() -> None:

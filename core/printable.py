@@ -2,7 +2,7 @@
 
 Text from documents, and the names of files, may hold control characters, marks that reverse the order of letters, and
 letters without a shape. Output for people shows each as a symbol (`printable`). JSON has it as an escape (`json_text`).
-A prompt goes without it (`visible`). The store keeps every character, so positions stay exact.
+A prompt omits it (`visible`). The store keeps every character, so positions stay exact.
 
 Writing needs some of these characters, and there they stay. These are joiners within emoji and in Arabic and Indic
 scripts, and a variation selector behind its character. Marks of direction stay in a line with Arabic or Hebrew. The

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .arrays import Floats
 
-_UNIT = 1e-6  # so near to the length 1, a vector keeps its numbers
+_UNIT = 1e-6  # the distance from length 1 within which a vector is not scaled
 
 
 def unit_vector(value: Any, label: str) -> Floats:
@@ -55,7 +55,7 @@ def unit(numbers: NDArray[np.float64]) -> Floats:
 
 
 def _kind(value: Any, array: np.ndarray[Any, Any]) -> str:
-    """What came in place of a vector."""
+    """Describe a value that came in place of a vector."""
     if array.ndim > 1:
         return f"an array of shape {array.shape}"
     if array.ndim == 1:

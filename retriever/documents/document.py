@@ -86,7 +86,7 @@ class Document:
 def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int], ...]:
     """Return the spans of a passage that a person does not see, in characters of its document.
 
-    They are of the styles of the document, or written in characters without a shape.
+    The document's styles hide them, or they consist of characters without a shape.
 
     :param concealed: the value of `HIDDEN` in the document's metadata; one of another type counts as none.
     :param start: the position of the passage in its document.

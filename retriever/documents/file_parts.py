@@ -1,7 +1,7 @@
 """Parts of large text files: `big.log/bytes-000008388608-000016777300` is a range of the bytes of `big.log`.
 
 A part is a document of its own, with the line numbers of its file. No other file can have such a path: it lies below a
-file. The path alone names the bytes, so whoever reads a part needs nothing else.
+file. The path alone names the bytes, so a reader of the part needs nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PART_BYTES = 8 * 2**20
-_LINE_BYTES = (2**16, 2**20)  # looked through for the start of a line; a longer line is cut
+_LINE_BYTES = (2**16, 2**20)  # bytes to search for the start of a line; a longer line is cut
 _NAME = re.compile(r"(.+)/bytes-(\d{12,20})-(\d{12,20})", re.DOTALL)
 
 
@@ -41,7 +41,7 @@ def part_path(path: str, start: int, end: int) -> str:
 
 
 def file_of(path: str) -> str:
-    """Return the path of the file that a part belongs to; of any other document its own path."""
+    """Return the path of the file that a part belongs to; for any other document, its own path."""
     match = _NAME.fullmatch(path) if "/bytes-" in path else None
     return match[1] if match else path
 
@@ -104,7 +104,7 @@ def file_around(path: str | os.PathLike[str]) -> str:
 
 
 def is_member(path: str | os.PathLike[str]) -> bool:
-    """Whether a path lies below a file and is that of no part of it: an attachment, or a member of an archive."""
+    """Whether a path lies below a file and names no part of it, but an attachment or a member of an archive."""
     try:
         os.lstat(path)
     except NotADirectoryError:
@@ -126,7 +126,7 @@ def document_sha256(path: Path) -> str:
 def size_and_time(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the size in bytes and the time in nanoseconds of a file, or of the part of one; links are not followed.
 
-    Of a file in a file, the size is that of the outer one.
+    For a file in a file, the size of the outer one is returned.
 
     :raises OSError: when there is no such file, or it has become too short for the part.
     """

@@ -28,7 +28,7 @@ class Entry:
     size: int
     mtime_ns: int
     reason: str = ""
-    unknown: bool = False  # it could not be read, so files below it may still exist
+    unknown: bool = False  # the folder could not be read, so files below it may still exist
     tried: str = ""  # the sha256 of its bytes when the last run failed on them and left them for this one
 
 
@@ -193,7 +193,7 @@ def _rules_above(root: Path) -> list[_Rules]:
 
 
 def _git_folder(top: Path) -> Path:
-    """Return the folder that the working trees of a repository share; `.git` of a linked tree or submodule names it."""
+    """Return the folder that the working trees of a repository share; a file `.git` of a linked tree names it."""
     folder = top / ".git"
     if folder.is_dir():
         return folder

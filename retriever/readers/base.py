@@ -22,8 +22,8 @@ MAX_TITLE = 200  # characters of a title kept in a path
 _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
 _NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
-# Around text that a person does not see, until a builder notes its place. Unicode leaves them to programs, and `hide`
-# removes them from the text between.
+# These two characters enclose hidden text until a builder records its place. Unicode leaves them to programs, and
+# `hide` removes any others from the text between them.
 HIDING, SHOWING = "\ufdd0", "\ufdd1"
 _HIDDEN = re.compile(f"{HIDING}([^{HIDING}{SHOWING}]*){SHOWING}")
 _MARKS = str.maketrans("", "", HIDING + SHOWING)
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"\S(?:.*\S)?")  # of a line
 _MAX_HIDDEN = 10_000  # spans of a document; of more, neighbours become one
 
 PARAGRAPH = " / "  # between the paragraphs of a table cell, which stands on one line
-_MAX_GAP = 100  # empty cells in a row; the text behind a wider gap does not belong to the table
+_MAX_GAP = 100  # empty cells in a row; text after a wider gap does not belong to the table
 
 
 def name_set(names: str) -> frozenset[str]:
@@ -59,7 +59,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def hide(text: str) -> str:
-    """Mark a text as one that a person does not see, line by line, without the white space around it."""
+    """Mark a text as hidden, line by line, without the white space around it."""
     return _WORDS.sub(f"{HIDING}\\g<0>{SHOWING}", text.translate(_MARKS))
 
 
@@ -69,7 +69,7 @@ def without_marks(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Leave out the marked parts of a text, for titles: nothing stands below a heading that nobody sees."""
+    """Leave out the marked parts of a title: a hidden heading heads nothing."""
     return without_marks(_HIDDEN.sub("", text))
 
 
@@ -100,7 +100,7 @@ class HeadingStack:
         return self.path
 
     def title(self, deepest: int = MAX_LEVEL) -> str:
-        """The first heading if every other one stands below it, so that it names the document; else "".
+        """The first heading, if all others are below it, so that it names the document; else "".
 
         :param deepest: the deepest level that may name a document.
         """

@@ -25,7 +25,7 @@ _MAX_TABLES = 1_000
 _MAX_VALUE = 10_000_000  # bytes that SQLite may put into one value
 _BATCH = 1_000  # rows
 _TABLES = "SELECT name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
-# Tables of an index behind a virtual table. Of a full-text table, the table that ends in _content has the text.
+# Tables of an index behind a virtual table. The text of a full-text table is in the one that ends in _content.
 _INDEXES = ("_data", "_idx", "_docsize", "_config", "_segments", "_segdir", "_stat", "_node", "_parent", "_rowid")
 
 
@@ -54,7 +54,7 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 
 def _confine(database: sqlite3.Connection, data: bytes) -> None:
-    """Open a database in memory so that nothing that it holds can run or write."""
+    """Open a database in memory so that none of its content can run or write."""
     rollback = data[:18] + b"\1\1" + data[20:]  # not WAL, which needs a second file
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)

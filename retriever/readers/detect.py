@@ -76,7 +76,7 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
 
 
 def ending_of(name: str) -> str:
-    """The part of a path that decides how its file is read: the lower-case ending, or that of a known name."""
+    """The ending that decides how a file is read, in lower case; a known whole name stands for an ending."""
     name = posixpath.basename(file_of(name)).lower()
     return NAMES.get(name) or posixpath.splitext(name)[1]
 

@@ -1,4 +1,4 @@
-"""Read pictures of text with Tesseract: images, and PDF pages without text. Only where a run asks for it.
+"""Read pictures of text with Tesseract: images, and PDF pages without text. Only runs with `--ocr` do so.
 
 Tesseract is a command of the system, in a process of its own that ends with a limit. Smith, 2007, "An Overview of the
 Tesseract OCR Engine".

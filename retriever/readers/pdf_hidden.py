@@ -26,7 +26,7 @@ _FAINT = 13  # of 255: less opaque letters cannot be seen
 _BROAD = 2.0  # points: a broader line can be a background
 _MAX_PAIRS = 100_000  # of a text that may be hidden and an area that may show it
 _MAX_DEPTH = 4  # forms inside forms
-_MAX_SHIFT = 16  # characters that PDFium counts and does not return, or the other way round
+_MAX_SHIFT = 16  # characters that PDFium counts and does not return, or returns and does not count
 
 
 class _Look(Enum):

@@ -48,7 +48,7 @@ def read_mail(data: bytes, format_name: str) -> Document:
 def read_mailbox(data: bytes, format_name: str) -> Document:
     """Read a mailbox, with each subject as a heading."""
     reader = _read_mails(data)
-    reader.builder.title = ""  # else that of an HTML page in one of the mails
+    reader.builder.title = ""  # otherwise an HTML page in one of the mails would give the title
     return reader.document(format_name)
 
 

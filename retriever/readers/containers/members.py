@@ -1,7 +1,7 @@
 """Files in other files: attachments of mail and members of archives, each read as a document of its own.
 
 `mail.eml/plan.pdf` and `a.zip/docs/b.md` are their paths. No other file can have such a path: it lies below a file. The
-path alone names the bytes, so whoever reads a member needs nothing else.
+path alone names the bytes, so a reader of the member needs nothing else.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def has_members(format_name: str) -> bool:
 
 
 def may_hold(path: str) -> bool:
-    """Whether the name of a file is that of an archive or a mail."""
+    """Whether a file is named like an archive or a mail."""
     return has_members(FORMATS.get(ending_of(path), ("",))[0])
 
 

@@ -1,7 +1,7 @@
 """Tell which text of a page a person does not see, by the styles in the page itself.
 
-Attributes of elements and rules for a tag, a class or an id count. A style sheet in another file is not read. Where one
-may set a background, light text is taken for visible.
+Attributes of elements and rules for a tag, a class or an id count. A style sheet in another file is not read. If one
+could set a background, light text counts as visible.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StyleSheet:
         self.is_whole = self.is_whole and "@import" not in source
 
     def declarations(self, tag: Tag) -> Declarations:
-        """Return what rules and attributes declare of an element, the most specific last."""
+        """Return the declarations of rules and attributes for an element, the most specific last."""
         attributes = tag.attributes
         merged = self._by_rules(tag.name, attributes) if self.rules else {}
         if "bgcolor" in attributes:

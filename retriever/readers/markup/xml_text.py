@@ -1,6 +1,6 @@
 """Read XML of any vocabulary: a block for every element with text of its own, and titles as headings.
 
-Values of data stand behind the names of their elements. A text with paragraphs has none: there they are only markup.
+In data, each value follows the name of its element. In a text with paragraphs, names are only markup and are left out.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _named(element: Any) -> str:
 
 
 def _is_value(key: str, value: str) -> bool:
-    """Whether an attribute says something that the name of its element does not: no address, and no key."""
+    """Whether an attribute adds something to the name of its element: it is no address, and no key."""
     return key not in {"name", "key"} and bool(value.strip()) and len(value) <= _MAX_VALUE and "://" not in value
 
 

@@ -24,7 +24,7 @@ _IDENT, _WORD_97 = 0xA5EC, 0xC1
 _ENCRYPTED, _TABLE_1 = 0x0100, 0x0200
 _PAGE = 512  # bytes of a page of properties
 _BODY, _TITLE_STYLE = 12, 62  # a level from 1 to 9 is a heading; the built-in style of a document's title
-# Properties: the level of a paragraph, whether it lies in a table, and whether it is the end of a row.
+# Codes of properties: the level of a paragraph, a paragraph in a table, and the end of a row.
 _OUTLINE, _IN_TABLE, _ROW_END = 0x2640, 0x2416, 0x2417
 _OPERAND_BYTES = (1, 1, 2, 4, 2, 2, 0, 3)  # by the last three bits of a property's number; 0: its first byte says
 _LONG_OPERANDS = {0xD608, 0xD606}  # their length has two bytes

@@ -268,7 +268,7 @@ def _is_layout(cell: Any) -> bool:
 
 
 def _symbol(element: Any) -> str:
-    """The character for one of a symbol font: check marks and bullets of Wingdings, "" for all others."""
+    """The Unicode character for one of a symbol font: check marks and bullets of Wingdings; "" for all others."""
     code = (attribute(element, "char") or "").upper()
     return {"F0FE": "☒", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F052": "☑", "F0FC": "✓", "F0B7": "•"}.get(code, "")
 

@@ -200,7 +200,7 @@ def _whole(value: str | None) -> int:
 
 
 def _is_plain_slide(root: Any, package: Package, part: str) -> bool:
-    """Whether neither the slide nor its layout, master and theme have anything but white to lie below its text."""
+    """Whether only white can lie below the text of a slide, by its own shapes, its layout, its master and its theme."""
     layout = next(package.related(part, "slideLayout"), "")
     master = next(package.related(layout, "slideMaster"), "")
     theme = package.xml(next(package.related(master, "theme"), ""))

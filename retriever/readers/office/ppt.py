@@ -1,6 +1,6 @@
 """Read PPT, the binary format of PowerPoint 97 to 2003: each slide under its title, with its notes.
 
-The structures are those of [MS-PPT]: records in records. An edit appends its changes; a directory has the last.
+The structures are those of [MS-PPT]: records in records. An edit appends its changes; a directory lists the newest.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Presentation:
         self._document = self._record(self._offsets[self._main])
 
     def _read_offsets(self, edit: int) -> dict[int, int]:
-        """Return the offset of each object of the last edit, and of earlier ones for those that it left alone."""
+        """Return the offset of each object, as the last edit that changed it left it."""
         offsets: dict[int, int] = {}
         edits: set[int] = set()
         self._main = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...documents.document import Document
 
-# The number formats of times that are built into Excel, by id. For dates "d" suffices: any format of a date will do.
+# Excel's built-in number formats of times, by id. For dates "d" stands for any format of a date.
 _BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
 _BUILT_IN["46"] = "[h]:mm:ss"
 _DURATION = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)

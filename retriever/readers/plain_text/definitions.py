@@ -4,8 +4,8 @@ A part of code begins at each definition, with the comments and decorators above
 goes on. Its heading is the path of names: class, then method. A long definition has a part for each of its statements,
 where the chunker may cut. One table serves all languages, since their grammars share the names of most nodes.
 
-tree-sitter reads any bytes and marks what it does not understand. Without it, in files above a limit, and in those that
-take too long, code has one part without headings.
+tree-sitter reads any bytes and marks code that it does not understand. Without it, and for files that are too large or
+take too long, code is one part without headings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAX_SECONDS = 4.0  # of processor time; the reader's own limit is 20
 _MIN_NODE = 16  # bytes: no definition is shorter, and nothing inside of such a node matters
 _LONG = 500  # bytes: only a longer definition or statement is worth a cut inside
 _NOTE = 400  # bytes: no longer comment is about the definition beside it
-_LINE = 1_000  # bytes: in a longer line, a definition begins where it is, not with its line
+_LINE = 1_000  # bytes: in a longer line, a definition begins at its first character, not with its line
 _BLOCK = 65_536
 
 _NAMED = name_set(
@@ -118,7 +118,7 @@ def _parse(data: bytes, format_name: str, deadline: float) -> Any:
                 progress_callback=lambda *_: time.process_time() > deadline,
             )
         except ValueError:  # too late
-            parser.reset()  # else it would go on with this text when it is given the next
+            parser.reset()  # otherwise it would continue this text when it gets the next
             return first
         if not tree.root_node.has_error:
             return tree
@@ -159,7 +159,7 @@ class _Outline:
         self._comments[start] = end
         first, last = self._leading
         if self._first_of_line(start) < start:
-            if first >= 0 and not self.data[last:start].strip(b" \t"):  # behind an attribute that it is about
+            if first >= 0 and not self.data[last:start].strip(b" \t"):  # it follows the attribute that it explains
                 self._leading = first, end
             return
         goes_on = self._leads_to(start)
@@ -233,7 +233,7 @@ class _Outline:
                 statement = next(statements)
 
     def _first_of_line(self, position: int) -> int:
-        """The first character of a position's line that is not white space; of a long line, of what is before it."""
+        """The first character of a position's line that is not white space; in a long line, the search is limited."""
         begin = self._line_start(position)
         before = self.data[begin:position]
         return begin + len(before) - len(before.lstrip())

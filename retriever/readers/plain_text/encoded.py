@@ -16,7 +16,7 @@ from ...documents.document import HIDDEN, UNREAD, Document
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STEP = 16  # characters between two that are looked at, until a run of data shows
+_STEP = 16  # the step between the characters to check, until one lies in a run of data
 _SAMPLES = re.compile(r"[A-Za-z0-9+/_=\r\n-]{24,}")
 _DATA = re.compile(
     r"[A-Za-z0-9+/_-]{600,}+={0,2}"  # one long word
@@ -79,7 +79,7 @@ def _encoded(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the surroundings of places that may hold data."""
+    """Yield (start, end) around each position that may hold data."""
     for match in _SAMPLES.finditer(text[::_STEP]):
         start, end = match.start() * _STEP - _AROUND, match.end() * _STEP + _AROUND
         yield max(start, 0), end

@@ -11,7 +11,7 @@ _SAMPLE = 1 << 16
 _HEAD = 8_192
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: its mark begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: the mark of UTF-32 begins with the mark of UTF-16
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -25,7 +25,7 @@ _PRACTICAL_CHARSETS = {
 }  # fmt: skip
 # Python codecs that do not tell the letters beyond ASCII, or are no charset.
 _NOT_CHARSETS = {"ascii", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "mbcs", "oem"}
-_NOT_ASCII = ("utf-7", "utf-16", "utf-32")  # a declaration that is readable as ASCII is in none of these
+_NOT_ASCII = ("utf-7", "utf-16", "utf-32")  # a declaration in readable ASCII cannot be in any of these
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 

@@ -37,7 +37,7 @@ _OPEN_ERRORS = {
 
 
 class _CannotOpenError(Exception):
-    """A file that cannot be opened or is not to be read; `state` is that of its reading."""
+    """A file that cannot be opened or must not be read; `state` is the state of its reading."""
 
     def __init__(self, state: str, reason: str) -> None:
         super().__init__(reason)
