@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -106,29 +106,25 @@ def index(
     if is_collection(retriever):
         folders = list(folder) or None
 
-    def run(*, drop_missing: bool, first: bool) -> Report:
-        with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
-            report = retriever.sync(
-                folders,
-                drop=drop if first else (),
-                exclude=exclude,
-                exclude_anew=no_exclude,
-                retry=retry,
-                drop_missing=drop_missing,
-                ocr=ocr,
-                progress=progress,
-            )
-        print_note(report.note)
-        if as_json:
-            echo_json(report.as_dict())
-        else:
-            echo(summary(report))
-        return report
-
-    report = run(drop_missing=yes, first=True)
+    options = {"exclude": exclude, "exclude_anew": no_exclude, "retry": retry, "ocr": ocr}
+    report = _sync(retriever, folders, ray, as_json=as_json, drop=drop, drop_missing=yes, **options)
     if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
-        report = run(drop_missing=True, first=False)
+        report = _sync(retriever, folders, ray, as_json=as_json, drop_missing=True, **options)
     return EXIT_NEGATIVE if report.missing else 0
+
+
+def _sync(
+    retriever: Retriever, folders: Path | list[Path] | None, ray: str | None, *, as_json: bool, **options: Any
+) -> Report:
+    """Run `Retriever.sync` with these options, and print its report."""
+    with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
+        report = retriever.sync(folders, progress=progress, **options)
+    print_note(report.note)
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        echo(summary(report))
+    return report
 
 
 def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:

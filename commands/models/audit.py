@@ -163,10 +163,7 @@ def audit(
     from ...training.audit.gate import Gate
 
     gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
-    if apply and not gate.is_set:
-        raise click.UsageError("--apply needs --max-token-f1 or another limit, to choose the setting by")
-    if (encoder or erase) and not apply:
-        raise click.UsageError("--encoder and --erase go with --apply")
+    _check_application(gate, encoder, apply=apply, erase=erase)
     from ...training.audit.audit import audit as run_audit
     from ...training.audit.report import report_files, text_report
 
@@ -196,6 +193,13 @@ def audit(
     if apply and passing and not as_json:
         _print(_changes(applied, retriever, erased=erase))
     return _exit_code(gate, report)
+
+
+def _check_application(gate: Gate, encoder: Path | None, *, apply: bool, erase: bool) -> None:
+    if apply and not gate.is_set:
+        raise click.UsageError("--apply needs --max-token-f1 or another limit, to choose the setting by")
+    if (encoder or erase) and not apply:
+        raise click.UsageError("--encoder and --erase go with --apply")
 
 
 def _exit_code(gate: Gate, report: AuditReport) -> int:

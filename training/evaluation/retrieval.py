@@ -26,6 +26,8 @@ from .result import RetrievalResult
 from .trec_run import check_run_file, write_run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...core.progress import OnProgress
     from ...retriever.retriever import Rerank
 
@@ -68,11 +70,9 @@ def evaluate(
         progress(Progress(f"indexing {folder.name}"))
         index_seconds = fill(retriever, folder, progress)
         documents, chunks = count_documents(retriever, judged), retriever.snapshot().chunks.count_rows()
-        passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
         options: dict[str, Any] = {"mode": mode, "rerank": reranker, "rerank_depth": rerank_depth}
         began = time.monotonic()
-        searches = counted(judged, progress, f"{len(judged)} queries")
-        run = {query: _ranking(retriever, texts[query], passages, **options) for query in searches}
+        run = _run(retriever, judged, texts, 2 * _DEPTH * math.ceil(chunks / max(1, documents)), progress, **options)
         seconds = time.monotonic() - began
         encoder_name = retriever.encoder.name
     if run_file is not None:
@@ -120,6 +120,22 @@ def judged_queries(
         by = qrels or f"{folder}/qrels/{split}.tsv"
         raise InputError(f"{by} judges query {unknown[0]!r}, which {queries or 'queries.jsonl'} does not have")
     return texts, judged
+
+
+def _run(
+    retriever: Retriever,
+    judged: Mapping[str, Mapping[str, int]],
+    texts: Mapping[str, str],
+    passages: int,
+    progress: OnProgress,
+    **options: Any,
+) -> dict[str, list[tuple[str, float]]]:
+    """Rank documents for each judged query.
+
+    :param passages: to search for each query.
+    """
+    queries = counted(judged, progress, f"{len(judged)} queries")
+    return {query: _ranking(retriever, texts[query], passages, **options) for query in queries}
 
 
 def _ranking(retriever: Retriever, query: str, passages: int, **options: Any) -> list[tuple[str, float]]:
