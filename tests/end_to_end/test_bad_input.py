@@ -759,7 +759,9 @@ assert refusals > len(limits) / 2, (refusals, limits)
     ],
     ids=["data", "everything"],
 )
-def test_disk_that_fills_up_at_any_point_leaves_the_last_commit(patterns: list[str], tmp_path: Path, tiny_model):
+def test_disk_that_fills_up_at_any_point_leaves_the_last_commit(
+    patterns: list[str], tmp_path: Path, tiny_model, quick_start
+):
     """Each of the files that a commit writes is cut a byte short in its turn, as by a full disk."""
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     texts = {
@@ -768,7 +770,7 @@ def test_disk_that_fills_up_at_any_point_leaves_the_last_commit(patterns: list[s
         "ship": "The ship sails the sea.",
     }
     retriever.add([{"id": name, "text": text} for name, text in texts.items()])
-    command = [sys.executable, "-c", DISK_FULL, tmp_path / "index", tmp_path / "work", *patterns]
+    command = [*quick_start, "-c", DISK_FULL, tmp_path / "index", tmp_path / "work", *patterns]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
 

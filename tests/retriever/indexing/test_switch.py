@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -310,14 +309,14 @@ def test_a_moved_text_takes_its_previous_vector_along(tmp_path, models):
 # One encoder at every moment
 
 
-def test_an_open_retriever_follows_without_a_restart(retriever, folder, models, tmp_path):
+def test_an_open_retriever_follows_without_a_restart(retriever, folder, models, tmp_path, quick_start):
     """One that was opened by folder, one that was told the model, and one in another process."""
     follow = (
         "import sys\nfrom binocle import Retriever\nretriever = Retriever.open(sys.argv[1])\n"
         "for _ in sys.stdin: print(repr([(hit.path, hit.score) for hit in retriever.search('cancel a task')]), flush=True)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", follow, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*quick_start, "-c", follow, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     others = [Retriever.open(folder), Retriever.open(folder, model=str(models["tiny"]))]
     try:
@@ -735,7 +734,7 @@ print(total.decode())
 
 
 @pytest.mark.parametrize("what", ["switch", "rollback"])
-def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_path, models, monkeypatch):
+def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_path, models, monkeypatch, quick_start):
     monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
     texts = [{"id": str(number), "text": f"The cat number {number} of the queen sat on a mat."} for number in range(7)]
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
@@ -754,7 +753,7 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
     right[encoder_of(retriever)] = answers(retriever, modes)
     (tmp_path / "work").mkdir()
     arguments = [tmp_path / "source", tmp_path / "work", what, models["wide"], 16, 4, models["wide"], models["tiny"]]
-    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([*quick_start, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 300  # lines that a kill can come before
     left = set()
@@ -828,10 +827,10 @@ for place, step in enumerate(STEPS):
 """
 
 
-def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, models):
+def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, models, quick_start):
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add([{"id": "taxes", "text": "Income tax is due."}, {"id": "ship", "text": "The ship sails the sea."}])
-    command = [sys.executable, "-c", FULL, tmp_path / "index", tmp_path / "work", models["wide"]]
+    command = [*quick_start, "-c", FULL, tmp_path / "index", tmp_path / "work", models["wide"]]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2_000:]
 

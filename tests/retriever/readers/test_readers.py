@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, UnsupportedError, read
+from binocle.retriever.readers.office import package as package_limits
 from binocle.retriever.readers.office.xlsx import read_xls
 
 if TYPE_CHECKING:
@@ -1401,9 +1402,11 @@ def test_a_package_in_an_unknown_compression_is_not_said_to_have_a_password() ->
     assert "does not unpack (That compression method" in outcome(data, "a.docx")
 
 
-def test_a_zip_bomb_is_stopped_while_it_unpacks() -> None:
-    with pytest.raises(UnreadableError, match="unpacks to more than 256 MB"):
-        read(docx(p("a" * 300_000_000)), "a.docx")
+def test_a_zip_bomb_is_stopped_while_it_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert package_limits.MAX_INFLATED == 256 << 20
+    monkeypatch.setattr(package_limits, "MAX_INFLATED", 4 << 20)
+    with pytest.raises(UnreadableError, match="unpacks to more than 4 MB"):
+        read(docx(p("a" * 5_000_000)), "a.docx")
     with pytest.raises(UnreadableError, match="packs 20,001 files"):
         read(package({**TYPES, "word/document.xml": "", **{str(number): "" for number in range(19_999)}}), "a.docx")
 
