@@ -124,6 +124,19 @@ def _reuse_of_readers(request, monkeypatch, _idle_readers):
         monkeypatch.setattr("binocle.retriever.readers.pool.pool.WorkerProcess", _idle_readers)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _without_curves():
+    """End training runs as without matplotlib, which draws 0.2 s at each; tests of the curves draw them."""
+    from binocle.core.errors import MissingExtraError
+
+    def curves(*_: object, **__: object) -> Path:
+        raise MissingExtraError("matplotlib", "train", "drawing a plot")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.training.runs.model_card.curves", curves)
+        yield
+
+
 @pytest.fixture
 def native_precision(monkeypatch):
     """Compute as a user's process does: in bf16 if the processor has it."""

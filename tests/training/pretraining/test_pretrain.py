@@ -30,6 +30,7 @@ from binocle.training.pretraining.result import PretrainingResult
 from binocle.training.pretraining.rows import split_held_out
 from binocle.training.runs import model_card as card
 from binocle.training.runs.checkpoints import last_checkpoint
+from binocle.training.runs.plots import curves
 
 WHO, DID, WHERE = "cat dog king queen".split(), "sat ran".split(), "mat house city river".split()
 QUICK = PretrainingConfig(
@@ -71,7 +72,8 @@ def same(result: PretrainingResult, expected: PretrainingResult) -> bool:
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, texts, tmp_path):
+def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(card, "curves", curves)
     events = []
     config = dataclasses.replace(QUICK, steps=30, whole_words=True)
     result = pretrain(texts, tmp_path / "model", base=str(masked_models[family]), config=config, progress=events.append)
