@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import BinocleError
+from ...core.files import expand_home
 
 if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
@@ -57,7 +58,7 @@ class Retrievers:
         """Open an index, or return it as it is open."""
         from ...retriever.retriever import Retriever
 
-        key = str(path.absolute()), model
+        key = str(expand_home(path).absolute()), model
         entry = self._open.pop(key, None)
         if entry is None or not entry.is_current():
             entry = _Kept.of(Retriever.open(path, model=model))

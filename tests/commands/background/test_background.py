@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from binocle import Retriever
-from binocle.commands.background import client
+from binocle.commands.background import client, kept
 
 ROOT = Path(__file__).parents[3]
 
@@ -185,6 +185,15 @@ def test_what_needs_a_process_of_its_own_is_not_answered(start, here, warm, monk
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")  # read once in a process
     use_environment(monkeypatch)
     assert warm("search", "cat") == (None, "", "")
+
+
+def test_home_of_another_environment_is_another_index(tmp_path, tiny_model, monkeypatch):
+    open_indexes = kept.Retrievers(60)
+    for name in ("ada", "bob"):
+        monkeypatch.setenv("HOME", str(tmp_path / name))
+        Retriever.open(tmp_path / name / "notes", model=tiny_model).add([{"id": name, "text": "The cat sat."}])
+        assert [hit.path for hit in open_indexes.get(Path("~/notes"), None).search("cat")] == [name]
+        assert open_indexes.get(Path("~/notes"), None) is open_indexes.get(tmp_path / name / "notes", None)
 
 
 # Sockets that do not answer
