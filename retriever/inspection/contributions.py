@@ -36,8 +36,8 @@ def contributions(query: TokenStates, passage: TokenStates) -> Floats:
     :raises InputError: when the encoder's vector is more than its pooled states.
     """
     left, right = pooled_terms(query), pooled_terms(passage)
-    lengths = np.linalg.norm(left.sum(0)) * np.linalg.norm(right.sum(0))
-    shares: Floats = left @ right.T / max(lengths, 1e-12)
+    length = float(np.linalg.norm(left.sum(0)) * np.linalg.norm(right.sum(0)))
+    shares: Floats = left @ right.T / max(length, 1e-12)
     return shares
 
 
@@ -73,7 +73,7 @@ def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list
 
 
 def _mean(states: Floats) -> Floats:
-    terms: Floats = states / np.float64(len(states))
+    terms: Floats = states / len(states)
     return terms
 
 
