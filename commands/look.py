@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,7 +73,7 @@ def look(
     Tokens: the pieces of the vocabulary, with [CLS] and [SEP]. Attention: how much each token takes from each, in one
     head, in the mean of a layer's heads, or rolled out over all layers; two TEXTs are read as one pair. Similarity: the
     share of each pair of tokens in the cosine of a query and a passage. Layers: [CLS] against the mean, layer by layer.
-    Masked: what a masked language model reads of TEXT in training.
+    Masked: what a masked language model reads of TEXT in training. The TEXT "-" is read from standard input.
 
     \b
     binocle look "tokenization of rare words"
@@ -84,6 +85,7 @@ def look(
     from ..retriever.inspection.token_states import Inspector
     from ..retriever.models.files import DEFAULT_MODEL
 
+    texts = tuple(map(_read_text, texts))
     show = _chosen_view(texts, show, word, drawn=layer is not None or head is not None)
     _check_options(show, layer, head, out)
     page = out is not None and out.suffix == ".html"
@@ -94,6 +96,15 @@ def look(
         echo("\n".join(view.lines))
     if out is not None:
         _draw(out, f"{show} of {' and '.join(texts)}", view)
+
+
+def _read_text(text: str) -> str:
+    """Return the text, or for "-" the standard input."""
+    if text != "-":
+        return text
+    if sys.stdin is None:
+        raise InputError("the text '-' is read from standard input, but that is closed")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def _chosen_view(texts: tuple[str, ...], show: str | None, word: str | None, *, drawn: bool) -> str:

@@ -206,6 +206,7 @@ def test_look_prints_and_draws(run, tiny_model, tmp_path):
     tokens = run("look", "the zebra", "--model", tiny_model, "--json")
     assert tokens.rows[0] == {"position": 0, "token": "[CLS]", "id": 2, "start": 0, "end": 0, "word": None}
     assert {row["word"] for row in tokens.rows[1:-1]} == {0, 1}
+    assert run("look", "-", "--model", tiny_model, "--json", stdin=b"the zebra") == tokens
     similar = run("look", QUERY, PASSAGE, "--model", tiny_model, "--json").rows[0]
     assert np.sum(similar["values"]) == pytest.approx(similar["cosine"], abs=1e-5)
     picture, written = tmp_path / "a.svg", tmp_path / "a.html"

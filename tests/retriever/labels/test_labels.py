@@ -110,6 +110,14 @@ def test_the_coefficients_are_those_of_the_benchmark_and_its_promises_hold():
     assert all(0.88 <= promises[f"squad, {count} examples"] <= 0.94 for count in (50, 100, 200))
 
 
+def test_the_page_quotes_the_benchmark():
+    measured = json.loads(RESULTS.read_text("utf-8"))["results"]["measured"]
+    page = (RESULTS.parents[2] / "docs/how-to/label.md").read_text("utf-8")
+    for value in measured.values():
+        low, high = value["8 of 10 label sets"]
+        assert f"{value['mean precision']:.3f}, {low:.3f} to {high:.3f}".replace("0.", ".") in page
+
+
 @pytest.fixture
 def labelled(tmp_path, tiny_model):
     from binocle import Retriever
