@@ -32,7 +32,7 @@ from ..machine import save
 
 SHARE = 0.7  # of the spread of channels that moves into the weights: the best of .5 to .9 on the sentences below
 ROWS = 4_000  # tokens that the mean error is taken from
-TIMED = 64  # documents
+TIMED = 32  # documents
 SENTENCES = """
 The ferry leaves the northern harbour at half past six and reaches the island before noon, unless fog holds it back.
 In 1847 the town had 3,200 inhabitants, two mills and a school; by 1911 the railway had brought 41,000 people to it.
