@@ -134,9 +134,9 @@ def _from_text(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
 
 def _span(location: str, text: str, entity: Any) -> Span:
     fields = entity if isinstance(entity, dict) else {}
-    label, start, end = (fields.get(name) for name in ("label", "start", "end"))
+    label, start, end = (fields.get(name, -1) for name in ("label", "start", "end"))
     if not isinstance(label, str) or not label.strip() or not is_whole(start, 0) or not is_whole(end, 1):
         raise InputError(f"{location}: {str(entity)[:_SHOWN]!r} is no entity: expected label, start and end")
     if not any(left < end and right > start for left, right in word_spans(text)) or end > len(text):
         raise InputError(f"{location}: characters {start} to {end} of the text are no word: expected a span with words")
-    return label, int(start), int(end)  # type: ignore[call-overload]
+    return label, int(start), int(end)

@@ -110,7 +110,8 @@ class Tagger:
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """Return the spans of each text, in its order."""
-        checked, tagged = check_texts(texts), []
+        checked = check_texts(texts)
+        tagged: list[list[Entity]] = []
         for start in range(0, len(checked), _PIECE):
             tagged += self._tag(checked[start : start + _PIECE])
         return tagged
@@ -155,7 +156,7 @@ def _word_logits(
 
 def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple[int, int]]:
     """Yield each word whose first token is in a window, with the number of that token among the text's."""
-    starts = {}
+    starts: dict[int, int] = {}
     for token, (start, end) in enumerate(window.offsets):
         if end > start:
             starts.setdefault(start, token)
