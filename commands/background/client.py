@@ -15,7 +15,7 @@ from ...core.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from socket import socket
+    from _socket import socket
 
 STAY = "--stay-in-background"  # the first word of a process that does
 COMMANDS = ("search", "similar", "show")
