@@ -168,12 +168,7 @@ def audit(
     from ...training.audit.report import report_files, text_report
 
     retriever = open_index(folder, index, wait=wait)
-    if apply:
-        from ...training.audit.apply import check
-
-        check(retriever, encoder)
-    if out:
-        report_files.prepare(out)
+    _prepare(retriever, out, encoder, apply=apply)
     with ProgressBar("reading the index", lines=10) as progress:
         options |= {"settings": defences, "texts_per_length": texts, "lengths": lengths[0], "stored": lengths[1]}
         report = run_audit(retriever, suspects=suspects or (), progress=progress, **options)
@@ -200,6 +195,17 @@ def _check_application(gate: Gate, encoder: Path | None, *, apply: bool, erase: 
         raise click.UsageError("--apply needs --max-token-f1 or another limit, to choose the setting by")
     if (encoder or erase) and not apply:
         raise click.UsageError("--encoder and --erase go with --apply")
+
+
+def _prepare(retriever: Retriever, out: Path | None, encoder: Path | None, *, apply: bool) -> None:
+    """Refuse an audit that could not be applied or written at its end."""
+    from ...training.audit.apply import check
+    from ...training.audit.report import report_files
+
+    if apply:
+        check(retriever, encoder)
+    if out:
+        report_files.prepare(out)
 
 
 def _exit_code(gate: Gate, report: AuditReport) -> int:

@@ -72,12 +72,7 @@ def run_loop(
     :param measure: returns the held-out measure.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    fused = environment.device() in ("cpu", "cuda")
-    groups = [
-        {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": _DECAY},
-        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=plan.learning_rate, betas=(0.9, 0.98), fused=fused)
+    optimizer = _optimizer(parameters, plan.learning_rate)
     run = _Run(module, optimizer, plan, folder)
     result = LoopResult(0, 0.0, 0.0, *run.resume())
     pace = _Pace(plan, run.step)
@@ -115,6 +110,15 @@ def run_loop(
     result.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
     return result
+
+
+def _optimizer(parameters: list[Any], learning_rate: float) -> Any:
+    groups = [
+        {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": _DECAY},
+        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
+    ]
+    fused = environment.device() in ("cpu", "cuda")
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
 
 
 def rate(step: int, steps: int | None, warmup: int = 50) -> float:
