@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .arrays import Floats
 
+_Number = TypeVar("_Number", bound=np.floating[Any])
 _UNIT = 1e-6  # the distance from length 1 within which a vector is not scaled
 
 
@@ -63,7 +64,7 @@ def _kind(value: Any, array: np.ndarray[Any, Any]) -> str:
     return f"of type {type(value).__name__}"
 
 
-def check_dimension(vector: Floats, dim: int, label: str) -> Floats:
+def check_dimension(vector: NDArray[_Number], dim: int, label: str) -> NDArray[_Number]:
     """Return a vector that an index can hold.
 
     :raises InputError: when it has another dimension.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-QUERIES = 100  # of a collection, at most
+QUERIES = 200  # of a collection, at most
 UNRELATED = {  # it does not answer the queries of these; tldr and the Rust book both treat commands
     "scifact": ("tldr", "rust", "cranfield"),
     "cranfield": ("scifact", "rust", "tldr"),

@@ -19,7 +19,7 @@ from ..models.encoder import encode_finite
 from ..store.derived.benchmark_queries import sentences
 from ..store.derived.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
 from .everyday import SUBJECTS
-from .relevance import LINE, relevance
+from .relevance import DEPTH, LINE, relevance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,27 +57,30 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
     longest = [max(sentences_of_one, key=len) for sentences_of_one in pieces if sentences_of_one]
     if not longest:
         return Scale(passages=len(ids))
-    own = _best(snapshot, encoder, longest)
+    own = _nearest(snapshot, encoder, longest)
     questions = [question for subject in SUBJECTS for question in subject]
-    everyday = _best(snapshot, encoder, questions).reshape(len(SUBJECTS), -1)
-    middles = float(np.median(everyday)), float(np.median(own))
+    everyday = _nearest(snapshot, encoder, questions).reshape(len(SUBJECTS), -1, own.shape[1])
+    best = everyday[:, :, 0]
+    middles = float(np.median(best)), float(np.median(own[:, 0]))
     scale = Scale(passages=len(ids))
     if encoder.fingerprint != DEFAULT_ENCODER:
         scale = replace(scale, everyday=middles[0], own=middles[1])
         if not scale.tells_apart:
             return Scale(passages=len(ids))
-    untreated = everyday[np.median(everyday, axis=1) <= sum(middles) / 2].ravel()
+    untreated = everyday[np.median(best, axis=1) <= sum(middles) / 2].reshape(-1, own.shape[1])
     answered = 1 - _weak_share(untreated, _SHARE_ELSEWHERE, scale)
     return replace(scale, answered=answered, refused=_weak_share(own, _SHARE, scale))
 
 
-def _best(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
-    """The cosine of the nearest passage of each text, shape (n,)."""
-    best: Floats = snapshot.index.search(encode_finite(encoder, texts, kind="query"), 1)[0][:, 0]
-    return best
+def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
+    """The cosines of the nearest passages of each text, shape (n, 10), or fewer columns in a smaller index."""
+    depth = min(DEPTH, snapshot.chunks.count_rows())
+    nearest: Floats = snapshot.index.search(encode_finite(encoder, texts, kind="query"), depth)[0]
+    return nearest
 
 
 def _weak_share(cosines: Floats, share: float, scale: Scale) -> float:
-    """The share of best passages that are weak, given their cosines and the share of words that they hold."""
-    weak = [relevance(best, np.full(1, share), np.zeros(1, bool), scale)[0] < LINE for best in cosines.reshape(-1, 1)]
+    """The share of texts with weak passages, given their cosines, and the share of words that each passage holds."""
+    shares, literal = np.full(cosines.shape[1:], share), np.zeros(cosines.shape[1:], bool)
+    weak = [relevance(nearest, shares, literal, scale, nearest)[0] < LINE for nearest in cosines]
     return float(np.mean(weak)) if weak else 0.0

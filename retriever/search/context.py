@@ -1,14 +1,16 @@
 """Pack the best passages for a prompt: without near-copies, in reading order, with numbered citations.
 
 A hit is a near-copy if most of its shingles, rows of three words, are in the text already (Broder 1997, "On the
-resemblance and containment of documents"). Hits far below the best are left out, even if there is room. A hit that does
-not fit is cut to its sentences about the query. The room goes to the neighbours of the chosen hits in their sections.
+resemblance and containment of documents"). Hits far below the best are left out, even if there is room. The best hits
+are whole. Some room of a long context is for extracts of others, their sentences about the query: it then has more
+hits. The room that is left goes to the neighbours of the chosen hits in their sections.
 
 Where a search says that nothing answers the query, the context is empty.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.checks import is_whole
-from ...core.errors import InputError
+from ...core.errors import DamagedError, InputError
+from ...core.terms import query_stems
 from ..documents.document import concealed_of, hidden_spans
 from .results.extract import shorten
 from .results.hit import Hit
@@ -39,6 +42,8 @@ _SHINGLE = 3  # words
 _SEPARATOR = "\n\n"  # between passages
 _SHARES = {"lexical": 0.25, "semantic": 0.5}  # of the best score of a stage: a hit below both is far off
 _ROOM_SHARE = 0.1  # of the tokens: with less room, no neighbours are looked for
+_WHOLE, _EXTRACTS = 500, 250  # tokens at least for whole hits, and at most for extracts of others
+_EXTRACT = 80  # tokens of a hit that is cut, at most, unless there is more room for whole ones
 _MISSES = 3  # hits that do not fit, before no more are tried
 _COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
 _SYSTEM = (
@@ -134,8 +139,19 @@ def find_context(
         return find_siblings(snapshot, chosen, packing.siblings)
 
     count = count or (lambda text: len(encoder.offsets([text])[0]))
-    context = pack(hits, documents, count, packing, siblings, query=request.text)
+    weights = _weights(snapshot, request.text)
+    context = pack(hits, documents, count, packing, siblings, query=request.text, weights=weights)
     return replace(context, answerable=hits.answerable)
+
+
+def _weights(snapshot: Snapshot, query: str) -> dict[str, float]:
+    """The inverse document frequency of each stem of a query; none without an inverted index."""
+    lexical = snapshot.lexical
+    if lexical is None:
+        return {}
+    with contextlib.suppress(DamagedError):  # it is a cache
+        return {stem: lexical.idf(lexical.document_frequency(stem)) for stem in dict.fromkeys(query_stems(query))}
+    return {}
 
 
 class _Documents(dict[int, str]):
@@ -200,6 +216,7 @@ def pack(
     siblings: Siblings = lambda _: (),
     *,
     query: str = "",
+    weights: Mapping[str, float] | None = None,
 ) -> Context:
     """Choose hits, the best first, while they fit, and write them by document, the one with the best hit first.
 
@@ -208,9 +225,10 @@ def pack(
     :param documents: document id -> text.
     :param count: counts the tokens of a text.
     :param siblings: yields the neighbours of the chosen hits.
+    :param weights: stem of the query -> its weight in the choice of sentences; all are equal by default.
     """
-    selection = _Selection(documents, count, packing, query)
-    selection.choose(_near(hits))
+    selection = _Selection(documents, count, packing, weights or dict.fromkeys(query_stems(query), 1.0))
+    selection.choose(_near(hits), extracts=True)
     if packing.siblings and selection.chosen and selection.room >= _ROOM_SHARE * packing.max_tokens:
         selection.choose(siblings(list(selection.chosen)))
     return replace(selection.write(), query=query)
@@ -233,47 +251,58 @@ class _Selection:
     """
 
     def __init__(
-        self, documents: Mapping[int, str], count: Callable[[str], int], packing: Packing, query: str = ""
+        self,
+        documents: Mapping[int, str],
+        count: Callable[[str], int],
+        packing: Packing,
+        weights: Mapping[str, float],
     ) -> None:
         self._documents = documents
         self._count = cache(count)  # most passages are counted alone, and again when neighbours are joined
         self._packing = packing
-        self._query = query
+        self._weights = weights
+        self._reserve = max(0, min(_EXTRACTS, packing.max_tokens - _WHOLE))  # for extracts
         self._shingles: set[tuple[str, ...]] = set()
         self._separator = count(_SEPARATOR)
         self.room, self._is_exact = packing.max_tokens, True
         self.chosen: list[Hit] = []
 
-    def choose(self, hits: Iterable[Hit]) -> None:
-        """Choose the hits that fit and are no near-copies, until several did not fit, or one was cut to fit."""
-        misses = 0
-        for hit in hits:
+    def choose(self, hits: Iterable[Hit], *, extracts: bool = False) -> None:
+        """Choose the hits that fit and are no near-copies, until several did not fit.
+
+        :param extracts: keep room for extracts, and cut hits that do not fit beside it.
+        """
+        misses, hits = 0, list(hits)
+        for remaining, hit in zip(range(len(hits) - 1, -1, -1), hits, strict=True):
+            reserve = min(self._reserve, remaining * _EXTRACT) if extracts else 0
             passage = Passage.join(1, [hit], hit.text)
             shingles = _shingles(passage.visible_text)
             if not shingles or len(shingles & self._shingles) >= _COPY_SHARE * len(shingles):
                 continue
-            if self._fits(passage):
+            if self._fits(passage, reserve):
                 self.chosen.append(hit)
                 self._shingles |= shingles
-            elif self._choose_cut(hit, passage) or (misses := misses + 1) == _MISSES:
+            elif not (extracts and self._choose_cut(hit, passage, reserve)) and (misses := misses + 1) == _MISSES:
                 return
 
-    def _choose_cut(self, hit: Hit, passage: Passage) -> bool:
-        """Choose some sentences of a hit that does not fit; none of a neighbour of hits."""
-        room = self.room - self._count(passage.citation) - self._separator
-        shorter = shorten(hit, self._query, self._count, room) if hit.rank else None
-        if shorter is None or not self._fits(Passage.join(1, [shorter], shorter.text)):
+    def _choose_cut(self, hit: Hit, passage: Passage, reserve: int) -> bool:
+        """Choose some sentences of a hit that does not fit."""
+        overhead = self._count(passage.citation) + self._separator
+        room = min(self.room - overhead, max(_EXTRACT, self.room - reserve - overhead))
+        shorter = shorten(hit, self._weights, self._count, room) if room > 0 else None
+        if shorter is None or not self._fits(extract := Passage.join(1, [shorter], shorter.text)):
             return False
         self.chosen.append(shorter)
+        self._shingles |= _shingles(extract.visible_text)
         return True
 
-    def _fits(self, passage: Passage) -> bool:
-        """Take up room for a passage, if there is enough."""
+    def _fits(self, passage: Passage, reserve: int = 0) -> bool:
+        """Take up room for a passage, if there is enough beside a reserve."""
         cost = self._cost(passage)
-        if cost > self.room and not self._is_exact:
+        if cost > self.room - reserve and not self._is_exact:
             used = sum(self._cost(Passage.join(1, run, self._text(run))) for run in _runs(self.chosen, self._documents))
             self.room, self._is_exact = self._packing.max_tokens - used, True
-        if cost > self.room:
+        if cost > self.room - reserve:
             return False
         self.room, self._is_exact = self.room - cost, False
         return True

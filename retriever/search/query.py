@@ -152,7 +152,8 @@ class Query:
                 break
             depth *= _DEEPER
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
-        relevance = self._relevance(candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)]))
+        read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
+        relevance = self._relevance(read, relevances.highest(candidates.semantic))
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         line = relevances.line(self._snapshot, mode)
@@ -176,7 +177,7 @@ class Query:
             ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
         return {number: [] for number in ids[:k].tolist()}
 
-    def _relevance(self, candidates: Candidates) -> NDArray[np.float64]:
+    def _relevance(self, candidates: Candidates, nearest: Floats) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank."""
         ids = candidates.ids
         literal = np.zeros(len(ids), bool)
@@ -185,7 +186,7 @@ class Query:
             rows = [self._passages[number] for number in ids.tolist()]
             literal = np.array([self._exact.level(row["context"], row["heading"])[0] > 0 for row in rows], bool)
         shares = relevances.shares(self._snapshot, self._text, ids)
-        return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale)
+        return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
 
     def _ordered(self, depth: int, mode: Mode, passing: Passing | None, reranking: Reranking | None) -> Candidates:
         """The candidates of all stages, best first."""

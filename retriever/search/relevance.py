@@ -3,12 +3,13 @@
 It is comparable between queries of one index. Take all queries whose best passage has the relevance 0.5, where half
 of all queries have an answer in the index: then half of these have one.
 
-    relevance = 1 / (1 + exp(-(a + b cosine + c share)))
+    relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean)))
 
-The share counts the query's words in the passage, each weighed by its inverse document frequency. The
-weights are constants, fitted for all-MiniLM-L6-v2 on four collections; most questions of one have no answer in the
-others. Cosines of another encoder are first put on its scale: see `calibration`. A passage with all words of the query,
-or with an exact part of it, counts as an answer. docs/relevance.md has the figures, those of what failed too.
+The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
+the ten highest cosines: a passage that is near by chance is often alone. The weights are constants, fitted for
+all-MiniLM-L6-v2 on five collections; most questions of one have no answer in the others. Cosines of another encoder
+are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
+counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
 Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
 hits gets the highest relevance of itself and all later ones. Every further hit gets the lowest one so far.
@@ -33,26 +34,41 @@ if TYPE_CHECKING:
 LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
 
-_BOTH = (-12.3, 24.0, 5.2)  # the constant, and the weights of the cosine and of the share of words
-_MEANING = (-13.0, 30.0, 0.0)  # without an inverted index
-_WORDS = (-4.6, 0.0, 9.9)  # without vectors
+_BOTH = (-12.5, 21.0, 4.9, 5.4)  # the constant, and the weights of the cosine, the share of words and the mean
+_FEW = (-12.3, 24.0, 5.2, 0.0)  # of fewer than ten passages
+_MEANING = (-13.0, 30.0, 0.0, 0.0)  # without an inverted index
+_WORDS = (-4.6, 0.0, 9.9, 0.0)  # without vectors
 _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
 _MAX_WORDS = 64  # different words of a query that are looked up
 
 
-def relevance(cosines: Floats, shares: Floats, literal: NDArray[np.bool_], scale: Scale) -> NDArray[np.float64]:
+def relevance(
+    cosines: Floats, shares: Floats, literal: NDArray[np.bool_], scale: Scale, nearest: Floats
+) -> NDArray[np.float64]:
     """The relevance of passages in order of their rank, shape (n,), never rising.
 
     :param cosines: NaN without vectors.
     :param shares: of the words of the query in each passage; NaN without an inverted index or words to look for.
     :param literal: whether each passage holds an exact part of the query.
+    :param nearest: the ten highest cosines of all candidates, or fewer.
     """
-    by_words, by_meaning, by_both = (np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _BOTH))
-    constant, cosine, share = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
-    evidence = constant + cosine * np.nan_to_num(scale.as_default(cosines)) + share * np.nan_to_num(shares)
+    scaled = scale.as_default(cosines)
+    mean = float(scale.as_default(nearest).mean()) if len(nearest) == DEPTH else np.nan
+    by_words, by_meaning, by_both = (
+        np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _FEW if np.isnan(mean) else _BOTH)
+    )
+    weights = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
+    values = np.stack([np.ones(len(scaled)), scaled, shares, np.full(len(scaled), mean)])
+    evidence = (weights * np.nan_to_num(values)).sum(0)
     raw = 1 / (1 + np.exp(-evidence))
     raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
     return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))
+
+
+def highest(cosines: Floats) -> Floats:
+    """The ten highest cosines, or fewer; NaN is none."""
+    nearest: Floats = np.sort(cosines[~np.isnan(cosines)])[-DEPTH:]
+    return nearest
 
 
 def _falling(values: NDArray[np.float64]) -> NDArray[np.float64]:

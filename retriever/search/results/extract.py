@@ -1,4 +1,4 @@
-"""Shorten a passage to neighbouring sentences that have most of the words of a query."""
+"""Shorten a passage to neighbouring sentences that have the most important words of a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ....core import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .hit import Hit
 
@@ -18,11 +18,12 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[
 _LINE_END = re.compile(r"\n")
 
 
-def shorten(hit: Hit, query: str, count: Callable[[str], int], room: int) -> Hit | None:
-    """Cut a hit to the sentence with most words of a query, and to as many neighbours of it as there is room for.
+def shorten(hit: Hit, weights: Mapping[str, float], count: Callable[[str], int], room: int) -> Hit | None:
+    """Cut a hit to the best sentence that fits, and to as many neighbours of it as there is room for.
 
     Code and tables are cut between lines. A hit with hidden text is not cut.
 
+    :param weights: stem of a word of the query -> its weight. The best sentence has the highest sum.
     :param count: counts the tokens of a text.
     :param room: tokens for the text.
     :returns: None if not even that sentence fits.
@@ -31,12 +32,10 @@ def shorten(hit: Hit, query: str, count: Callable[[str], int], room: int) -> Hit
     costs = [count(hit.text[start:end]) for start, end in spans]
     if hit.hidden or not spans or min(costs) > room:
         return None
-    words = set(terms.query_stems(query))
-    matches = [len(words & _stems(hit.text[start:end])) for start, end in spans]
-    first = last = max(range(len(spans)), key=lambda number: (matches[number], -number))
+    matches = [sum(weights.get(stem, 0) for stem in _stems(hit.text[start:end])) for start, end in spans]
+    fitting = [number for number, cost in enumerate(costs) if cost <= room]
+    first = last = max(fitting, key=lambda number: (matches[number], -number))
     room -= costs[first]
-    if room < 0:
-        return None
     while True:
         neighbours = [number for number in (last + 1, first - 1) if 0 <= number < len(spans) and costs[number] <= room]
         if not neighbours:

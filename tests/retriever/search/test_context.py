@@ -129,6 +129,29 @@ def test_a_hit_that_does_not_fit_is_cut_to_its_sentences_about_the_query():
     assert [passage.path for passage in tight.passages] == ["1.md"]
 
 
+def test_a_long_context_has_extracts_of_hits_that_do_not_fit_whole():
+    filler = "Nothing about it stands here, {} of {}. " * 15
+    documents = {n: filler.format(*(f"{n}x{m}" for m in range(30))) + f"Dogs bark at {n}." for n in range(12)}
+    hits = [hit(number, 0, len(text), documents) for number, text in documents.items()]
+    packed = pack_within(hits, documents, words, Packing(1_000, siblings=0), query="why do dogs bark")
+    is_whole = [passage.text == documents[number] for number, passage in enumerate(packed.passages)]
+    assert is_whole == [True] * 5 + [False] * (len(is_whole) - 5)
+    assert all(f"Dogs bark at {number}." in packed.text for number in range(len(is_whole)))
+    assert len(is_whole) > 7  # as many as fit whole
+    few = pack_within(hits[:7], documents, words, Packing(1_000, siblings=0), query="why do dogs bark")
+    assert [passage.text for passage in few.passages] == list(documents.values())[:7]
+    short = pack_within(hits, documents, words, Packing(500, siblings=0), query="why do dogs bark")
+    assert [passage.text == documents[number] for number, passage in enumerate(short.passages)][:3] == [True] * 3
+
+
+def test_a_rare_word_of_the_query_chooses_the_sentence():
+    text = "The cat and the dog sat. " + "x " * 30 + ". A walrus came. " + "y " * 30
+    cat = hit(1, 0, len(text), {1: text})
+    for weights, start in (({"cat": 1.0, "dog": 1.0, "walrus": 5.0}, "A walrus"), (None, "The cat")):
+        packed = pack_within([cat], {1: text}, words, Packing(10), query="cat dog walrus", weights=weights)
+        assert [passage.text.startswith(start) for passage in packed.passages] == [True]
+
+
 def test_code_is_cut_between_lines_and_hidden_text_is_not_cut():
     text = "def cat():\n    return 1\n\ndef dog():\n    return bark()\n" + "x = 1\n" * 30
     code = replace(hit(1, 0, len(text) - 1, {1: text}), format="python")

@@ -12,17 +12,19 @@ from binocle import Hits, Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.calibration import measure_scale, renew_scale
 from binocle.retriever.search.everyday import SUBJECTS
-from binocle.retriever.search.relevance import relevance
+from binocle.retriever.search.relevance import highest, relevance
 from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 
 
-def of(cosines, shares=None, literal=None, scale=FITTED):
+def of(cosines, shares=None, literal=None, scale=FITTED, nearest=()):
     count = len(cosines)
     shares = [math.nan] * count if shares is None else shares
     literal = [False] * count if literal is None else literal
-    return relevance(np.float32(cosines), np.float32(shares), np.array(literal), scale).tolist()
+    return relevance(
+        np.float32(cosines), np.float32(shares), np.array(literal), scale, highest(np.float32(nearest))
+    ).tolist()
 
 
 def test_a_near_passage_is_relevant_and_a_far_one_is_weak():
@@ -37,6 +39,12 @@ def test_it_falls_with_the_rank_whatever_the_order():
     assert values == sorted(values, reverse=True)
     assert values[0] == max(values)
     assert 0 <= values[-1] <= values[0] <= 1
+
+
+def test_a_near_passage_that_is_alone_is_less_relevant_than_one_among_near_ones():
+    near, far = (of([0.4], [0.4], nearest=[0.4, math.nan, *[cosine] * 9]) for cosine in (0.38, 0.15))
+    assert near[0] > far[0]
+    assert of([0.4], [0.4], nearest=[0.38] * 9) == of([0.4], [0.4])  # ten are needed to tell
 
 
 def test_the_number_of_hits_asked_for_does_not_change_it():
