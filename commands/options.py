@@ -64,7 +64,7 @@ class _IndexPath(_FolderPath):
         return value if is_s3(value) else super().convert(value, param, ctx)
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg] - a generic type in newer versions alone
+class _Duration(click.ParamType):  # type: ignore[type-arg]  # a generic type in newer versions alone
     """A time such as 90s, 15m or 2h, at most a day; in seconds."""
 
     name = "duration"
