@@ -136,7 +136,7 @@ def _answers(location: str, row: Mapping[str, Any], passage: str) -> list[tuple[
 def _answer(location: str, answer: Any, passage: str) -> tuple[str, int]:
     fields = {"text": answer} if isinstance(answer, str) else _object(location, answer)
     text = _text(location, fields, "text")
-    start = fields.get("answer_start", passage.find(text))
+    start: Any = fields.get("answer_start", passage.find(text))
     if not is_whole(start, 0) or passage[start : start + len(text)] != text:
         where = f" at character {start}" if "answer_start" in fields else ""
         raise InputError(
