@@ -31,7 +31,7 @@ class _Options(NamedTuple):
 
 
 class _View(NamedTuple):
-    """What is printed, as JSON or as lines, and what can be drawn."""
+    """A view to print as JSON or as lines, and perhaps to draw."""
 
     records: list[dict[str, Any]]
     lines: list[str]

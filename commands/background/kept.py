@@ -75,7 +75,7 @@ def _settings(retriever: Retriever) -> object:
 
 
 def _files(name: str) -> object:
-    """The state of the files of a model that is a folder; those of a name in a cache never change."""
+    """The state of the files of a model that is a folder; the files of a model in a cache never change."""
     return [_state(Path(root) / file) for root, _, files in sorted(os.walk(name)) for file in sorted(files)]
 
 

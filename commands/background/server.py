@@ -199,7 +199,7 @@ def _frame(stream: int, content: bytes) -> bytes:
 
 
 class _Output(io.BytesIO):
-    """A stream of the client: what is written is collected, what is asked of the terminal is asked of it."""
+    """A stream of the client: it collects the output, and asks the client's terminal."""
 
     def __init__(self, descriptor: int, number: int, writes: list[bytes]) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ class BinocleSearch:
         depth: int = 100,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Choose what is measured.
+        """Choose the search to measure.
 
         :param model: the folder or name of an encoder; all-MiniLM-L6-v2 unless given.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".

@@ -111,7 +111,7 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
 
 
 def concealed_of(row: Mapping[str, Any]) -> Any:
-    """Return what a document row says of hidden text, for `hidden_spans`; an added document has none."""
+    """Return the hidden text of a document row, for `hidden_spans`; an added document has none."""
     return json.loads(row["metadata"]).get(HIDDEN) if row["source"] == "file" else None
 
 

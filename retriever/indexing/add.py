@@ -49,7 +49,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class AddPolicy:
-    """What to do with a document whose id exists, and with one that cannot be added."""
+    """The treatment of documents with an id that exists, and of documents that cannot be added."""
 
     if_exists: IfExists = "replace"
     on_error: OnError = "stop"

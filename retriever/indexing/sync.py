@@ -131,7 +131,7 @@ def _index(
         indexer.add(row, document, replaces=earlier["id"] if earlier else None)
         if is_member:
             members.add(entry.path)
-        else:  # the row of a file goes with those of the members that it no longer has
+        else:  # the row of a file is dropped together with the rows of its missing members
             gone = [old for old in changes.members.get(entry.path, ()) if old["path"] not in members]
             indexer.drop([old["id"] for old in gone])
             report.removed += sum(old["state"] == "indexed" for old in gone)

@@ -1,4 +1,4 @@
-"""Write matrices between tokens as one self-contained HTML page: move over a token to see what it goes with.
+"""Write matrices between tokens as one self-contained HTML page: move over a token to see its partners.
 
 The page asks no host for anything, and a policy in it forbids that. Tokens may hold any text: it travels as JSON and is
 shown as text, never as markup.

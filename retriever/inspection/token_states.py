@@ -1,4 +1,4 @@
-"""Run an encoder on one text or pair, and keep what it usually throws away: tokens, states and attention."""
+"""Run an encoder on one text or pair, and keep its tokens, states and attention, which it usually drops."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Backend(Protocol):
 
 
 class Inspector:
-    """An encoder whose layers are open.
+    """An encoder with open layers.
 
     A plain BERT is computed by numpy in float32, without torch, also if it is a reranker or a masked language model.
 

@@ -220,7 +220,7 @@ def pack(
 ) -> Context:
     """Choose hits, the best first, while they fit, and write them by document, the one with the best hit first.
 
-    A person who checks a citation must find what the model read. So hidden text is left out.
+    A person who checks a citation must find the text that the model read. So hidden text is left out.
 
     :param documents: document id -> text.
     :param count: counts the tokens of a text.

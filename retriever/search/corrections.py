@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.uint32]
 
 _LETTERS = range(4, 31)  # of a word that is corrected
-_SHORT = 5  # letters of a word in which one error is allowed
+_SHORT = 5  # letters of a word that may have one error; a longer one may have two
 _MAX_WORDS = 40  # of a query: an error in a longer text does little harm
 _MAX_UNKNOWN = 3  # unknown words of a query: with more, it is on another subject or in another language
 _WORD = re.compile(r"[^\W\d_]+(?:[’'][^\W\d_]+)?")
@@ -82,7 +82,7 @@ def correct(
     """Map each unknown word of a query to its correction, in order.
 
     :param vocabulary: reads the words with a prefix, in lower case, with the number of passages that hold each. Most
-        typing errors leave the first letter as it is, so all words are read only where none of these is near.
+        typing errors keep the first letter, so all words are read only if none of these is near.
     """
     unknown = [word for word in candidates(query) if not is_known(word)]
     if len(unknown) > _MAX_UNKNOWN:

@@ -3,7 +3,7 @@
 The fusion adds, for each candidate, its standard scores: how many standard deviations its BM25 score and its cosine lie
 above the mean of all candidates. Candidates are the 200 best by words and the 200 best by meaning. A candidate that
 only the words found gets its true cosine; one that only the meaning found gets BM25 0. With neighbours, `ranking`
-improves on both scores first. `docs/fusion.md` has the figures, those of other fusions too.
+improves on both scores first. `docs/fusion.md` has the figures, also of other fusions.
 
 On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
 """

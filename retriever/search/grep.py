@@ -90,7 +90,7 @@ class LinePattern:
     """A pattern that was checked, in RE2's syntax."""
 
     line: str
-    span: str  # what is highlighted
+    span: str  # the part to highlight
     text: str | None  # matches every text with a matching line; None: any text may have one
     word: bool
 

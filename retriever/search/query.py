@@ -58,7 +58,7 @@ _SPARE = 1.5  # times the results of full-text search that should suffice for en
 _MORE = 4  # times as many in the next attempt
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
-_LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
+_LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class Query:
         return np.array([order[level] for level in levels], np.intp)
 
     def _lifted(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
-        """Lift the scores of each level above those of the next, so that scores fall with the rank."""
+        """Lift the scores of each level above the next, so that scores fall with the rank."""
         levels = self._levels(candidates, parts, mode)
         if not levels.any():
             return candidates

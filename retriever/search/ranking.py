@@ -51,7 +51,7 @@ class Ranking:
     vectors_of: Callable[[Ids], Floats]  # of unit length
 
     def fuse(self, by_words: Candidates, by_meaning: Candidates, terms: Sequence[str], vector: Floats) -> Candidates:
-        """Join both sides; the score is the one that neighbours smoothed.
+        """Join both sides; neighbours smooth the score.
 
         :param by_words: best first, as `by_meaning`: means and deviations are taken over the `DEPTH` best of either,
             and no others are smoothed.

@@ -167,7 +167,7 @@ class Commits:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
                 self.commit_rearranged(name, table)
             elif len(table.get_fragments()) > _MAX_FRAGMENTS:
-                # A large fragment stays, so that a merge costs what was written since the last one.
+                # A large fragment stays, so that a merge handles only newer rows.
                 rows = max(_LEAST_ROWS, table.count_rows() // _LARGE_FRAGMENTS)
                 table.optimize.compact_files(target_rows_per_fragment=rows)
                 self.commit_rearranged(name, table)

@@ -3,7 +3,7 @@
 An index folder holds
 
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
-    HEAD.previous.json               the state before, to fall back to if HEAD.json or what it names is damaged
+    HEAD.previous.json               the state before, to fall back to if HEAD.json or its state is damaged
     HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
                                      whether deleted rows are still to be erased from the disk, and the key that
                                      hashes the names of forgotten files

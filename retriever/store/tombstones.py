@@ -1,7 +1,7 @@
 """Tombstones: rows of the documents table that keep forgotten files out of an index, without their names.
 
 A tombstone's path is a keyed hash of the file's path; the key is in HEAD.json. It has no other value of the file. The
-key lies beside the hashes: who has the index and guesses a whole path can confirm it, but cannot list the names, and
+key lies beside the hashes: the owner of an index can confirm a guess of a whole path, but cannot list the names, and
 two indexes have nothing in common.
 """
 

@@ -1,4 +1,4 @@
-"""What a head's scores mean: probabilities fitted on held-out rows, and measures of how far they hold."""
+"""The meaning of a head's scores: probabilities fitted on held-out rows, and measures of their reliability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _BINS = 10
 _STEPS = 100  # of Newton's method, which needs about ten
-_COVERAGES = (0.5, 0.8)  # shares of the rows, the surest first, whose errors the card has
+_COVERAGES = (0.5, 0.8)  # shares of the rows, the surest first; the card has their errors
 
 
 def platt(scores: Doubles, right: Doubles) -> tuple[float, float]:

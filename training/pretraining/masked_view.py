@@ -1,4 +1,4 @@
-"""What a masked language model reads of a text in each epoch of its training."""
+"""The view that a masked language model has of a text in each epoch of its training."""
 
 from __future__ import annotations
 

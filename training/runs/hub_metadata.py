@@ -1,4 +1,4 @@
-"""What the Hugging Face hub reads of a model card: a YAML header, and an example of use.
+"""The metadata of a model card for the Hugging Face hub: a YAML header, and an example of use.
 
 The header's fields are those of huggingface.co/docs/hub/model-cards. JSON is YAML too, so its values are written so.
 """

@@ -40,7 +40,7 @@ _LENGTH = 256  # tokens of a text, of a model that does not say
 
 @dataclass(frozen=True, slots=True)
 class ClassifierSettings:
-    """What a classifier's logits mean; `binocle.json` of its folder has them."""
+    """The meaning of a classifier's logits; `binocle.json` of its folder has it."""
 
     task: str  # of TASKS
     labels: tuple[str, ...]

@@ -25,7 +25,7 @@ def windows(tokenizer: Tokenizer, question: str, passage: str, size: int, stride
     """Return the windows of a passage, in its order; neighbours share tokens.
 
     :param size: tokens of a window, the question and special tokens included.
-    :param stride: tokens of the passage that two neighbours share, at most half of what a window holds.
+    :param stride: tokens of the passage that two neighbours share, at most half of a window.
     """
     query = _question(tokenizer, question, min(_QUESTION, size // 2))
     read = tokenizer.encode(passage, add_special_tokens=False)

@@ -36,7 +36,7 @@ _RTF_WORDS = (
     rb"SymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0"
     b"\r\n"
     rb"\par \pard\plain\f0\fs20\b\i\u\tab\tx"
-)  # what a compressed RTF body may refer to before its own text
+)  # the text that a compressed RTF body may refer to before its own
 
 
 def read_msg(data: bytes, format_name: str) -> Document:

@@ -136,7 +136,7 @@ def _parser(grammar: str) -> Any:
 
 @dataclass(slots=True)
 class _Definition:
-    start: int  # with what stands above it
+    start: int  # with the comments and decorators above it
     body: int  # without
     end: int
     path: Heading

@@ -29,7 +29,7 @@ class Hits(list[Hit]):
         total: int = 0,
     ) -> None:
         """:param answerable: whether the index seems to answer the query: the best hit is not weak.
-        :param corrections: words of the query that the index does not know -> those that were searched for instead.
+        :param corrections: unknown words of the query -> the words that were searched for instead.
         :param seconds: stage of the search -> how long it took.
         :param version: of the index: it grows with each commit.
         :param total: the number of passages that were searched: all of the index, or all that pass the filter.

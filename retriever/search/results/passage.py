@@ -64,7 +64,7 @@ class Passage(CitedText):
         return f"[{self.number}] {_without_headers(source)}"
 
     def write(self) -> str:
-        """The citation, and below it the text as a person sees it, in which nothing looks like a citation."""
+        """The citation, and below it the text as a person sees it; nothing in the text looks like a citation."""
         return f"{self.citation}\n{_without_headers(self.visible_text)}"
 
 

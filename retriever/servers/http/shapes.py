@@ -293,7 +293,7 @@ class PageOutput(Output):
 
 
 class ReportOutput(Output):
-    """What a write changed."""
+    """The changes of a write."""
 
     indexed: int
     unchanged: int
@@ -305,7 +305,7 @@ class ReportOutput(Output):
 
 
 class StatusOutput(Output):
-    """What an index holds."""
+    """The contents of an index."""
 
     index: str
     version: Annotated[str, Field(description="Changes with every change of the index.")]

@@ -1,4 +1,4 @@
-"""Lance's full-text index: a small segment for each commit, merged in steps, so that a commit costs what it adds."""
+"""Lance's full-text index: a small segment for each commit, merged in steps, so that a small commit costs little."""
 
 from __future__ import annotations
 

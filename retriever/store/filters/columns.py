@@ -150,7 +150,7 @@ class DocumentColumns:
     """The columns of all documents of a state.
 
     :param rows: a table with at least `COLUMNS`.
-    :param carried: what was read of the metadata of an earlier state.
+    :param carried: metadata columns of an earlier state.
     """
 
     def __init__(self, rows: pa.Table, carried: Carried | None = None) -> None:
