@@ -19,6 +19,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from . import recipes
 from .heads import classifier, reader, tagger
 from .idle_options import refuse_idle_options
 from .invert import inverter
@@ -62,6 +63,7 @@ def _run_options(command: Any) -> Any:
     """Options of every training run."""
     for option in reversed(
         (
+            recipes.option,
             click.option(
                 "--objective", metavar="NAME", help="Training objective. Default: chosen from the data's columns."
             ),
@@ -233,6 +235,7 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> int:
     code = EXIT_NEGATIVE if result.is_worse else 0
     if os.environ.get("RANK", "0") != "0":  # of several processes, only one prints
         return code
+    recipes.write(result.folder)
     if as_json:
         echo_json(result.as_dict())
         return code

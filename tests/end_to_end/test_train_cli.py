@@ -49,6 +49,7 @@ def home(tmp_path, monkeypatch, tiny_model):
     judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
     for split in ("train", "test"):
         (scifact / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    (tmp_path / "wrong.toml").write_text('data = "pairs.jsonl"\nstepz = 3\n', "utf-8")
     for folder in ("docs", "notes"):
         retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
         retriever.add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
@@ -96,6 +97,22 @@ def test_the_result_is_json_when_asked(home, run):
     assert (code, facts["steps"], facts["objective"]) == (0, 4, "ranking")
     assert sum(facts["rows"].values()) == len(PAIRS)
     assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "reranker"])
+def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, run, tiny_model):
+    options = {"encoder": ("--pooling", "cls,mean", "--fp32"), "reranker": ("--negatives", "2")}[kind]
+    code, out, err = run("train", kind, "pairs.jsonl", "--out", "one", "--base", tiny_model, *options, *FAST, "--json")
+    assert code in (0, 1), err
+    recipe = (home / "one" / "recipe.toml").read_text("utf-8")
+    assert 'data = "pairs.jsonl"\n' in recipe
+    assert "steps = 4\n" in recipe
+    code, again, err = run("train", kind, "--recipe", "one/recipe.toml", "--out", "two", "--json")
+    assert code in (0, 1), err
+    assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
+    assert (home / "two" / "recipe.toml").read_text("utf-8") == recipe
+    code, third, err = run("train", kind, "--recipe", "one/recipe.toml", "--out", "three", "--steps", "2", "--json")
+    assert json.loads(third)["steps"] == 2, err
 
 
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
@@ -175,6 +192,8 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--rounds", "3"), "--rounds goes with --mine"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
         (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
+        (("train", "encoder", "--recipe", "pairs.jsonl", "--out", "out"), "pairs.jsonl is no recipe"),
+        (("train", "encoder", "--recipe", "wrong.toml", "--out", "out"), "wrong.toml has 'stepz': expected some of"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--split", "dev"), "--split has no effect here"),
         (
             ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),

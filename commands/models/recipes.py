@@ -1,0 +1,63 @@
+"""Recipes: the options of a training run in a TOML file, which another run takes and which a trained model contains."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ...core.files import write_atomic
+
+NAME = "recipe.toml"
+_OWN = ("recipe", "out", "as_json")  # of a call, not of the recipe
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+
+
+def _read(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
+    """Take the options of a recipe as defaults."""
+    if value is None:
+        return None
+    try:
+        recipe = tomllib.loads(value.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{value} is no recipe ({error}): expected TOML, with a name = value a line") from None
+    names = [parameter.name for parameter in context.command.params if parameter.name not in _OWN]
+    unknown = next((name for name in recipe if name not in names), None)
+    if unknown is not None:
+        raise click.BadParameter(f"{value} has {unknown!r}: expected some of {', '.join(map(str, names))}")
+    context.default_map = recipe
+    return value
+
+
+option = click.option(
+    "--recipe",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_read,
+    help="Options in TOML, as in the recipe.toml of a trained model; those given here come first.",
+)
+
+
+def write(folder: Path) -> None:
+    """Write the options that this call was given, or took from a recipe, into the folder of the model."""
+    context = click.get_current_context()
+    given = {
+        name: value
+        for name, value in context.params.items()
+        if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
+    }
+    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(given.items())]
+    write_atomic(folder / NAME, "".join(lines))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as an option takes it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value) if isinstance(value, Path) else value
