@@ -76,7 +76,7 @@ def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], me
     write_log(ready / "log.jsonl", history)
     plots: tuple[str, ...] = ()
     with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
-        stop = f"stopped early, at step {card.steps:,} of {card.planned:,}" if card.steps < card.planned else ""
+        stop = next((note for note in card.notes if note.startswith("stopped early")), "")
         file = ready / "curves.svg"
         plots = (curves(history, file, metric=metric or "metric", kept_step=card.kept_step, note=stop).name,)
     write_card(ready, replace(card, plots=plots), out.resolve().name)

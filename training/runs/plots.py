@@ -108,9 +108,11 @@ def curves(
         if panels[1]:
             axes = next(all_axes)
             _metric(axes, metrics, margins, kept_step)
-            axes.set_title("held-out metric" + f"\n{note}" * bool(note))
+            axes.set_title("held-out metric")
             axes.set_ylabel(metric)
             _label(axes, steps)
+        if note:
+            figure.supxlabel(note, fontsize=8.5, x=0.01, horizontalalignment="left")
         _title(figure, title)
     return Path(file)
 

@@ -114,12 +114,13 @@ def test_losses_and_metrics_are_at_their_steps(drawn):
 
 def test_the_circle_is_around_the_weights_that_were_kept_in_a_band_of_the_interval(drawn):
     log = [*LOG, {"step": 50, "eval_spearman": 0.85, "eval_spearman margin": 0.1}]
-    _, metric = drawn(curves, log, metric="spearman", kept_step=50, note="stopped early, at step 100 of 200")
+    note = "stopped early, after step 100 of 200: its last 3 evaluations were worse than the best by more than chance"
+    _, metric = drawn(curves, log, metric="spearman", kept_step=50, note=note)
     assert metric.lines[1].get_xydata().tolist() == [[50, 0.85]]
     assert [text.get_text() for text in metric.texts] == ["kept 0.8500"]
     (band,) = metric.collections
     assert {0.75, 0.95} <= {round(float(y), 6) for y in band.get_paths()[0].vertices[:, 1]}
-    assert metric.get_title(loc="left").endswith("stopped early, at step 100 of 200")
+    assert metric.figure.get_supxlabel() == note
 
 
 def test_a_metric_may_be_called_so_and_a_step_taken_again_counts_once(drawn):
