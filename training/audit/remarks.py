@@ -42,5 +42,5 @@ def remarks(encoder: Encoder, results: Sequence[DefenceResult], frequent: ByLeng
             yield (
                 f"With {result.name} the attacker recovered less of texts of {', '.join(map(str, below))} tokens than "
                 "the most frequent tokens are: it has learned too little to gate on, or there is little to learn; more "
-                "seconds may tell."
+                "--steps may tell."
             )
