@@ -95,9 +95,8 @@ def schedule(run: TrainingRun[Any], batches: Any, metric: str | None) -> dict[st
 
 def count_steps(config: Any, batches: Any) -> int:
     """Return the steps of a run with these batches in an epoch."""
-    if config.steps is not None:
-        return int(config.steps)
-    return max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
+    steps: int = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
+    return steps
 
 
 def paced(
