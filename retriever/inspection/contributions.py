@@ -18,7 +18,7 @@ from ...core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Doubles
     from .token_states import TokenStates
 
 
@@ -30,18 +30,18 @@ class WordPair(NamedTuple):
     share: float
 
 
-def contributions(query: TokenStates, passage: TokenStates) -> Floats:
+def contributions(query: TokenStates, passage: TokenStates) -> Doubles:
     """Return the share of each pair of tokens, shape (query tokens, passage tokens); the sum is the cosine.
 
     :raises InputError: when the encoder's vector is more than its pooled states.
     """
     left, right = pooled_terms(query), pooled_terms(passage)
     length = float(np.linalg.norm(left.sum(0)) * np.linalg.norm(right.sum(0)))
-    shares: Floats = left @ right.T / max(length, 1e-12)
+    shares: Doubles = left @ right.T / max(length, 1e-12)
     return shares
 
 
-def pooled_terms(text: TokenStates, layer: int = -1) -> Floats:
+def pooled_terms(text: TokenStates, layer: int = -1) -> Doubles:
     """Return the term of each token in the pooled vector, shape (tokens, dim); their sum is the vector.
 
     :param layer: 0 for the embeddings, -1 for the last layer, which the encoder pools.
@@ -51,13 +51,13 @@ def pooled_terms(text: TokenStates, layer: int = -1) -> Floats:
             "the vectors of this encoder are not sums over tokens: expected mean, max or [CLS] pooling and no module "
             "after it but Normalize"
         )
-    terms: Floats = np.concatenate(
+    terms: Doubles = np.concatenate(
         [_TERMS[mode](text.states[layer].astype(np.float64)) for mode in text.pooling], axis=1
     )
     return terms
 
 
-def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list[WordPair]:
+def word_pairs(query: TokenStates, passage: TokenStates, shares: Doubles) -> list[WordPair]:
     """Add the shares of all pieces and all occurrences of two words.
 
     The order is that of the strongest occurrence, because words that occur often would come first by their sums. What
@@ -72,24 +72,24 @@ def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list
     return [WordPair(*words, sum(parts)) for words, parts in ranked]
 
 
-def _mean(states: Floats) -> Floats:
-    terms: Floats = states / len(states)
+def _mean(states: Doubles) -> Doubles:
+    terms: Doubles = states / len(states)
     return terms
 
 
-def _max(states: Floats) -> Floats:
-    terms: Floats = states * (np.argmax(states, axis=0)[None, :] == np.arange(len(states))[:, None])
+def _max(states: Doubles) -> Doubles:
+    terms: Doubles = states * (np.argmax(states, axis=0)[None, :] == np.arange(len(states))[:, None])
     return terms
 
 
-def _cls(states: Floats) -> Floats:
-    terms: Floats = states * (np.arange(len(states)) == 0)[:, None]
+def _cls(states: Doubles) -> Doubles:
+    terms: Doubles = states * (np.arange(len(states)) == 0)[:, None]
     return terms
 
 
 # The terms of a pooled vector, by the name of the pooling in sentence-transformers. A cosine has no scale, but several
 # poolings in one vector have.
-_TERMS: dict[str, Callable[[Floats], Floats]] = {
+_TERMS: dict[str, Callable[[Doubles], Doubles]] = {
     "mean": _mean,
     "mean_sqrt_len_tokens": lambda states: states / np.sqrt(len(states)),
     "max": _max,

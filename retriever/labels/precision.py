@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import InputError
 
 if TYPE_CHECKING:
-    from ...core.arrays import Floats, Mask
+    from ...core.arrays import Doubles, Mask
 
 FEWEST = 50  # examples that correct the estimate
 
@@ -28,13 +28,13 @@ _SURE = 6.0  # the log odds of a label at most
 _STRENGTH = (4.0, 0.5)  # how much the estimate's slope and height resist the examples
 
 
-def log_odds(evidence: Floats) -> Floats:
+def log_odds(evidence: Doubles) -> Doubles:
     """Estimate the log odds of each label to be right, shape (documents,)."""
-    odds: Floats = np.clip(evidence @ _COEFFICIENTS[:-1] + _COEFFICIENTS[-1], -_SURE, _SURE)
+    odds: Doubles = np.clip(evidence @ _COEFFICIENTS[:-1] + _COEFFICIENTS[-1], -_SURE, _SURE)
     return odds
 
 
-def corrected(odds: Floats, examples: Floats, right: Mask) -> Floats:
+def corrected(odds: Doubles, examples: Doubles, right: Mask) -> Doubles:
     """Correct the log odds of all documents by examples: their slope and their height.
 
     Few examples leave both in doubt, and the doubt draws the odds to even, else too many labels would be kept. This is
@@ -61,10 +61,11 @@ def corrected(odds: Floats, examples: Floats, right: Mask) -> Floats:
         slope, height = slope - step[0], height - step[1]
     columns = np.stack([odds, np.ones(len(odds))])
     doubt = (columns * np.linalg.solve(np.array(curvature), columns)).sum(0)  # the variance of each document's log odds
-    return (slope * odds + height) / np.sqrt(1 + np.pi / 8 * doubt)
+    moderated: Doubles = (slope * odds + height) / np.sqrt(1 + np.pi / 8 * doubt)
+    return moderated
 
 
-def kept(odds: Floats, precision: float) -> Mask:
+def kept(odds: Doubles, precision: float) -> Mask:
     """Choose as many labels as possible, the surest first, while their mean chance is the precision."""
     ranked = chance(odds)
     order = np.argsort(-ranked, kind="stable")
@@ -74,7 +75,7 @@ def kept(odds: Floats, precision: float) -> Mask:
     return mask
 
 
-def chance(odds: Floats) -> Floats:
+def chance(odds: Doubles) -> Doubles:
     """Return the chance of each label to be right, from 0 to 1."""
-    share: Floats = 1 / (1 + np.exp(-np.clip(odds, -30, 30)))
+    share: Doubles = 1 / (1 + np.exp(-np.clip(odds, -30, 30)))
     return share

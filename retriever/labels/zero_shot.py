@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from ...core.arrays import Floats, Integers
+    from ...core.arrays import Doubles, Floats, Integers
 
 _NEIGHBOURS = 10
 _REFERENCE = 4_000  # documents that the others ask at most
@@ -27,7 +27,7 @@ class Fit(NamedTuple):
     """The best label of each document, shape (documents,), and the evidence for it, shape (documents, 7)."""
 
     labels: Integers
-    evidence: Floats
+    evidence: Doubles
 
 
 def fit_labels(documents: Floats, names: Floats) -> Fit:
@@ -70,7 +70,7 @@ def _neighbours(documents: Floats) -> Integers:
 
 def _evidence(
     cosines: Floats, scores: Floats, shares: Floats, around: Floats, labels: Integers, spread: float
-) -> Floats:
+) -> Doubles:
     """Return what speaks for each label, without the scale of the encoder's cosines."""
     rows = np.arange(len(labels))
     ordered = np.sort(scores, axis=1)
@@ -90,5 +90,6 @@ def _evidence(
 
 
 def _softmax(scores: Floats) -> Floats:
-    shares: Floats = np.exp(scores - scores.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    shares: Floats = powers / powers.sum(1, keepdims=True)
+    return shares
