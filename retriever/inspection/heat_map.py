@@ -14,7 +14,7 @@ from ...core.words import encodable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Doubles, Floats
 
 _CELL, _LETTER = 16, 6.6  # pixels of a square and of a letter of a label
 _FAINTEST = 0.02  # squares below this share of the largest stay white
@@ -28,7 +28,7 @@ class Matrix:
     title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    values: Floats
+    values: Floats | Doubles
 
 
 def heat_map(matrix: Matrix) -> str:
