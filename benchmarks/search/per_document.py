@@ -1,6 +1,6 @@
 """Measure the cost of a limit on the passages of a document, where documents are long.
 
-    python -m benchmarks.search.per_document --squad squad11_dev.jsonl.gz [--index DIR]
+    python -m benchmarks.search.per_document --squad squad11_dev.jsonl.gz [--index DIR] [--count 400]
 
 Each of the 48 articles of SQuAD's development set is one document. A hit is right if it overlaps the paragraph of the
 question and holds the answer.
@@ -39,7 +39,7 @@ class Question(NamedTuple):
         return hit.path == self.article and overlaps and self.answer in hit.text
 
 
-def articles(file: Path) -> tuple[dict[str, str], list[Question]]:
+def articles(file: Path, count: int) -> tuple[dict[str, str], list[Question]]:
     """The text of each article, and questions on them."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]
@@ -53,7 +53,7 @@ def articles(file: Path) -> tuple[dict[str, str], list[Question]]:
             Question(item["question"], row["title"], start, start + len(row["context"]), item["answers"][0])
             for item in row["qas"]
         ]
-    return texts, random.Random(SEED).sample(questions, QUESTIONS)
+    return texts, random.Random(SEED).sample(questions, count)
 
 
 def measure(retriever: Retriever, questions: list[Question], per_document: int | None) -> dict[str, Any]:
@@ -71,8 +71,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--squad", type=Path, required=True)
     parser.add_argument("--index", type=Path, help="keep the index here, to measure it again")
+    parser.add_argument("--count", type=int, default=QUESTIONS, help="questions")
     options = parser.parse_args()
-    texts, questions = articles(options.squad)
+    texts, questions = articles(options.squad, options.count)
     with tempfile.TemporaryDirectory() as temporary:
         retriever = Retriever.open(options.index or Path(temporary) / "index")
         if not (retriever.path / "HEAD.json").exists():
