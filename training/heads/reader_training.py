@@ -159,7 +159,7 @@ def _values(
 
 
 def best_threshold(scores: NDArray[Any], f1: NDArray[Any], has_answer: NDArray[Any]) -> float:
-    """Return the score from which answers are is_given, so that the mean F1 is highest, as SQuAD's script chooses it.
+    """Return the score from which answers are given, so that the mean F1 is highest, as SQuAD's script chooses it.
 
     :param scores: of the best span of each question.
     :param f1: of that span.
