@@ -40,19 +40,19 @@ option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="Options in TOML, as in the recipe.toml of a trained model; those given here come first.",
+    help="Options in TOML, as in the recipe.toml of a trained model; options of the command come first.",
 )
 
 
 def write(folder: Path) -> None:
     """Write the options that this call was given, or took from a recipe, into the folder of the model."""
     context = click.get_current_context()
-    given = {
+    chosen = {
         name: value
         for name, value in context.params.items()
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }
-    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(given.items())]
+    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(chosen.items())]
     write_atomic(folder / NAME, "".join(lines))
 
 
