@@ -163,7 +163,7 @@ def _fit(draws: Sequence[Draw]) -> Floats:
 
 def _precisions(
     draws: Sequence[Draw], coefficients: Floats, examples: int = 0, random: np.random.Generator | None = None
-) -> list[float]:
+) -> list[tuple[float, float]]:
     """Return the true precision of each draw's labels that are kept for the promise, and their share."""
     precisions = []
     for evidence, right in draws:
