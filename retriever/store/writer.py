@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .tables import TableLocation
 
 _FEW_ROWS = 16  # new rows that a search analyses itself; with fewer, the full-text index is not updated
-_TIDY_COMMITS = 500  # in a long run: each version of a table lists all pieces that commits have left
+_TIDY_COMMITS = 50  # in a long run: each commit lists all pieces that earlier ones have left
 
 
 @contextlib.contextmanager
