@@ -125,7 +125,7 @@ JUDGED = {
 
 
 @pytest.fixture(scope="module")
-def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, make_head) -> Path:
+def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, make_head, pdf_file) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"
     texts = {
@@ -133,7 +133,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
         "guide/install.md": "Install the package.\n\n" * 60,
     }
     write(home / "docs", texts)
-    (home / "docs/report.pdf").write_bytes(pdf("Invoice of March"))
+    (home / "docs/report.pdf").write_bytes(pdf_file("Invoice of March"))
     Retriever.open(home / "docs", model=tiny_model).sync()
     shutil.copytree(home / "docs", home / "notes")
     Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
@@ -175,19 +175,6 @@ def test_example_of_the_help_works_as_written(
     assert done.code == (1 if "failed" in words else 0)  # there are no failed files
     assert done.err == "" or words[0] in ("pretrain", "verify", "optimize")  # which say how far they are
     assert bool(done.out) == (done.code == 0)
-
-
-def pdf(text: str) -> bytes:
-    stream = f"BT /F1 24 Tf 72 700 Td ({text}) Tj ET"
-    objects = (
-        "<</Type/Catalog/Pages 2 0 R>>",
-        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        f"<</Length {len(stream)}>>\nstream\n{stream}\nendstream",
-        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    )
-    body = "".join(f"{number} 0 obj\n{content}\nendobj\n" for number, content in enumerate(objects, 1))
-    return f"%PDF-1.4\n{body}trailer\n<</Root 1 0 R/Size 6>>\n%%EOF\n".encode()
 
 
 def collection(folder: Path) -> Path:
@@ -437,8 +424,8 @@ def test_search_cites_the_line_on_which_the_passage_stands(here: Path, run):
         assert "\n".join(lines[row["line_start"] - 1 : row["line_end"]]).strip() == row["text"].strip()
 
 
-def test_search_json_gives_the_page_of_a_pdf(here: Path, run):
-    (here / "report.pdf").write_bytes(pdf("A zeppelin"))
+def test_search_json_gives_the_page_of_a_pdf(here: Path, run, pdf_file):
+    (here / "report.pdf").write_bytes(pdf_file("A zeppelin"))
     run("index", ".")
     (row,) = run("search", "zeppelin", "--mode", "lexical", "--json").rows
     assert (row["page"], row["text"]) == (1, "A zeppelin")

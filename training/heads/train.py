@@ -6,7 +6,7 @@ The modules that import torch are imported after the checks, so that mistakes ar
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .probe import Probe
     from .result import HeadResult
 
+ConfigT = TypeVar("ConfigT", bound=HeadConfig)
 _MOST_HELD_OUT = 1_000  # questions
 _MOST_HELD_OUT_ROWS = 5_000  # labelled texts
 _LEVEL = 0.05  # p below which a difference is real
@@ -53,13 +54,8 @@ def train_reader(
     :param progress: called with each event.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
-    environment.require("training")
-    config = config or ReaderConfig()
-    config.check()
-    base = base or model_files.DEFAULT_MODEL
-    model_files.find(base)  # before a large file is read
-    run = TrainingRun(out, base, config, progress)
-    run.open({"data": source_name(data), "files": files_of(data)})
+    run = _open_run(data, out, base, config or ReaderConfig(), progress, kind="reader")
+    config = run.config
     with run.discard_on_error():
         run.report("reading the data")
         questions = squad.read_questions(data)
@@ -145,13 +141,8 @@ def train_tagger(
     :param progress: called with each event.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
-    environment.require("training")
-    config = config or HeadConfig()
-    config.check()
-    base = base or model_files.DEFAULT_MODEL
-    model_files.find(base)  # before a large file is read
-    run = TrainingRun(out, base, config, progress)
-    run.open({"data": source_name(data), "files": files_of(data)}, kind="tagger")
+    run = _open_run(data, out, base, config or HeadConfig(), progress, kind="tagger")
+    config = run.config
     with run.discard_on_error():
         run.report("reading the data")
         texts = read_tagged(data, config.held_out, _MOST_HELD_OUT, config.seed)
@@ -159,6 +150,19 @@ def train_tagger(
 
         training = TaggerTraining(run, texts)
     return training.train({"labels": len(texts.labels)})
+
+
+def _open_run(
+    data: Any, out: str | Path, base: str | None, config: ConfigT, progress: OnProgress | None, *, kind: str
+) -> TrainingRun[ConfigT]:
+    """Check the settings and find the base, then open the run."""
+    environment.require("training")
+    config.check()
+    base = base or model_files.DEFAULT_MODEL
+    model_files.find(base)  # before a large file is read
+    run = TrainingRun(out, base, config, progress)
+    run.open({"data": source_name(data), "files": files_of(data)}, kind=kind)
+    return run
 
 
 def _index_at(data: Any) -> Retriever:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ....core.errors import InputError
 from .. import files as model_files
@@ -13,13 +14,14 @@ from ..bert.weights import BertConfig
 from ..settings import PADDED_POSITIONS, fingerprint, read_config, tokenizer_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokenizers import Tokenizer
 
     from ....core.arrays import Floats
     from ..bert.model import Tokens
 
+SettingsT = TypeVar("SettingsT")
 _POSITIONS = 512  # of a model that does not say
 
 
@@ -87,6 +89,26 @@ def _limit(config: dict[str, Any]) -> int:
     if not isinstance(positions, int) or not 8 <= positions < 10**6:
         raise InputError(f"config.json has max_position_embeddings {positions!r}: expected a number of tokens from 8")
     return positions - 2 * (config.get("model_type") in PADDED_POSITIONS)
+
+
+def read_settings(folder: Path, noun: str, build: Callable[..., SettingsT]) -> SettingsT:
+    """Build the settings that `binocle.json` of a folder has for a kind of head; without the file, the defaults.
+
+    :raises InputError: when the file has other ones.
+    """
+    file = folder / "binocle.json"
+    try:
+        facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        return build(**facts.get(noun, {}))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{file} does not describe a {noun}: copy the model folder again") from None
+
+
+def wrong_settings(folder: Path, noun: str) -> InputError:
+    """Return the error for a setting of another type or range."""
+    return InputError(
+        f"{folder / 'binocle.json'} has a value that is no number in '{noun}': copy the model folder again"
+    )
 
 
 class Head(Protocol):

@@ -6,7 +6,6 @@ there, and those of [CLS] stand for no answer.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ import numpy as np
 from ....core.checks import is_real, is_whole
 from ....core.errors import InputError
 from ..encoder import check_texts
-from .head import READER, load_head
+from .head import READER, load_head, read_settings, wrong_settings
 from .windows import windows
 
 if TYPE_CHECKING:
@@ -48,15 +47,10 @@ class ReaderSettings:
 
         :raises InputError: when a value is wrong.
         """
-        file = folder / "binocle.json"
-        try:
-            facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-            settings = cls(**facts.get("reader", {}))
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{file} does not describe a reader: copy the model folder again") from None
+        settings = read_settings(folder, "reader", cls)
         numbers = (settings.slope, settings.offset, settings.threshold)
         if not (is_whole(settings.window, 8) and is_whole(settings.stride, 0) and all(map(is_real, numbers))):
-            raise InputError(f"{file} has a value that is no number in 'reader': copy the model folder again")
+            raise wrong_settings(folder, "reader")
         return settings
 
     def as_dict(self) -> dict[str, float]:

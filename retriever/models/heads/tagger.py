@@ -7,7 +7,6 @@ which I-X follows only B-X or I-X.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.checks import is_real, is_whole
-from ....core.errors import InputError
 from ..encoder import check_texts
-from .head import TAGGER, load_head
+from .head import TAGGER, load_head, read_settings, wrong_settings
 from .windows import text_windows
 
 if TYPE_CHECKING:
@@ -49,14 +47,9 @@ class TaggerSettings:
 
         :raises InputError: when a value is wrong.
         """
-        file = folder / "binocle.json"
-        try:
-            facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-            settings = cls(**facts.get("tagger", {}))
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{file} does not describe a tagger: copy the model folder again") from None
+        settings = read_settings(folder, "tagger", cls)
         if not (is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)):
-            raise InputError(f"{file} has a value that is no number in 'tagger': copy the model folder again")
+            raise wrong_settings(folder, "tagger")
         return settings
 
     def as_dict(self) -> dict[str, Any]:
