@@ -146,7 +146,7 @@ def main() -> None:
     documents = sorted(documents, key=lambda document: document["id"] not in judged)[: arguments.documents]
     names, texts = [document["id"] for document in documents], [beir.passage(document) for document in documents]
     qrels = {query: relevant for query, relevant in qrels.items() if relevant.keys() & set(names)}
-    encoder = load_encoder()
+    encoder: Any = load_encoder()
     contenders = graphs(encoder._model)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(arguments.rounds):

@@ -690,16 +690,21 @@ def test_which_texts_are_encoded_together_makes_no_difference(native_precision):
     assert np.abs(encoder.encode(texts, kind="query") - together).max() < 2e-2
 
 
+def model_of(name: str) -> Any:
+    encoder: Any = load_encoder(name)
+    return encoder._model
+
+
 def test_a_few_texts_are_tokenized_and_truncated_as_many_are(tiny_model):
     texts = ["bread", "A cancelled task raises an error in the worker. " * 40, ""]
-    few = load_encoder(tiny_model)._model.tokenize(texts)
-    many = load_encoder(tiny_model)._model.tokenize(texts * 20)
+    first, second = (model_of(tiny_model) for _ in range(2))
+    few, many = first.tokenize(texts), second.tokenize(texts * 20)
     assert [encoding.ids for encoding in few] == [encoding.ids for encoding in many[:3]]
-    assert len(few[1].ids) == load_encoder(tiny_model)._model.limit
+    assert len(few[1].ids) == first.limit
 
 
 def test_a_few_queries_are_computed_without_padding_and_each_once(tiny_model):
-    model = load_encoder(tiny_model)._model
+    model = model_of(tiny_model)
     encodings = model.tokenize(
         ["bread", "The cat sat on the mat.", "milk", "A task raises an error in the worker."] * 3
     )

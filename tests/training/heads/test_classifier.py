@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,7 +209,8 @@ def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_
     assert result.measures[0].value > 0.9
     assert "the linear head is enough" in result.notes[0] or "worth it" in result.notes[0]
     classifier = load_classifier(tmp_path / "out")
-    assert isinstance(classifier.scorer._head, BertHead)
+    scorer: Any = classifier.scorer
+    assert isinstance(scorer._head, BertHead)
     texts = ["the dog ran 7", "cheese in the oven 7"]
     assert [one.labels for one in classifier.classify(texts)] == [("pet",), ("food",)]
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
@@ -217,5 +219,5 @@ def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_
     from binocle.retriever.models.heads.torch_head import inputs
 
     with torch.no_grad():
-        expected = model(**inputs(model, classifier.scorer.encodings(texts))).logits
-    np.testing.assert_allclose(classifier.scorer.logits(texts), expected, atol=1e-4)
+        expected = model(**inputs(model, scorer.encodings(texts))).logits
+    np.testing.assert_allclose(scorer.logits(texts), expected, atol=1e-4)
