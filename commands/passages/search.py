@@ -128,8 +128,8 @@ class _QueryCommand(click.Command):
     "--stay",
     metavar="TIME",
     type=DURATION,
-    help="Keep the index open in the background until TIME (15m) after the last search: the next searches take a "
-    "tenth of the time. 0 ends it.",
+    help="Keep the index open in the background until TIME (15m) after the last search: the next searches take "
+    "an eighth of the time. 0 ends it.",
 )
 @json_option
 @grouped(lines=LineOptions, ranking=_RankingOptions, printing=PrintOptions)
