@@ -128,7 +128,7 @@ def _sync(
 
 
 def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
-    """The place of the index, and what to sync: a folder, the folders of a collection, or None for what it has."""
+    """Return the place of the index, and the folders to sync: one, those of a collection, or None for its own."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
     from ..retriever.store.collection import existing_collection, is_collection_path

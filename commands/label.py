@@ -61,8 +61,8 @@ def label(
 ) -> int:
     """Label documents by the encoder alone, without training.
 
-    Prints the label of each document whose label is sure enough; with --json also the others. What is sure is an
-    estimate, unless 100 examples of this index calibrate it: print them with --sample, and fill in their label or
+    Prints the label of each document whose label is sure enough; with --json also the others. The certainty is
+    an estimate, unless 100 examples of this index calibrate it: print them with --sample, and fill in their label or
     "none". Exit 1 when no label is sure enough.
 
     \b

@@ -343,7 +343,7 @@ def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
 
 
 def folder_above(path: Path) -> Path:
-    """The folder of a file or a glob; a folder stays as it is."""
+    """Return the folder of a file or a glob; of a folder, itself."""
     above = _above_glob(path)
     return above.parent if above.is_file() else above
 

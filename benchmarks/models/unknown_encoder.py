@@ -1,4 +1,4 @@
-"""A thief who knows neither the encoder nor a pair: is the encoder named right, and what is read through each?
+"""A thief who knows neither the encoder nor a pair: does he name the right encoder, and how much does he read?
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.models.unknown_encoder --scifact FILE --debian FILE --work DIR
 

@@ -1,1 +1,1 @@
-"""What a search finds: its quality, its contexts, its code passages, and the parts that it is made of."""
+"""The quality of a search: its hits, contexts, snippets and code passages, and the share of each part in it."""

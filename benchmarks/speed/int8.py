@@ -116,7 +116,7 @@ def calibration_ids(model: Any, texts: int = 24, tokens: int = 128) -> np.ndarra
 
 
 def graphs(model: Any) -> dict[str, BertOpenVINO]:
-    """The compiled graph as it is, and in int8; queries are encoded by the first."""
+    """Return the compiled graph, unchanged and in int8. The first encodes the queries."""
     config, weights, build = model._config, model._weights, openvino._graph
 
     def quantized(*args: Any, **options: Any) -> Any:

@@ -44,7 +44,7 @@ class _Kept:
 
 
 class Retrievers:
-    """Open indexes by what they were opened with, each as long as its place, its rights and its models are the same.
+    """Open indexes by path and model. Each stays open while its place, its rights and its models are the same.
 
     :param seconds: to stay after the last command.
     """
@@ -55,7 +55,7 @@ class Retrievers:
         self._open: dict[tuple[str, str | None], _Kept] = {}
 
     def get(self, path: Path, model: str | None) -> Retriever:
-        """Open an index, or return it as it is open."""
+        """Open an index, or return the open one."""
         from ...retriever.retriever import Retriever
 
         key = str(expand_home(path).absolute()), model
@@ -88,7 +88,7 @@ RETRIEVERS: Retrievers | None = None  # of this process, if it is the one in the
 
 
 def open_kept(path: Path, model: str | None, ray: str | None) -> Retriever | None:
-    """The index as it is open; None in every other process.
+    """Return the index that is open already; None in every other process.
 
     :raises ColdError: when it cannot be kept: on a cluster or on object storage.
     """

@@ -129,7 +129,7 @@ def _previous_encoder(previous: dict[str, Any]) -> str:
 @click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="List only files in this state.")
 @json_option
 def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
-    """List every file: indexed, skipped or failed, and why. For a file read in part, the reason is what is missing.
+    """List every file: indexed, skipped or failed, and why. For a file read in part, it says which parts are missing.
 
     A FOLDER below the indexed one lists the files there. Paths open from the current folder; JSON has them relative to
     the indexed folder. Exit 1 when there are none.
@@ -159,7 +159,7 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
 
 
 def _detail(row: dict[str, Any]) -> str:
-    """The note of `files` on a file: its passages and format, why it has none, or what was not read."""
+    """Return the note of `files` on a file: its passages and format, why it has none, or its unread parts."""
     if row["reason"] and row["state"] != "indexed":
         return str(row["reason"])
     part = f", in part: {row['reason']}" if row["reason"] else ""

@@ -20,7 +20,7 @@ _LARGEST = 2_000_000  # values in a page of all heads: 5 MB
 
 
 class LayerRow(NamedTuple):
-    """What a layer made of one text (spread, focus) or of two (mean, cls)."""
+    """The figures of a layer for one text (spread, focus) or for two (mean, cls)."""
 
     layer: int  # 0 for the embeddings
     values: dict[str, float]

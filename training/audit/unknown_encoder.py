@@ -77,7 +77,7 @@ class Suspects:
 
     def _read(self, stolen: Floats, own: Floats) -> list[list[int]]:
         order = np.random.default_rng(self._seed).permutation(len(own))
-        judges, known = np.split(own[order], [len(own) // _JUDGES])  # an alignment fits what it has seen
+        judges, known = np.split(own[order], [len(own) // _JUDGES])  # an alignment fits the pairs that it has seen
         stolen = normalized(stolen)
         aligned = align(stolen, known, seed=self._seed)(stolen)
         view = aligned if _nearness(aligned, judges) > _NEARER * _nearness(stolen, judges) else stolen

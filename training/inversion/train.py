@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from .result import TrainedInverter
 
-_READ, _MEASURED = 20_000, 500  # passages of an index, and of these the ones whose length is measured
+_READ, _MEASURED = 20_000, 500  # passages of an index; the length of so many is measured
 _LONGEST = 128  # tokens that an index's passages are learned at, at most
 
 

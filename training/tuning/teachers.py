@@ -137,7 +137,7 @@ def teacher(
     """Return the teacher of a name.
 
     :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
-    :param hybrid: makes the hybrid search of these passages, which also chooses what a cross-encoder reads.
+    :param hybrid: makes the hybrid search of these passages; its hits are those that a cross-encoder reads.
     """
     if name == HYBRID:
         return hybrid()

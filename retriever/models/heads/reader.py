@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .windows import Window
 
 _LONGEST = 30  # tokens of an answer, as in SQuAD's baselines
-_PIECE = 256  # pairs whose windows are in memory together
+_PIECE = 256  # pairs in memory together
 
 
 @dataclass(frozen=True, slots=True)

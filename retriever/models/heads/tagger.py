@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
 _LENGTH = 256  # tokens of a window, of a model that does not say
-_PIECE = 256  # texts whose windows are in memory together
+_PIECE = 256  # texts in memory together
 OUTSIDE = "O"
 
 

@@ -291,7 +291,7 @@ def test_search_leaves_a_process_behind_and_ends_it(place, here, run, warm):
 @pytest.mark.slow
 def test_terminal_sees_the_same_colours_and_width(start, here, monkeypatch):
     def shown(words, *prefix):
-        """What a terminal of 50 columns gets."""
+        """The output in a terminal of 50 columns."""
         main, side = pty.openpty()
         import fcntl
         import struct

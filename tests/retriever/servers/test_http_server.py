@@ -777,7 +777,7 @@ def test_facets_are_counted_without_a_query(ask, retriever):
     assert [(row["value"], row["count"]) for row in body["facets"]["type"]["counts"]] == list(expected)
 
 
-# What a token with a scope learns, and the end of work that nobody waits for
+# A token with a scope learns nothing of others; work ends when nobody waits for it
 
 
 @pytest.fixture

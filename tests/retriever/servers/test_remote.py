@@ -26,7 +26,7 @@ def remote(retriever, serving):
 
 
 def known(hits):
-    """The hits without what a server keeps to itself, and without the times."""
+    """The hits without the times, and without the fields that a server leaves out."""
     parts = {"document": -1, "passage": -1, "symbols": ()}
 
     def of_server(hit):

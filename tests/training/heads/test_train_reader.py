@@ -120,7 +120,7 @@ def test_wrong_data_and_settings_are_refused_and_leave_nothing(tmp_path, tiny_mo
 
 @pytest.fixture
 def answering(tmp_path, tiny_model, write):
-    """An index of two documents, one of which has an answer."""
+    """An index of two documents; one has an answer."""
     files = {
         "cat.txt": "the cat sat on the\nriver and the dog ran to the mountain\n",
         "b.txt": "Bread.\n",
