@@ -68,7 +68,7 @@ def look(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Look inside an encoder: its tokens, attention and vectors of each TEXT.
+    """Show the tokens, attention and vectors of each TEXT.
 
     Tokens: the pieces of the vocabulary, with [CLS] and [SEP]. Attention: how much each token takes from each, in one
     head, in the mean of a layer's heads, or rolled out over all layers; two TEXTs are read as one pair. Similarity: the

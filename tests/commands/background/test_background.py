@@ -18,10 +18,9 @@ from pathlib import Path
 
 import pytest
 
+import binocle
 from binocle import Retriever
 from binocle.commands.background import client, kept
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -327,7 +326,6 @@ def test_program_asks_before_it_imports_anything_heavy(place):
         "program.ask(sys.argv[1:]); import json;"
         "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules if not name.startswith('_')})))"
     )
-    ran = subprocess.run(
-        [sys.executable, "-ISc", f"import sys; sys.path.insert(0, {str(ROOT.parent)!r}); {code}"], stdout=-1
-    )
+    above = str(Path(binocle.__file__).parents[1])
+    ran = subprocess.run([sys.executable, "-ISc", f"import sys; sys.path.insert(0, {above!r}); {code}"], stdout=-1)
     assert not {"click", "numpy", "socket", "subprocess", "pathlib", "typing", "lance"} & set(json.loads(ran.stdout))
