@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ...training.audit.result import AuditReport, DefenceResult
 
 
+_QUICK = {"steps": 300, "texts": 50, "lengths": "8,32,stored"}
+_QUICK_CORPUS = 6_000  # texts that the attacker learns from
 _STORED = "stored"  # the whole passages, among lengths
 
 
@@ -42,6 +44,13 @@ def _lengths(_context: click.Context, _option: click.Parameter, value: str) -> t
         return tuple(int(part) for part in parts if part != _STORED), _STORED in parts
     except ValueError:
         raise click.BadParameter(f"expected lengths such as 8,32,stored, not {value!r}") from None
+
+
+def _quick(context: click.Context, _option: click.Parameter, value: bool) -> bool:
+    """Take smaller numbers for the options that are not given."""
+    if value:
+        context.default_map = {**_QUICK, **(context.default_map or {})}
+    return value
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
@@ -57,6 +66,13 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
 @click.command()
 @folder_argument
 @index_option
+@click.option(
+    "--quick",
+    is_flag=True,
+    is_eager=True,
+    callback=_quick,
+    help="Under 10 minutes: fewer lengths, texts and steps. Intervals are wider, and the attacker is weaker.",
+)
 @click.option("--out", metavar="DIR", type=FOLDER, help="Write report.json and report.html into this folder.")
 @click.option(
     "--defences",
@@ -132,6 +148,7 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
 def audit(
     folder: Path | None,
     index: Path | None,
+    quick: bool,
     out: Path | None,
     defences: tuple[str, ...] | None,
     texts: int,
@@ -171,7 +188,11 @@ def audit(
     _prepare(retriever, out, encoder, apply=apply)
     with ProgressBar("reading the index", lines=10) as progress:
         options |= {"settings": defences, "texts_per_length": texts, "lengths": lengths[0], "stored": lengths[1]}
+        if quick:
+            options["corpus_texts"] = _QUICK_CORPUS
         report = run_audit(retriever, suspects=suspects or (), progress=progress, **options)
+    if quick:
+        report.notes.insert(0, _quick_note(report))
     passing = gate.passing(report)
     if not as_json:
         _print(text_report.lines(report, gate))
@@ -188,6 +209,14 @@ def audit(
     if apply and passing and not as_json:
         _print(_changes(applied, retriever, erased=erase))
     return _exit_code(gate, report)
+
+
+def _quick_note(report: AuditReport) -> str:
+    texts = max(recovery.texts for recovery in report.frequent.values())
+    return (
+        f"This was a quick audit: {texts} texts of each length at most, and an attacker with {report.learned:,} texts "
+        f"and {report.steps_each:,} steps. A whole audit has narrower intervals and a stronger attacker."
+    )
 
 
 def _check_application(gate: Gate, encoder: Path | None, *, apply: bool, erase: bool) -> None:

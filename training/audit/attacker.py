@@ -95,17 +95,28 @@ class TextAttacker:
 
         mapped = self._mapped(vectors)
         proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
+        self._on_progress(Progress(f"proposing texts for {len(mapped):,} vectors"))
         shares, counts = proposer.bag(mapped)
-        recovered = []
-        stage = f"choosing among texts for {len(mapped):,} vectors"
-        for row, texts in enumerate(counted(proposer.texts(mapped, 1), self._on_progress, stage)):
-            likely = expected_tokens(shares[row], float(counts[row]), _THRESHOLD)[: max(1, round(float(counts[row])))]
-            bag = tuple(token for token, _ in likely)
-            proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
-            cosines = self._undefended(proposals) @ mapped[row] if proposals else np.empty(0)
-            recovered.append(proposals[int(cosines.argmax())] if proposals else "")
+        bags = [
+            tuple(token for token, _ in expected_tokens(share, count, _THRESHOLD)[: max(1, round(count))])
+            for share, count in zip(shares, counts.tolist(), strict=True)
+        ]
+        rows = [
+            [self._tokens.text(ids) for ids in (*texts, bag) if ids]
+            for texts, bag in zip(proposer.texts(mapped, 1), bags, strict=True)
+        ]
         trim()
-        return recovered
+        return self._nearest(mapped, rows)
+
+    def _nearest(self, mapped: Floats, rows: Sequence[Sequence[str]]) -> list[str]:
+        """The text of each row that is nearest to its vector; "" of an empty row."""
+        texts = list(dict.fromkeys(text for row in rows for text in row))
+        self._on_progress(Progress(f"choosing among {len(texts):,} texts"))
+        vectors = dict(zip(texts, self._undefended(texts), strict=True)) if texts else {}
+        return [
+            row[int((np.array([vectors[text] for text in row]) @ target).argmax())] if row else ""
+            for row, target in zip(rows, mapped, strict=True)
+        ]
 
     def correct(self, vectors: Floats, comparison: Comparison, extra: Sequence[Sequence[int]]) -> list[str]:
         """Search for the nearest text of each vector, from the decoder's texts and the extra ones."""

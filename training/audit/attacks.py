@@ -239,7 +239,10 @@ class Attacks:
 
     def _cosines(self, length: int, recovered: Sequence[str], rows: Positions | slice = _ALL) -> Floats:
         """Return the cosine of each recovered text, encoded again, with its true vector; 0 for an empty text."""
-        cosines = metric.cosines(self._encoder.encode(list(recovered)), self._true[length][rows])
+        different = list(dict.fromkeys(recovered))
+        row_of = {text: row for row, text in enumerate(different)}
+        encoded = self._encoder.encode(different)[[row_of[text] for text in recovered]]
+        cosines = metric.cosines(encoded, self._true[length][rows])
         cosines[[not text.strip() for text in recovered]] = 0
         return cosines
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .result import AuditReport, DefenceResult
 
+_LABELS = {"f1": "tokens", "content_f1": "uncommon tokens", "names": "names", "numbers": "numbers"}
 _NEAREST = 3  # settings named when none passes
 
 
@@ -36,13 +37,20 @@ class Gate:
 
     def passing(self, report: AuditReport) -> list[DefenceResult]:
         """Return the settings within all limits: best nDCG@10 first, or least leak first if any leak is allowed."""
-        results = [result for result in self._within(report) if not result.unmeasured]
+        results = [result for result in self._within(report) if not self.unknown(result)]
         results.sort(key=lambda result: (-(result.ndcg.value or 0.0), result.leak))
         return results if self.limits_leak else sorted(results, key=lambda result: result.leak)
 
     def unmeasured(self, report: AuditReport) -> list[DefenceResult]:
         """Return the settings that seem to be within all limits, but were attacked too weakly to tell."""
-        return [result for result in self._within(report) if result.unmeasured]
+        return [result for result in self._within(report) if self.unknown(result)]
+
+    def unknown(self, result: DefenceResult) -> str:
+        """Why a setting that seems to be within the limits may be beyond them; "" if it is measured."""
+        absent = [measure for limit, measure in self._limits() if limit is not None and result.upper(measure) is None]
+        if absent:
+            return f"the attacked texts have nothing that counts as {' or '.join(map(_LABELS.__getitem__, absent))}"
+        return result.unmeasured
 
     def nearest(self, report: AuditReport) -> list[DefenceResult]:
         """Return the three settings that exceed the limits by the smallest sums, nearest first."""
@@ -60,7 +68,8 @@ class Gate:
         )
 
     def _excess(self, result: DefenceResult) -> float:
-        over = sum(max(0.0, result.upper(measure) - limit) for limit, measure in self._limits() if limit is not None)
+        uppers = ((limit, result.upper(measure)) for limit, measure in self._limits() if limit is not None)
+        over = sum(max(0.0, upper - limit) for limit, upper in uppers if upper is not None)
         under = 0.0 if self.min_ndcg_keep is None else max(0.0, self.min_ndcg_keep - result.keep)
         return over + under
 

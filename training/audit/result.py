@@ -95,17 +95,17 @@ class DefenceResult:
     @property
     def leak_high(self) -> float:
         """The highest upper bound of token F1, of the same."""
-        return self.upper("f1")
+        return self.upper("f1") or 0.0
 
-    def upper(self, measure: str) -> float:
-        """The highest upper bound of a measure at any length, of any attacker; 0 if there was nothing to measure.
+    def upper(self, measure: str) -> float | None:
+        """The highest upper bound of a measure at any length, of any attacker; None if there was nothing to measure.
 
         Names and numbers count as well when they are picked out of candidates, with the rest of the text known.
         """
         bounds = [recovery.measures[measure].high for recovery in self._recoveries()]
         if measure in self.facts:
             bounds.append(self.facts[measure].first[REST_KNOWN].high)
-        return max((bound for bound in bounds if bound is not None), default=0.0)
+        return max((bound for bound in bounds if bound is not None), default=None)
 
     def highest(self, measure: str) -> Value:
         """The highest value of a measure at any length, of any attacker."""

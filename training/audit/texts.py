@@ -218,29 +218,34 @@ def cut(
     for start in counted(range(0, len(passages), _BATCH_SIZE), on_progress, _CUTTING):
         batch = passages[start : start + _BATCH_SIZE]
         for (document, text), offsets in zip(batch, encoder.offsets([text for _, text in batch]), strict=True):
+            borders = np.array([_is_border(text, start) for start, _ in offsets] + [True])
             for length in lengths:
-                parts[length] += [(document, part) for part in _parts(text, offsets, length, cuts, known, random)]
+                pieces = _parts(text, offsets, borders, length, cuts, known, random)
+                parts[length] += [(document, part) for part in pieces]
     return {length: _spread(of_length, count, random) for length, of_length in parts.items()}
 
 
 def _parts(
     text: str,
     offsets: Sequence[tuple[int, int]],
+    borders: NDArray[np.bool_],
     length: int,
     cuts: int,
     known: Collection[str],
     random: np.random.Generator,
 ) -> Iterator[str]:
-    """Yield at most `cuts` different parts of `length` tokens."""
+    """Yield at most `cuts` different parts of `length` tokens.
+
+    :param borders: whether a word may begin at each token, and after the last.
+    """
 
     def part(start: int) -> str:
         return text[offsets[start][0] : offsets[start + length - 1][1]]
 
-    borders = [_is_border(text, offset[0]) for offset in offsets] + [True]
-    starts = [start for start in range(len(offsets) - length + 1) if borders[start] and borders[start + length]]
+    starts = np.flatnonzero(borders[:-length] & borders[length:])
     if known:
-        starts = [start for start in starts if part(start) not in known]
-    for start in random.choice(starts, min(cuts, len(starts)), replace=False) if starts else ():
+        starts = np.array([start for start in starts if part(start) not in known], np.int64)
+    for start in random.choice(starts, min(cuts, len(starts)), replace=False) if len(starts) else ():
         yield part(start)
 
 

@@ -34,6 +34,7 @@ from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.audit.verdict import verdict
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
+from binocle.training.inversion.metrics import Value
 from binocle.training.inversion.overlap import KnownTexts
 
 
@@ -446,8 +447,33 @@ def test_a_gate_takes_the_upper_bound_of_every_measure(found):
     assert plain not in Gate(max_token_f1=between).passing(found)
     for name, measure in (("max_content_f1", "content_f1"), ("max_names", "names"), ("max_numbers", "numbers")):
         upper = plain.upper(measure)
+        if upper is None:
+            assert plain in Gate(**{name: 1}).unmeasured(found)
+            continue
         assert plain in Gate(**{name: upper}).passing(found)
         assert not upper or plain not in Gate(**{name: upper - 0.001}).passing(found)
+
+
+def test_a_limit_on_names_is_not_met_where_no_attacked_text_has_a_name(found):
+    nameless = [
+        replace(
+            result,
+            guessing=_without(result.guessing),
+            nearest=_without(result.nearest),
+            facts={},
+            attacks={name: replace(one, by_length=_without(one.by_length)) for name, one in result.attacks.items()},
+        )
+        for result in found.results
+    ]
+    made, gate = replace(found, results=nameless), Gate(max_names=1)
+    assert gate.passing(made) == [] and gate.unmeasured(made) == nameless
+    (told, *_) = (line for line in text_report.lines(made, gate) if line.startswith("not measured: none"))
+    assert told.endswith("the attacked texts have nothing that counts as names")
+
+
+def _without(by_length):
+    nothing = Value(None, None, None)
+    return {size: replace(one, measures=one.measures | {"names": nothing}) for size, one in by_length.items()}
 
 
 def test_no_leak_is_below_that_of_the_ridge_or_of_guessing(found):
@@ -722,6 +748,14 @@ def test_the_exit_code_of_a_gate_is_2_where_nothing_was_measured(run, monkeypatc
     assert code == 2 and "not measured: none" in out and "within the gate" not in out
     code, _, _ = run("--max-token-f1", 0.001)
     assert code == 1
+
+
+def test_a_quick_audit_takes_smaller_numbers_unless_others_are_given_and_says_so(run):
+    options = cli.commands["audit"].make_context("audit", ["--quick", "--texts", "7"]).params
+    assert (options["steps"], options["texts"], options["lengths"]) == (300, 7, ((8, 32), True))
+    _, out, _ = run("--quick")
+    assert "This was a quick audit: 6 texts of each length at most" in out and "and 2 steps" in out
+    assert "quick audit" not in run()[1]
 
 
 def test_json_has_the_gate_too(run):

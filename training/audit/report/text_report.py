@@ -92,7 +92,7 @@ def _f1s(by_length: ByLength, lengths: Iterable[int]) -> str:
 
 def _gate_lines(report: AuditReport, gate: Gate) -> list[str]:
     passing, unmeasured = gate.passing(report), gate.unmeasured(report)
-    closed = [f"not measured: {result.name}, for {result.unmeasured}" for result in unmeasured]
+    closed = [f"not measured: {result.name}, for {gate.unknown(result)}" for result in unmeasured]
     if passing:
         first = "best nDCG@10" if gate.limits_leak else "least leak"
         return [*closed, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
