@@ -18,42 +18,57 @@ from .core.errors import BinocleError
 from .core.version import __version__
 
 _ERROR = 2
-_COMMANDS = {  # the module of each command in `commands`; the order is that of the help
-    "index": "index",
-    "switch": "upkeep.switch",
-    "rollback": "upkeep.switch",
-    "search": "passages.search",
-    "similar": "passages.similar",
-    "show": "passages.similar",
-    "answer": "passages.answer",
-    "pick": "passages.pick",
-    "status": "upkeep.status",
-    "files": "upkeep.status",
-    "collections": "upkeep.collections",
-    "verify": "upkeep.verify",
-    "forget": "index",
-    "trust": "upkeep.trust",
-    "mcp": "mcp",
-    "watch": "watch",
-    "serve": "serve",
-    "optimize": "upkeep.optimize",
-    "evaluate": "evaluate",
-    "compare": "evaluate",
-    "look": "look",
-    "label": "label",
-    "invert": "models.invert",
-    "audit": "models.audit",
-    "mine": "models.mine",
-    "train": "models.train",
-    "tune": "models.train",
-    "classify": "models.heads",
-    "tag": "models.heads",
-    "distill": "models.train",
-    "pretrain": "models.pretrain",
-    "fill": "models.pretrain",
-    "doctor": "upkeep.doctor",
-    "completion": "upkeep.doctor",
+_SECTIONS = {  # of the help, in its order: the module in `commands` of each command
+    "Search": {
+        "index": "index",
+        "search": "passages.search",
+        "similar": "passages.similar",
+        "show": "passages.similar",
+        "pick": "passages.pick",
+        "answer": "passages.answer",
+    },
+    "Look after an index": {
+        "status": "upkeep.status",
+        "files": "upkeep.status",
+        "verify": "upkeep.verify",
+        "forget": "index",
+        "collections": "upkeep.collections",
+        "switch": "upkeep.switch",
+        "rollback": "upkeep.switch",
+        "optimize": "upkeep.optimize",
+        "trust": "upkeep.trust",
+    },
+    "Connect": {
+        "mcp": "mcp",
+        "serve": "serve",
+        "watch": "watch",
+    },
+    "Measure and see": {
+        "evaluate": "evaluate",
+        "compare": "evaluate",
+        "look": "look",
+        "audit": "models.audit",
+        "invert": "models.invert",
+    },
+    "Train": {
+        "tune": "models.train",
+        "train": "models.train",
+        "mine": "models.mine",
+        "distill": "models.train",
+        "pretrain": "models.pretrain",
+        "fill": "models.pretrain",
+    },
+    "Sort and mark texts": {
+        "label": "label",
+        "classify": "models.heads",
+        "tag": "models.heads",
+    },
+    "This installation": {
+        "doctor": "upkeep.doctor",
+        "completion": "upkeep.doctor",
+    },
 }
+_COMMANDS = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
 def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command ends
@@ -127,10 +142,19 @@ class _Commands(UserDict[str, Any]):
 
 
 class _Group(click.Group):
-    """List the commands in the order of `_COMMANDS`."""
+    """List the commands by section, in the order of `_SECTIONS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """Write a table of names and first sentences for each section."""
+        width = max(map(len, self.commands))
+        limit = formatter.width - width - 6  # of a sentence: indented by 2, with a margin
+        for title, section in _SECTIONS.items():
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in section]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Name the configuration file in force, if there is one."""

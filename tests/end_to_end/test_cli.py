@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look label invert audit mine train tune classify tag distill pretrain fill doctor completion".split()
+COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine distill pretrain fill label classify tag doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -77,7 +77,7 @@ def test_version_is_the_packages(run):
 
 def test_help_lists_every_command_with_a_whole_sentence(run):
     shown = run("--help")
-    listed = re.findall(r"^  ([a-z]+)  +(\S.*)$", shown.out.split("Commands:")[1], re.MULTILINE)
+    listed = re.findall(r"^  ([a-z]+)  +(\S.*)$", shown.out.split("\nSearch:\n")[1], re.MULTILINE)
     assert (shown.code, shown.err) == (0, "")
     assert [name for name, _ in listed] == COMMANDS == list(cli.commands)
     assert all(text.endswith(".") and not text.endswith("...") for _, text in listed)
