@@ -40,7 +40,7 @@ Path = Annotated[str, Field(description="The path of a document, as search print
 Conditions = Annotated[
     list[str],
     Field(
-        description="Conditions that every document must meet: path='docs/**', type=pdf, modified>=2026-01-01, "
+        description="Conditions that every document must meet: path=docs/**, type=pdf, modified>=2026-01-01, "
         "size<1MB, KEY=VALUE of its metadata."
     ),
 ]

@@ -98,6 +98,7 @@ def application(server: Server) -> ASGIApp:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         server.queue.close()
+        server.served.maps.close()
 
     handlers: Mapping[Any, Any] = {
         Refusal: _refused,
@@ -131,7 +132,7 @@ async def _answer(server: Server, operation: Operation, request: Request) -> Res
 
     def work() -> tuple[int, str, bytes]:
         # Read before the answer: if the index changes meanwhile, the answer is newer than its ETag, never older.
-        etag = f'W/"{caller.version(caller.retriever.snapshot())}"'
+        etag = f'W/"{caller.etag(caller.retriever.snapshot())}"'
         if known and any(part.strip() in (etag, "*") for part in known.split(",")):
             return 304, etag, b""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,14 @@ from ....core.errors import InputError
 from ....core.version import __version__
 from ...models.encoder import encode_finite
 from ...store.filters.filter import Within
+from .maps import Maps
 from .refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ....core.arrays import Floats
+    from ...inspection.collection_map import CollectionMap
     from ...models.encoder import Kind
     from ...models.reranker import Reranker
     from ...retriever import Retriever
@@ -77,11 +79,12 @@ def _digest(snapshot: Snapshot, where: Filter) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The indexes of a server by name (the first is the default), its reranker, and whether it writes."""
+    """The indexes of a server by name (the first is the default), its reranker, whether it writes, and its maps."""
 
     indexes: dict[str, ServedIndex]
     reranker: Reranker | None = None
     writable: bool = False
+    maps: Maps = field(default_factory=Maps)
 
     @property
     def reranker_name(self) -> str | None:
@@ -122,6 +125,28 @@ class Caller:
         options = (__version__, server.reranker_name, self.may_write, server.names(token))
         version = self.index.version(snapshot, token)
         return hashlib.sha256(f"{version}\n{options!r}".encode()).hexdigest()[:24]
+
+    def etag(self, snapshot: Snapshot) -> str:
+        """A text that changes with the version, and when the map of the collection is there."""
+        return f"{self.version(snapshot)}-{self.server.maps.version(self.map_key)[:8]}"
+
+    @property
+    def map_key(self) -> tuple[str, bytes]:
+        """The key of the map of the documents that the token reaches."""
+        return self.index.name, b"" if self.token.where is None else self.token.digest
+
+    def map(self, *, draw: bool = False) -> tuple[CollectionMap | None, Snapshot, bool]:
+        """The map of the documents that the token reaches, if it is there, and the state of the index now.
+
+        :param draw: otherwise draw it in the background.
+        :returns: the map, the state, and whether the map is of this state.
+        :raises BinocleError: when it could not be drawn.
+        """
+        maps, snapshot = self.server.maps, self.retriever.snapshot()
+        version = self.index.version(snapshot, self.token)
+        if draw:
+            maps.request(self.map_key, version, snapshot, self.inside(None))
+        return maps.get(self.map_key, snapshot), snapshot, maps.version(self.map_key) == version
 
     def seconds(self, stage: str) -> float | None:
         """The seconds that are left; None if there is no deadline.

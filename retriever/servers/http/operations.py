@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ....core.errors import InputError
+from ...inspection.collection_map import folders
 from ...search.results.snippet import highlights
 from . import shapes
 from .access import filter_of
@@ -25,9 +29,13 @@ if TYPE_CHECKING:
 
     Answer = Mapping[str, Any]
 
-_HIT = [name for name in shapes.SearchHit.model_fields if name not in ("copies", "highlights", "explanation")]
+_ASKED_FOR = ("copies", "highlights", "explanation", "position")
+_HIT = [
+    name for name in shapes.SearchHit.model_fields if name not in ("copies", "highlights", "explanation", "position")
+]
 _COPY = list(shapes.CopyOf.model_fields)
 _WAIT = 10.0  # seconds for another process that writes
+_MAP_CHARACTERS = 500_000  # of the paths of a map
 _PAGE_CHARACTERS = 8_000_000  # of the texts of a page, which goes on until it has more
 
 
@@ -47,7 +55,7 @@ class Operation:
 def search(caller: Caller, request: shapes.SearchInput) -> Answer:
     """Find the passages that answer a query, best first."""
     hits = caller.documents.search(request.query, request.k, **_options(caller, request))
-    return _found(request, request.query, hits) | _counts(caller, request)
+    return _found(caller, request, request.query, hits) | _counts(caller, request)
 
 
 def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
@@ -62,13 +70,14 @@ def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     options["where"] = caller.inside(options["where"])
     lists = caller.retriever.search_many(request.queries, request.k, **options)
     pairs, counts = zip(request.queries, lists, strict=True), _counts(caller, request)
-    return {"results": [_found(request, query, hits) | counts for query, hits in pairs]}
+    return {"results": [_found(caller, request, query, hits) | counts for query, hits in pairs]}
 
 
 def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
     """Find passages like the one at a line of a document."""
     hits = caller.documents.similar(request.path, request.line, request.k, where=filter_of(request.where))
-    return {"query": "", "answerable": hits.answerable, "corrections": {}, "hits": [_hit(hit) for hit in hits]}
+    rows = _placed(caller, request, hits, [_hit(hit) for hit in hits])
+    return {"query": "", "answerable": hits.answerable, "corrections": {}, "hits": rows}
 
 
 def context(caller: Caller, request: shapes.ContextInput) -> Answer:
@@ -144,6 +153,39 @@ def delete_one(caller: Caller, request: shapes.IdInput) -> Answer:
     return _report(caller.documents.delete(request.id))
 
 
+def collection_map(caller: Caller, _: shapes.Nothing) -> Answer:
+    """Place passages in a plane, near ones for texts of like meaning. It is drawn in the background: ask again."""
+    drawn, snapshot, is_current = caller.map(draw=True)
+    where = caller.inside(None)
+    passages = len(snapshot.sorted_ids) if where is None else len(snapshot.passing(where).chunks)
+    if drawn is None:
+        return {"ready": False, "current": False, "passages": passages, "folders": [], "documents": [], "points": {}}
+    visible = drawn.visible(snapshot, where)
+    rows = drawn.rows.take(visible)
+    documents, owners = np.unique(rows["document"].to_numpy(), return_inverse=True)
+    known = snapshot.documents_by_id(documents.tolist(), ["path"])
+    paths = [known[number]["path"] for number in documents.tolist()]
+    names, folder_of = folders(paths)
+    colours = np.array(folder_of, np.int64)[owners]
+    counts = np.bincount(colours, minlength=len(names)).tolist()
+    x, y = np.round(drawn.points[visible].T.astype(np.float64), 3).tolist()
+    columns = {name: rows[name].to_pylist() for name in ("char_start", "char_end", "line_start")}
+    return {
+        "ready": True,
+        "current": is_current,
+        "passages": passages,
+        "folders": [{"name": name, "shown": count} for name, count in zip(names, counts, strict=True)],
+        "documents": _short(paths),
+        "points": {"x": x, "y": y, "folder": colours.tolist(), "document": owners.tolist(), **columns},
+    }
+
+
+def _short(paths: list[str]) -> list[str | None]:
+    """Leave out the paths after the first half million characters."""
+    ends = itertools.accumulate(map(len, paths))
+    return [path if end <= _MAP_CHARACTERS else None for path, end in zip(paths, ends, strict=True)]
+
+
 def status(caller: Caller, _: shapes.Nothing) -> Answer:
     """Say what the index holds."""
     snapshot = caller.retriever.snapshot()
@@ -177,6 +219,7 @@ OPERATIONS = (
     Operation("PATCH", "/documents", update, shapes.UpdateInput, shapes.ReportOutput, writes=True),
     Operation("DELETE", "/documents", delete, shapes.DeleteInput, shapes.ReportOutput, writes=True),
     Operation("DELETE", "/documents/{id}", delete_one, shapes.IdInput, shapes.ReportOutput, writes=True),
+    Operation("GET", "/map", collection_map, shapes.Nothing, shapes.MapOutput),
     Operation("GET", "/status", status, shapes.Nothing, shapes.StatusOutput),
 )
 
@@ -193,9 +236,22 @@ def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
     }
 
 
-def _found(request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
+def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
+    rows = _placed(caller, request, hits, rows)
     return {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
+
+
+def _placed(
+    caller: Caller, request: shapes.SearchOptions | shapes.SimilarInput, hits: Hits, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Add the places of hits in the map, if the request asks for them and the map is there."""
+    if request.positions and hits:
+        drawn, snapshot, _ = caller.map()
+        if drawn is not None:
+            positions = drawn.positions(snapshot, np.array([hit.best.passage for hit in hits], np.int64))
+            return [row | {"position": position} for row, position in zip(rows, positions, strict=True)]
+    return rows
 
 
 def _counts(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:

@@ -33,6 +33,7 @@ Mode = Annotated[Literal["hybrid", "semantic", "lexical"], Field(description="By
 Relevance = Annotated[float | None, Field(ge=0, le=1, description="Leave out passages of less relevance.")]
 Path = Annotated[str, Field(min_length=1, max_length=4_096, description="The id or path of a document.")]
 Ids = Annotated[list[Path], Field(max_length=MAX_DOCUMENTS)]
+Positions = Annotated[bool, Field(description="Say where each passage is in the map of the collection.")]
 Rerank = Annotated[bool, Field(description="Read the best passages again with the server's reranker.")]
 
 
@@ -60,6 +61,7 @@ class SearchOptions(Input):
     ] = []
     highlights: Annotated[bool, Field(description="Say where words of the query stand in each passage.")] = False
     explain: Annotated[bool, Field(description="Say how each passage was found.")] = False
+    positions: Positions = False
 
 
 class FacetsInput(Input):
@@ -90,6 +92,7 @@ class SimilarInput(Input):
     line: Annotated[int, Field(ge=1, le=2**31)]
     k: Count = 10
     where: Where = None
+    positions: Positions = False
 
 
 class ContextInput(Input):
@@ -207,6 +210,9 @@ class SearchHit(Output):
         list[list[int]] | None, Field(description="Spans of `text`, in code points, with words of the query.")
     ] = None
     explanation: dict[str, Any] | None = None
+    position: Annotated[
+        list[float] | None, Field(description="Its x and y in the map of the collection, once that is drawn.")
+    ] = None
 
 
 class FacetCount(Output):
@@ -302,6 +308,36 @@ class ReportOutput(Output):
     ids: list[str]
     failures: list[dict[str, Any]]
     note: str
+
+
+class MapFolder(Output):
+    """A folder of documents; "" has those that are in no other one."""
+
+    name: str
+    shown: int
+
+
+class MapPoints(Output):
+    """Passages: a column for each property."""
+
+    x: Annotated[list[float], Field(description="From 0 to 1.")] = []
+    y: Annotated[list[float], Field(description="From 0 to 1.")] = []
+    folder: Annotated[list[int], Field(description="The index of its folder.")] = []
+    document: Annotated[list[int], Field(description="The index of its document.")] = []
+    char_start: list[int] = []
+    char_end: list[int] = []
+    line_start: list[int] = []
+
+
+class MapOutput(Output):
+    """A point for each of at most 3,000 passages, near ones for texts of like meaning."""
+
+    ready: Annotated[bool, Field(description="False: it is drawn now, which takes seconds. Ask again.")]
+    current: Annotated[bool, Field(description="False: documents have changed since it was drawn.")]
+    passages: Annotated[int, Field(description="All passages, also those that are not shown.")]
+    folders: list[MapFolder]
+    documents: Annotated[list[str | None], Field(description="Paths; null after 500,000 characters.")]
+    points: MapPoints
 
 
 class StatusOutput(Output):

@@ -43,7 +43,7 @@ class WorkQueue:
         self.late = 0
         self._pending = 0
         self._lock = threading.Lock()
-        self._executor = ThreadPoolExecutor(self.threads, "binocle-serve", _give_way)
+        self._executor = ThreadPoolExecutor(self.threads, "binocle-serve", give_way)
 
     @property
     def pending(self) -> int:
@@ -106,7 +106,7 @@ class WorkQueue:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _give_way() -> None:
+def give_way() -> None:
     """Lower the priority of this thread; Linux has one for each thread, other systems for the process alone."""
     if sys.platform == "linux":
         thread = threading.get_native_id()

@@ -11,6 +11,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("selenium")
 
 from selenium import webdriver
+from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -140,9 +141,11 @@ def test_hostile_documents_run_nothing_and_load_nothing(browser, serving, tmp_pa
         ]
     )
     with serving(retriever) as address:
-        browser.get(f"{address}/?q=ship")
+        browser.get(f"{address}/?q=ship&map=1")
         shown = until(lambda: hits(browser))
         assert len(shown) >= 10
+        until(lambda: browser.find_elements(By.CSS_SELECTOR, "#folders .chip"))
+        browser.execute_script("spots.forEach((_, number) => goTo(number))")
         for number in range(len(shown)):
             node = browser.find_elements(By.CSS_SELECTOR, "#hits li")[number]
             node.find_element(By.CSS_SELECTOR, "[data-act=why]").click()
@@ -151,12 +154,59 @@ def test_hostile_documents_run_nothing_and_load_nothing(browser, serving, tmp_pa
             browser.find_element(By.ID, "close").click()
         assert browser.execute_script("return window.ran") is None
         elements = browser.execute_script(
-            "return [...document.querySelectorAll('#hits *, #reader *')].map(node => node.tagName.toLowerCase())"
+            "return [...document.querySelectorAll('#hits *, #reader *, #map *')].map(node => node.tagName.toLowerCase())"
         )
-        assert set(elements) <= set("li div button span mark dl dt dd h2 pre".split())
+        assert set(elements) <= set("li div button span mark dl dt dd h2 pre canvas p ul".split())
         requests = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
         assert all(name.startswith(address) for name in requests)
         assert not {"\u202e", "\u2066", "\x1b"} & set(browser.find_element(By.ID, "hits").text)
+        assert browser.get_log("browser") == []
+
+
+def test_the_map_lights_up_hits_and_opens_passages_by_keyboard_and_pointer(browser, serving, retriever):
+    count = len(retriever.snapshot().sorted_ids)
+    with serving(retriever) as address:
+        browser.get(address)
+        type_query(browser, "cancel a task")
+        until(lambda: hits(browser))
+        browser.find_element(By.ID, "map-on").click()
+        until(lambda: browser.execute_script("return shown.some(hit => hit.position)"))
+        assert "map=1" in browser.current_url
+        chart = browser.find_element(By.ID, "chart")
+        label = until(lambda: chart.get_attribute("aria-label"))
+        assert label.startswith(f"{count} passages, near ones of like meaning; {len(hits(browser))} found ones")
+        dots = browser.execute_script(
+            "const box = $('chart'), pen = box.getContext('2d').getImageData(0, 0, box.width, box.height).data;"
+            "return new Set(Array.from({length: pen.length / 4}, (_, n) => pen.slice(4 * n, 4 * n + 3).join())).size"
+        )
+        assert dots > 3
+        spot = browser.find_element(By.ID, "spot")
+        browser.execute_script("$('chart').focus()")
+        press(browser, Keys.ARROW_DOWN)
+        assert spot.text.startswith(f"Found at rank 1: {hits(browser)[0]}:")
+        before = spot.text
+        press(browser, Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.ARROW_UP)
+        assert spot.text != before
+        press(browser, Keys.HOME, Keys.ENTER)
+        until(
+            lambda: "cancel()" in "".join(m.text for m in browser.find_elements(By.CSS_SELECTOR, "#reader-text mark"))
+        )
+        press(browser, Keys.ESCAPE)
+        until(lambda: not browser.find_element(By.ID, "reader").is_displayed())
+        press(browser, Keys.HOME)
+        x, y, path = browser.execute_script("return [...spots.at(-1).at, spots.at(-1).hit.path]")
+        box = chart.rect
+        ActionChains(browser).move_to_element_with_offset(
+            chart, round(x - box["width"] / 2), round(y - box["height"] / 2)
+        ).click().perform()
+        until(lambda: path in browser.find_element(By.ID, "reader-title").text)
+        press(browser, Keys.ESCAPE)
+        folder = next(
+            each for each in browser.find_elements(By.CSS_SELECTOR, "#folders button") if "notes" in each.text
+        )
+        folder.click()
+        until(lambda: all(path.startswith("notes/") for path in hits(browser)))
+        assert browser.find_element(By.CSS_SELECTOR, "#folders [aria-pressed=true]").text.startswith("notes")
         assert browser.get_log("browser") == []
 
 
