@@ -275,8 +275,11 @@ def _highlight(line: str, words: set[str]) -> str:
 
 def _matches(line: str, words: set[str]) -> Iterator[Word]:
     """The spans of a line that are a word of the query or a form of it, each with that word."""
+    known: dict[str, str | None] = {}
     for start, end, word in _words(line, single=True):
-        if match := _matching(word, words):
+        if word not in known:
+            known[word] = _matching(word, words)
+        if match := known[word]:
             yield start, end, match
 
 
@@ -286,6 +289,10 @@ def _words(text: str, *, single: bool = False) -> Iterator[Word]:
     :param single: in those scripts, every character too.
     """
     for first, last in word_spans(text):
+        word = text[first:last]
+        if word.isascii() and "_" not in word:  # as most words
+            yield first, last, word.lower()
+            continue
         for part in _PART.finditer(text, first, last):
             start, end = part.span()
             spans = [(start, end)]
@@ -307,6 +314,8 @@ def _matching(word: str, words: set[str]) -> str | None:
 
 def _alike(word: str, candidate: str) -> bool:
     """Whether two words differ only in their endings."""
+    if word[:1] != candidate[:1]:
+        return False
     short, long = sorted((len(word), len(candidate)))
     same = next((index for index in range(short) if word[index] != candidate[index]), short)
     if "가" <= word[:1] <= "힣":  # a letter is a syllable; a Korean noun has one or two more as its ending
