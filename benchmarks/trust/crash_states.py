@@ -1,6 +1,7 @@
 """Stop each operation of an index at every moment, fail each of its calls, check the index, and repeat the operation.
 
     python -m benchmarks.trust.crash_states [--operations sync forget] [--regimes kill power fail] [--every 1]
+        [--every-rest 12]
 
 One traced run of an operation gives every call that changes a file of the index, with the bytes written. From these
 the states are made in memory: `kill` has every distinct state before a call and after half of a write; `power` has
@@ -46,7 +47,7 @@ from binocle.retriever.store import writer as writers
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
 
-from ..machine import save
+from ..machine import COMMIT, RESULTS, save
 from .replay import Call, State, cut, killed, read_folder, read_log
 
 os.environ.setdefault("BINOCLE_TRUST", "all")  # it writes to copies of indexes
@@ -425,19 +426,19 @@ def attempts(check: Check, arguments: argparse.Namespace) -> Iterator[Attempt]:
                 whole = number % arguments.every == 0 or state.label == "end"
                 yield kind, number, state.label, functools.partial(check.state, state, whole=whole)
     if "fail" in arguments.regimes:
-        yield from _failures(check, arguments.every)
+        yield from _failures(check, arguments.every, rest=False)
+        yield from _failures(check, arguments.every_rest or arguments.every, rest=True)
 
 
-def _failures(check: Check, every: int) -> Iterator[Attempt]:
-    """Each call fails with one error after the other, once and for good, until a run has no more calls."""
-    for rest in (False, True):
-        at = 1
-        check.exhausted = False
-        while not check.exhausted:
-            error = ERRORS[at // every % len(ERRORS)]
-            label = f"{error} {'from' if rest else 'at'} call {at}"
-            yield "fail", at, label, functools.partial(check.fail, at, error, rest=rest)
-            at += every
+def _failures(check: Check, every: int, *, rest: bool) -> Iterator[Attempt]:
+    """Each call fails with one error after the other, once or for good, until a run has no more calls."""
+    at = 1
+    check.exhausted = False
+    while not check.exhausted:
+        error = ERRORS[at // every % len(ERRORS)]
+        label = f"{error} {'from' if rest else 'at'} call {at}"
+        yield "fail", at, label, functools.partial(check.fail, at, error, rest=rest)
+        at += every
 
 
 # All operations
@@ -460,6 +461,8 @@ def supervise(arguments: argparse.Namespace, folder: Path, library: Path, name: 
         name,
         "--every",
         str(arguments.every),
+        "--every-rest",
+        str(arguments.every_rest or arguments.every),
     ]
     command += ["--batch", str(arguments.batch)]
     command += ["--regimes", *arguments.regimes, "--child", str(folder)]
@@ -484,6 +487,8 @@ def supervise(arguments: argparse.Namespace, folder: Path, library: Path, name: 
         result.states = sum(line[:2] == ["begin", kind] for line in lines)
     print(f"{name}: {time.perf_counter() - start:.0f} s", {k: (r.checked, len(r.bad)) for k, r in results.items()})
     return {
+        "commit": COMMIT,
+        "every": [arguments.every, arguments.every_rest or arguments.every],
         "exit": child.returncode,
         "process_ended_by": deaths,
         **{kind: result.as_dict() for kind, result in results.items()},
@@ -513,6 +518,9 @@ def main() -> None:
         default=1,
         help="verify and go on from one of so many states, only search the others; fail one of so many calls",
     )
+    parser.add_argument(
+        "--every-rest", type=int, help="where one call fails and all later ones too; as --every if not given"
+    )
     parser.add_argument("--batch", type=int, default=4, help="passages that are committed together")
     parser.add_argument("--print", action="store_true", help="print the results and do not save them")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -530,7 +538,10 @@ def main() -> None:
     if arguments.print:
         print(json.dumps(results))
     else:
-        save("-".join(["crash_states", *arguments.regimes]), results)
+        name = "-".join(["crash_states", *arguments.regimes])
+        file = RESULTS / f"{name}.json"
+        others = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
+        save(name, {**others, **results})  # of earlier runs
 
 
 if __name__ == "__main__":

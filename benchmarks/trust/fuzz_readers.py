@@ -1,6 +1,6 @@
 """Fuzz every reader, guided by the coverage of its code, and read its findings in the pool of workers.
 
-    python -m benchmarks.trust.fuzz_readers --seeds DIR [--minutes 60] [--seed 0] [--formats pdf,docx]
+    python -m benchmarks.trust.fuzz_readers --seeds DIR [--minutes 60] [--seed 0] [--formats pdf,docx] [--size 16384]
 
 needs `pip install atheris`. One process per format mutates the bytes of the seeds; of a ZIP package it mutates the
 members. Each document is checked as the pool checks what a worker sends. Then `ReaderPool` reads all inputs that
@@ -28,7 +28,7 @@ from typing import Any
 
 from ..machine import save
 
-_SIZE = 1 << 14  # most bytes of an input, unless all seeds are larger
+_SIZE = 1 << 14  # bytes
 _SLOW_SECONDS = 5.0  # of processor time
 _MEMORY_MB = 1_200
 _SEEDS_EACH = 40
@@ -46,6 +46,8 @@ _MADE = {
     b'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" office:mimetype="application/vnd.oasis.opendocument.'
     b'text"><office:body><office:text><text:h text:outline-level="1">a</text:h><text:p>b<text:s text:c="3"/></text:p>'
     b"</office:text></office:body></office:document>",
+    "xml": b'<?xml version="1.0"?><!DOCTYPE article><article xmlns:x="urn:x"><front><article-title>a</article-title>'
+    b'</front><sec id="s"><title>b</title><p>c <x:i>d</x:i>&amp;&#228;<![CDATA[e]]></p><!-- f --></sec></article>',
     "tsv": b"a\tb\n1\t2\n",
     "jsonl": b'{"a": "\\u00e4"}\n{"b": [1]}\n',
     "mbox": b"From a@b Mon Jan  1 10:00:00 2024\nSubject: =?utf-8?q?a?=\nContent-Type: multipart/mixed; boundary=x\n"
@@ -71,24 +73,25 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--formats", default=",".join(_ENDINGS))
+    parser.add_argument("--size", type=int, default=_SIZE, help="most bytes of an input, unless all seeds are larger")
     parser.add_argument("--work", type=Path, default=Path("/tmp/fuzz-readers"))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        fuzz(options.one, options.work / options.one, options.seed, options.minutes)
+        fuzz(options.one, options.work / options.one, options)
         return
     shutil.rmtree(options.work, ignore_errors=True)
     endings = options.formats.split(",")
     results = {}
     for ending in endings:
-        write_seeds(options.seeds, ending, options.work / ending)
+        write_seeds(options.seeds, ending, options.work / ending, options.size)
         results[ending] = run(ending, options, options.minutes / len(endings))
         print(ending, json.dumps(results[ending]), flush=True)
     total = sum(result["inputs"] for result in results.values())
     save("fuzz_readers", {"inputs": total, "formats": results, "pool": replay(options.work)}, seed=options.seed)
 
 
-def write_seeds(source: Path, ending: str, folder: Path) -> None:
+def write_seeds(source: Path, ending: str, folder: Path, size: int) -> None:
     """Copy the small examples of a format into the corpus."""
     (folder / "corpus").mkdir(parents=True)
     files = [
@@ -97,7 +100,7 @@ def write_seeds(source: Path, ending: str, folder: Path) -> None:
         if file.suffix.lower() in _ALIASES.get(ending, (f".{ending}",)) and file.stat().st_size > 0
     ]
     files = sorted(files, key=lambda file: file.stat().st_size)
-    small = [file for file in files if file.stat().st_size <= _SIZE] or files[:3]
+    small = [file for file in files if file.stat().st_size <= size] or ([] if ending in _MADE else files[:3])
     seeds = [*(file.read_bytes() for file in small[:_SEEDS_EACH]), *([_MADE[ending]] if ending in _MADE else [])]
     for number, data in enumerate(seeds):
         (folder / "corpus" / f"seed-{number}").write_bytes(data)
@@ -110,7 +113,7 @@ def run(ending: str, options: argparse.Namespace, minutes: float) -> dict[str, A
     while (left := deadline - time.monotonic()) > 1:
         command = [sys.executable, "-m", "benchmarks.trust.fuzz_readers", "--seeds", str(options.seeds)]
         command += ["--work", str(options.work), "--one", ending]
-        command += ["--seed", str(options.seed + restarts), "--minutes", str(left / 60)]
+        command += ["--seed", str(options.seed + restarts), "--minutes", str(left / 60), "--size", str(options.size)]
         with (folder / "log").open("wb") as log:
             subprocess.run(command, stdout=log, stderr=log, check=False)
         counts.update(json.loads((folder / "stats.json").read_text()))
@@ -138,6 +141,7 @@ class Target:
         self._counts: Counter[str] = Counter(inputs=0)
         file = folder / "findings.json"
         self._findings: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
+        self._saved = 0.0  # when the counts were last saved: the process ends without a word
 
     def __call__(self, data: bytes) -> None:
         """Read one input."""
@@ -155,7 +159,7 @@ class Target:
             self._find(f"{type(error).__name__} {place(error)}", data)
         if time.process_time() - start > _SLOW_SECONDS:
             self._find(f"took over {_SLOW_SECONDS:g} s", data)
-        if self._counts["inputs"] % 200 == 0:
+        if time.monotonic() - self._saved > 0.5:
             self.save()
 
     def _read_members(self, format_name: str, data: bytes) -> None:
@@ -177,6 +181,7 @@ class Target:
         """Write the counts so far."""
         (self._folder / "stats.json").write_text(json.dumps(self._counts))
         (self._folder / "findings.json").write_text(json.dumps(self._findings))
+        self._saved = time.monotonic()
 
 
 def place(error: Exception) -> str:
@@ -185,7 +190,7 @@ def place(error: Exception) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
 
 
-def fuzz(ending: str, folder: Path, seed: int, minutes: float) -> None:
+def fuzz(ending: str, folder: Path, options: argparse.Namespace) -> None:
     """Fuzz one format in this process, which ends with it."""
     import atheris
 
@@ -197,11 +202,11 @@ def fuzz(ending: str, folder: Path, seed: int, minutes: float) -> None:
     target = Target(ending, folder)
     target.save()
     limits = [
-        f"-max_total_time={max(1, int(60 * minutes))}",
-        f"-max_len={max(map(size_of, (folder / 'corpus').iterdir()), default=0) + _SIZE}",
+        f"-max_total_time={max(1, int(60 * options.minutes))}",
+        f"-max_len={max(map(size_of, (folder / 'corpus').iterdir()), default=0) + options.size}",
         f"-rss_limit_mb={_MEMORY_MB}",
     ]
-    limits += ["-timeout=120", f"-seed={seed + 1}", f"-artifact_prefix={folder}/end-", "-print_final_stats=1"]
+    limits += ["-timeout=120", f"-seed={options.seed + 1}", f"-artifact_prefix={folder}/end-", "-print_final_stats=1"]
     mutator = {"custom_mutator": mutate_package} if is_package(folder) else {}
     atheris.Setup([sys.argv[0], str(folder / "corpus"), *limits], target, **mutator)
     atheris.Fuzz()
