@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from binocle.core.terms import query_stems
 from binocle.indexes.inverted.build import SegmentBuilder
 from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
@@ -78,7 +79,7 @@ class Ours:
         self.index = LexicalIndex(parts)
 
     def search(self, query: str) -> list[int]:
-        return self.index.search(self.index.terms(query), DEPTH)[1].tolist()
+        return self.index.search(query_stems(query), DEPTH)[1].tolist()
 
 
 class Lance:

@@ -14,8 +14,7 @@ from ...retriever.documents.file_parts import file_of
 from ..background.kept import leave_to_a_process_of_its_own
 
 if TYPE_CHECKING:
-    from ...retriever.search.results.citation import Copy
-    from ...retriever.search.results.hit import Hit
+    from ...retriever.search.results.hit import Copy, Hit
 
 _HEAD_BYTES = 8_192  # bytes to search for a NUL: a file with one is no text
 _LINE_BEFORE = (  # +12 FILE

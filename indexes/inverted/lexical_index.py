@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core import terms as analysis
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
+from ...core.terms import query_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,17 +50,16 @@ class Part:
         lengths: Numbers = self.segment.lengths if self.live is None else np.where(self.live, self.segment.lengths, 0)
         return lengths
 
-    def stems(self, term: bytes) -> tuple[Rows, NDArray[np.uint8]]:
-        """Return the live rows with a stem, and how often each holds it."""
-        rows, counts = self.segment.postings(self.segment.stems, term)
+    def stems(self, terms: Iterable[str]) -> list[tuple[Rows, NDArray[np.uint8]]]:
+        """Return, for each of these stems, the live rows with it and how often each holds it."""
+        postings = self.segment.postings(self.segment.stems, terms)
         if self.live is None:
-            return rows, counts
-        live = self.live[rows]
-        return rows[live], counts[live]
+            return postings
+        return [(rows[self.live[rows]], counts[self.live[rows]]) for rows, counts in postings]
 
-    def whole(self, term: bytes) -> Ids:
+    def whole(self, term: str) -> Ids:
         """Return the ids of the live rows with a whole token."""
-        rows, _ = self.segment.postings(self.segment.whole, term)
+        [(rows, _)] = self.segment.postings(self.segment.whole, [term])
         return self.segment.ids[rows if self.live is None else rows[self.live[rows]]]
 
     def words(self, prefix: bytes) -> Iterator[tuple[str, int]]:
@@ -110,24 +109,28 @@ class LexicalIndex:
         slope = np.float32(_K1 * _B / self.average_length)
         return [part.segment.lengths * slope + np.float32(_K1 * (1 - _B)) for part in self._parts]
 
-    def terms(self, text: str) -> list[str]:
-        """Return the stems of a query: split, folded, stemmed, without stop words, in order, with repetitions."""
-        return analysis.query_stems(text)
+    def document_frequencies(self, terms: Sequence[str]) -> list[int]:
+        """Return the number of passages with each stem."""
+        totals = [0] * len(terms)
+        for part in self._parts:
+            for number, (rows, _) in enumerate(part.stems(terms)):
+                totals[number] += len(rows)
+        return totals
 
-    def document_frequency(self, term: str) -> int:
-        """The number of passages with a stem."""
-        return sum(len(part.stems(term.encode())[0]) for part in self._parts)
+    def idf(self, terms: Sequence[str]) -> list[float]:
+        """Return the inverse document frequency of each stem."""
+        return list(map(self._idf, self.document_frequencies(terms)))
 
-    def idf(self, document_frequency: int) -> float:
-        """The inverse document frequency of BM25."""
-        return math.log1p((self.passages - document_frequency + 0.5) / (document_frequency + 0.5))
+    def _idf(self, document_frequency: int) -> float:
+        frequency = min(document_frequency, self.passages)  # a damaged posting list may repeat a row
+        return math.log1p((self.passages - frequency + 0.5) / (frequency + 0.5))
 
     def search(
         self, terms: Sequence[str], k: int, *, allowed: Ids | None = None, every: bool = False
     ) -> tuple[Floats, Ids]:
         """Return scores and ids of the k best passages by BM25, best first; of equal ones the lower id first.
 
-        :param terms: stems, as `terms` returns them.
+        :param terms: stems, as `core.terms.query_stems` returns them.
         :param allowed: ids, ascending: no other passage is returned.
         :param every: only passages with all of the terms.
         :raises DamagedError: when a posting list is damaged.
@@ -135,8 +138,9 @@ class LexicalIndex:
         scores = np.zeros(int(self._firsts[-1]), np.float32)
         matches = np.zeros(len(scores), np.uint16) if every else None
         weights = Counter(terms)
-        for term, weight in weights.items():
-            self._add(term, weight, scores, matches)
+        by_part = [part.stems(weights) for part in self._parts]
+        for number, weight in enumerate(weights.values()):
+            self._add([postings[number] for postings in by_part], weight, scores, matches)
         rows = np.flatnonzero(scores if matches is None else matches == len(weights) if weights else matches)
         ids, scores = self._ids(rows), scores[rows]
         if allowed is not None:
@@ -144,11 +148,19 @@ class LexicalIndex:
             ids, scores = ids[passing], scores[passing]
         return _best(scores, ids, k)
 
-    def _add(self, term: str, weight: int, scores: Floats, matches: NDArray[np.uint16] | None) -> None:
-        """Add a term's part to the score of each row."""
-        postings = [part.stems(term.encode()) for part in self._parts]
+    def _add(
+        self,
+        postings: Sequence[tuple[Rows, NDArray[np.uint8]]],
+        weight: int,
+        scores: Floats,
+        matches: NDArray[np.uint16] | None,
+    ) -> None:
+        """Add a term's part to the score of each row.
+
+        :param postings: of the term, in each segment.
+        """
         frequency = sum(len(rows) for rows, _ in postings)
-        factor = np.float32(weight * self.idf(frequency) * (_K1 + 1))
+        factor = np.float32(weight * self._idf(frequency) * (_K1 + 1))
         for (rows, counts), norms, first in zip(postings, self._norms, self._firsts[:-1], strict=True):
             tf = counts.astype(np.float32)
             scores[first:][rows] += factor * tf / (tf + norms[rows])
@@ -164,46 +176,29 @@ class LexicalIndex:
         ]
         return np.concatenate([np.empty(0, np.int64), *ids])
 
-    def frequencies(self, term: str, ids: Ids) -> NDArray[np.uint16]:
-        """Return how often each of these passages holds a stem, up to 255, shape (len(ids),)."""
-        frequencies = np.zeros(len(ids), np.uint16)
-        for part, positions, rows in self._places(ids):
-            with_term, counts = part.segment.postings(part.segment.stems, term.encode())
-            if len(with_term):
-                nearest = np.searchsorted(with_term, rows).clip(max=len(with_term) - 1)
-                frequencies[positions] = np.where(with_term[nearest] == rows, counts[nearest], 0)
-        return frequencies
+    def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[float]]:
+        """Return how often each passage holds each stem, up to 255, and what each stem weighs.
 
-    def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[int]]:
-        """Return how often each passage holds each stem, up to 255, and the number of passages with each stem.
-
-        :returns: an array of shape (len(terms), len(ids)), and the document frequencies.
+        :returns: an array of shape (len(terms), len(ids)), and the inverse document frequencies.
         """
         table, totals = np.zeros((len(terms), len(ids)), np.uint8), [0] * len(terms)
         for part in self._parts:
-            by_row = np.zeros(len(part.segment), np.uint8)
+            by_row = np.zeros(len(part.segment.ids), np.uint8)
             rows, own = self._rows(part, ids)
-            for number, term in enumerate(terms):
-                with_term, counts = part.stems(term.encode())
+            for number, (with_term, counts) in enumerate(part.stems(terms)):
                 by_row[with_term] = counts
                 table[number, own] = by_row[rows]
                 by_row[with_term] = 0
                 totals[number] += len(with_term)
-        return table, totals
+        return table, list(map(self._idf, totals))
 
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
         """Return the number of stems of each of these passages, shape (len(ids),)."""
         lengths = np.zeros(len(ids), np.int32)
-        for part, positions, rows in self._places(ids):
-            lengths[positions] = part.segment.lengths[rows]
-        return lengths
-
-    def _places(self, ids: Ids) -> Iterator[tuple[Part, NDArray[np.intp], Rows]]:
-        """Yield each segment with the positions in `ids` of its passages, and their rows."""
         for part in self._parts:
             rows, positions = self._rows(part, ids)
-            if len(positions):
-                yield part, positions, rows
+            lengths[positions] = part.segment.lengths[rows]
+        return lengths
 
     @staticmethod
     def _rows(part: Part, ids: Ids) -> tuple[Rows, NDArray[np.intp]]:
@@ -229,7 +224,7 @@ class LexicalIndex:
         An identifier, a word or a number is one token. A path, a version or a phrase has several: then these are the
         passages with all of its tokens, in which the caller looks for the literal itself.
         """
-        distinct = list(dict.fromkeys(analysis.query_whole(token)))
+        distinct = list(dict.fromkeys(query_whole(token)))
         passages = [self._with_token(term) for term in distinct] or [np.empty(0, np.int64)]
         passages.sort(key=len)
         common = passages[0]
@@ -238,7 +233,7 @@ class LexicalIndex:
         return common
 
     def _with_token(self, term: str) -> Ids:
-        return np.concatenate([np.empty(0, np.int64), *(part.whole(term.encode()) for part in self._parts)])
+        return np.concatenate([np.empty(0, np.int64), *(part.whole(term) for part in self._parts)])
 
 
 def _best(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:

@@ -92,6 +92,8 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
     :param start: the position of the passage in its document.
     :param text: the passage.
     """
+    if concealed is None and text.isascii():
+        return ()
     if not isinstance(concealed, list) or not all(type(position) is int for position in concealed):
         concealed = []
     end = start + len(text)

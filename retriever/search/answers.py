@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .results.citation import CitedText
-from .results.hit import Hit  # noqa: TC001 - type hints of a public class resolve
+from .results.hit import (
+    CitedText,
+    Hit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

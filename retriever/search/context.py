@@ -150,7 +150,8 @@ def _weights(snapshot: Snapshot, query: str) -> dict[str, float]:
     if lexical is None:
         return {}
     with contextlib.suppress(DamagedError):  # it is a cache
-        return {stem: lexical.idf(lexical.document_frequency(stem)) for stem in dict.fromkeys(query_stems(query))}
+        stems = list(dict.fromkeys(query_stems(query)))
+        return dict(zip(stems, lexical.idf(stems), strict=True))
     return {}
 
 

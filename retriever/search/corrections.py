@@ -14,12 +14,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.arrays import isin_sorted
 from ...core.errors import BinocleError, DamagedError
+from ...core.terms import query_stems
 from ...core.words import UNSPACED
 from .language import foreign_language
 
@@ -55,15 +57,19 @@ def corrections_for(
     if lexical is None or foreign_language(query.text):
         return {}
 
-    def is_known(word: str) -> bool:
-        terms = lexical.terms(word)
-        return not terms or any(map(lexical.document_frequency, terms)) or _is_token(word, encoder)
+    def known(words: list[str]) -> set[str]:
+        stems = {word: query_stems(word) for word in words}
+        distinct = list(set(chain(*stems.values())))
+        frequency = dict(zip(distinct, lexical.document_frequencies(distinct), strict=True))
+        return {
+            word for word, own in stems.items() if not own or any(map(frequency.get, own)) or _is_token(word, encoder)
+        }
 
     def is_visible(word: str) -> bool:
         return where is None or bool(isin_sorted(lexical.whole(word), snapshot.passing(where).chunks).any())
 
     try:
-        corrections = correct(query, is_known, lexical.words)
+        corrections = correct(query, known, lexical.words)
         return {word: correction for word, correction in corrections.items() if is_visible(correction)}
     except DamagedError:  # of the inverted index, which is a cache
         return {}
@@ -77,14 +83,17 @@ def _is_token(word: str, encoder: Callable[[], Encoder]) -> bool:
 
 
 def correct(
-    query: ExactQuery, is_known: Callable[[str], bool], vocabulary: Callable[[str], Mapping[str, int]]
+    query: ExactQuery, known: Callable[[list[str]], set[str]], vocabulary: Callable[[str], Mapping[str, int]]
 ) -> dict[str, str]:
     """Map each unknown word of a query to its correction, in order.
 
+    :param known: gives those of some words that are no errors.
     :param vocabulary: reads the words with a prefix, in lower case, with the number of passages that hold each. Most
         typing errors keep the first letter, so all words are read only if none of these is near.
     """
-    unknown = [word for word in candidates(query) if not is_known(word)]
+    words = candidates(query)
+    known_words = known(words)
+    unknown = [word for word in words if word not in known_words]
     if len(unknown) > _MAX_UNKNOWN:
         return {}
     corrections = {}

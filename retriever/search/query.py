@@ -24,6 +24,7 @@ import numpy as np
 
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
+from ...core.terms import query_stems
 from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
@@ -98,6 +99,7 @@ class Query:
     ) -> None:
         self._snapshot = snapshot
         self._text = text
+        self._stems = query_stems(text)
         self._exact = parts or None
         self._passages: dict[int, dict[str, Any]] = {}  # read for the exact parts, by id
         self._vector = cache(vector)
@@ -185,7 +187,7 @@ class Query:
             self._contexts(ids)
             rows = [self._passages[number] for number in ids.tolist()]
             literal = np.array([self._exact.level(row["context"], row["heading"])[0] > 0 for row in rows], bool)
-        shares = relevances.shares(self._snapshot, self._text, ids)
+        shares = relevances.shares(self._snapshot.lexical, self._stems, ids)
         return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
 
     def _ordered(self, depth: int, mode: Mode, passing: Passing | None, reranking: Reranking | None) -> Candidates:
@@ -241,9 +243,8 @@ class Query:
         lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
         if lexical is not None and neighbourhood is not None:
             with self._timed("neighbours"), contextlib.suppress(DamagedError):
-                terms = lexical.terms(self._text)[:_MAX_TERMS]
                 ranking = Ranking(lexical, neighbourhood, self._snapshot.index.reconstruct)
-                return ranking.fuse(by_words, by_meaning, terms, self._vector()[0])
+                return ranking.fuse(by_words, by_meaning, self._stems[:_MAX_TERMS], self._vector()[0])
         return fuse(by_words, by_meaning, self._cosines)
 
     def _lexical(self, depth: int, passing: Passing | None) -> Candidates:
@@ -332,8 +333,8 @@ class Query:
         allowed = passing.chunks if passing and among is None else among
         if self._snapshot.lexical:
             with contextlib.suppress(DamagedError):
-                terms = self._snapshot.lexical.terms(text)[:_MAX_TERMS]
-                return self._snapshot.lexical.search(terms, depth, allowed=allowed, every=every)
+                stems = self._stems if text == self._text else query_stems(text)
+                return self._snapshot.lexical.search(stems[:_MAX_TERMS], depth, allowed=allowed, every=every)
         words = " ".join(list(dict.fromkeys(text.split()))[:_MAX_WORDS])
         if among is None:
             table = self._full_text(words, depth, passing, every=every)

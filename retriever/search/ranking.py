@@ -77,7 +77,7 @@ def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, in
     :param indices: shape (n, 1 + m): where in `passages` the passage and its neighbours are; -1 for none.
     """
     counts = Counter(terms)
-    frequencies, document_frequencies = lexical.frequency_table(list(counts), passages)
+    frequencies, weights = lexical.frequency_table(list(counts), passages)
     own, nearest = indices[:, 0], indices[:, 1:]
 
     def expanded(values: NDArray[Any]) -> Floats:
@@ -88,9 +88,9 @@ def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, in
     average = lexical.average_length * (1 + _WEIGHT * nearest.shape[1])
     norms = np.float32(_K1 * (1 - _B)) + expanded(lexical.lengths(passages)) * np.float32(_K1 * _B / average)
     scores = np.zeros(len(indices), np.float32)
-    for row, frequency, count in zip(frequencies, document_frequencies, counts.values(), strict=True):
+    for row, idf, count in zip(frequencies, weights, counts.values(), strict=True):
         tf = expanded(row)
-        scores += np.float32(count * lexical.idf(frequency) * (_K1 + 1)) * tf / (tf + norms)
+        scores += np.float32(count * idf * (_K1 + 1)) * tf / (tf + norms)
     return scores
 
 

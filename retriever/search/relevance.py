@@ -25,9 +25,12 @@ from ...core.checks import is_real
 from ...core.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
+    from ...indexes.inverted.lexical_index import LexicalIndex
     from ..store.derived.relevance_scale import Scale
     from ..store.snapshot import Snapshot
 
@@ -89,17 +92,19 @@ def line(snapshot: Snapshot, mode: str) -> float:
     return LINE if is_promised else 0.0
 
 
-def shares(snapshot: Snapshot, text: str, ids: Ids) -> Floats:
-    """The share of the words of a query in each passage, by inverse document frequency, shape (len(ids),)."""
-    lexical = snapshot.lexical
-    terms = [] if lexical is None else list(dict.fromkeys(lexical.terms(text)))[:_MAX_WORDS]
+def shares(lexical: LexicalIndex | None, stems: Sequence[str], ids: Ids) -> Floats:
+    """The share of a query's stems in each passage, by inverse document frequency, shape (len(ids),).
+
+    It is NaN without an inverted index, or without stems.
+    """
+    terms = list(dict.fromkeys(stems))[:_MAX_WORDS]
     unknown = np.full(len(ids), np.nan, np.float32)
     if lexical is None or not terms:
         return unknown
     try:
-        table, totals = lexical.frequency_table(terms, ids)
+        table, idf = lexical.frequency_table(terms, ids)
     except DamagedError:  # the inverted index is a cache
         return unknown
-    weights = np.array([lexical.idf(min(total, lexical.passages)) for total in totals])
+    weights = np.array(idf)
     coverage: Floats = (weights @ (table > 0) / weights.sum()).astype(np.float32)
     return coverage

@@ -26,8 +26,7 @@ from ...core.errors import (
 from ..indexing.report import Failure, Report
 from ..search.context import Context, Order
 from ..search.query import Mode
-from ..search.results.citation import Copy
-from ..search.results.hit import Hit
+from ..search.results.hit import Copy, Hit
 from ..search.results.hits import Hits
 from ..search.results.passage import Passage
 from ..store.filters.where import Where, parse

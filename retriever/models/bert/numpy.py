@@ -26,6 +26,7 @@ class BertNumpy:
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats]) -> None:
         self._config = config
         self._weights = weights
+        self._layers = [LayerNames(number) for number in range(config.layers)]
 
     def forward(self, ids: Integers, mask: Integers, types: Integers | None = None) -> Floats:
         """Return the last hidden states, shape (texts, tokens, dim), like `layers`."""
@@ -47,8 +48,7 @@ class BertNumpy:
         hidden = self._norm(weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + segments, EMBEDDING_NORM)
         yield hidden, None
         bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
-        for number in range(self._config.layers):
-            layer = LayerNames(number)
+        for layer in self._layers:
             means, attention = self._attend(hidden, bias, layer)
             hidden = self._norm(hidden + self._dense(means, layer.attention_output), layer.attention_norm)
             expanded = _gelu(self._dense(hidden, layer.intermediate))

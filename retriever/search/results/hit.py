@@ -1,9 +1,10 @@
-"""A hit: a passage with its scores, its citation, and how it was found."""
+"""A hit: a passage with its scores, its citation (its document and place there), and how it was found."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ...documents.chunker import context_of
 from ...documents.document import HIDDEN, hidden_spans
+from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 from ...store.tables import SYMBOLS
-from .citation import Citation, CitedText, Copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +27,67 @@ if TYPE_CHECKING:
 
 _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
 _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """The place of a passage. Lines count in the file if it is made of lines, else in the extracted text."""
+
+    path: str
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: tuple[str, ...]
+
+    @staticmethod
+    def fields_of(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+        """These fields, from the rows of a passage and of its document."""
+        return {
+            "path": document["path"],
+            "line_start": chunk["line_start"],
+            "line_end": chunk["line_end"],
+            "page": chunk["page"],
+            "heading": tuple(chunk["heading"]),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CitedText(Citation):
+    """A text with its citation: `text` is the document's text[char_start:char_end]."""
+
+    text: str
+    sha256: str  # of the document
+    char_start: int
+    char_end: int
+    hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
+
+    @staticmethod
+    def joined_fields(run: Sequence[CitedText], text: str) -> dict[str, Any]:
+        """These fields of the text from the first of some neighbours to the last, and the heading that all share.
+
+        :param run: on one page of one document, in its order.
+        """
+        first, last = run[0], run[-1]
+        return {
+            "path": first.path,
+            "line_start": first.line_start,
+            "line_end": last.line_end,
+            "page": first.page,
+            "heading": reduce(common, (passage.heading for passage in run)),
+            "text": text,
+            "sha256": first.sha256,
+            "char_start": first.char_start,
+            "char_end": last.char_end,
+            "hidden": tuple(span for passage in run for span in passage.hidden),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(Citation):
+    """The citation of a passage with the same text as a hit, or nearly the same."""
+
+    passage: int  # its row id
+    source: str  # "file" or "added"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +148,14 @@ def cite(
     chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], columns)
     documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
     evidence = _Evidence(candidates, relevance, line, mode, seconds)
+    hits = [chunks[number] for number in copies]
+    symbols = symbols_of(hits, [documents[chunk["document"]]["format"] for chunk in hits])
     return [
         Hit(
             rank=rank,
             **_passage_fields(chunks[number], documents[chunks[number]["document"]]),
             **evidence.fields_of(number),
+            symbols=symbols[rank - 1],
             copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
         )
         for rank, number in enumerate(copies, 1)
@@ -113,7 +178,6 @@ def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> di
         "source": document["source"],
         "document": document["id"],
         "passage": chunk["id"],
-        "symbols": symbols_of(chunk, document["format"]),
     }
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
-from .citation import CitedText
+from .hit import CitedText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

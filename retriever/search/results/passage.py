@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from ....core.printable import printable, printable_path, visible
 from ...documents.document import visible_text
 from ...documents.file_parts import file_of
-from .citation import CitedText
-from .hit import Hit  # noqa: TC001 - a type checker at run time needs it
+from .hit import CitedText, Hit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..exact import ExactQuery
-    from .citation import Copy
-    from .hit import Hit
+    from .hit import Copy, Hit
 
     Word = tuple[int, int, str]
 

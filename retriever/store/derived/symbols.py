@@ -13,17 +13,22 @@ from ...documents.sections import qualified_name
 from ..tables import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ....core.arrays import Positions
     from ..snapshot import Snapshot
 
 
-def symbols_of(chunk: Mapping[str, Any], format_name: str) -> tuple[str, ...]:
-    """The qualified names of the definitions in a passage; of an index without them, the name in its heading.
+def symbols_of(chunks: Iterable[Mapping[str, Any]], formats: Iterable[str]) -> list[tuple[str, ...]]:
+    """The qualified names of the definitions in each passage; of an index without them, the name in its heading.
 
-    :param chunk: its row, with `symbols` if the table has them, or else with `heading`.
+    :param chunks: the rows of passages, with `symbols` if the table has them, or else with `heading`.
+    :param formats: of their documents.
     """
+    return [_symbols_of(chunk, format_name) for chunk, format_name in zip(chunks, formats, strict=True)]
+
+
+def _symbols_of(chunk: Mapping[str, Any], format_name: str) -> tuple[str, ...]:
     if SYMBOLS in chunk:
         return tuple(name for name in chunk[SYMBOLS] or () if name)
     from ...readers.plain_text.definitions import GRAMMARS
@@ -56,8 +61,8 @@ class PassageSymbols:
 
 def _names(chunks: Sequence[Mapping[str, Any]], formats: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield the position of a passage with each of its names, whole and without those around it."""
-    for number, (chunk, format_name) in enumerate(zip(chunks, formats, strict=True)):
-        for symbol in symbols_of(chunk, format_name):
+    for number, symbols in enumerate(symbols_of(chunks, formats)):
+        for symbol in symbols:
             yield number, symbol
             if "." in symbol:
                 yield number, symbol.rpartition(".")[2]

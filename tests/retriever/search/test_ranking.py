@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from binocle import F, Retriever
+from binocle.core.terms import query_stems
 from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking import smoothed
 from binocle.retriever.store.derived import neighbours
@@ -36,7 +37,7 @@ def filled(tmp_path_factory, tiny_model):
 def reference(snapshot, text, vector):
     """The recipe over all passages, one after the other: id -> score."""
     rows = snapshot.read("chunks", ["id", "document", "key", "context", "vector"]).sort_by("id").to_pylist()
-    terms = {row["id"]: Counter(snapshot.lexical.terms(row["context"])) for row in rows}
+    terms = {row["id"]: Counter(query_stems(row["context"])) for row in rows}
     vectors = {row["id"]: np.array(row["vector"], np.float32) for row in rows}
     owner = {row["id"]: row["document"] for row in rows}
     first = {row["key"]: row["id"] for row in reversed(rows)}
@@ -49,7 +50,7 @@ def reference(snapshot, text, vector):
         around = sorted(others, key=lambda t: -float(vectors[number] @ vectors[t]))[:50]
         length = sum(terms[number].values()) + 0.02 * sum(sum(terms[n].values()) for n in around)
         score = 0.0
-        for term in snapshot.lexical.terms(text):
+        for term in query_stems(text):
             frequency = sum(term in counts for counts in terms.values())
             tf = terms[number][term] + 0.02 * sum(terms[n][term] for n in around)
             idf = math.log1p((len(rows) - frequency + 0.5) / (frequency + 0.5))
