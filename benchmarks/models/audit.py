@@ -1,8 +1,9 @@
 """`binocle audit` of a labelled collection: what leaks, what defences cost, time and memory.
 
-    python -m benchmarks.models.audit --collection scifact/ [--work DIR] [OPTIONS OF binocle audit]
+    python -m benchmarks.models.audit --collection scifact/ [--work DIR | --index DIR] [OPTIONS OF binocle audit]
 
-The collection is in BEIR's layout; its documents are added to an index under their ids. No text is in the result.
+The collection is in BEIR's layout; its documents are added to an index under their ids, unless an index is given. No
+text is in the result. With --quick the result is audit-quick.json.
 Memory is the most that the process had resident, mapped files included.
 """
 
@@ -50,9 +51,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="a folder for the index; a new one unless given")
+    parser.add_argument("--index", type=Path, help="an index of the collection, instead of a new one")
     given, more = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as made:
-        index = indexed(given.collection, given.work or Path(made))
+        index = given.index or indexed(given.collection, given.work or Path(made))
         options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json", *more)
         before = children_seconds()
         seconds, memory, report = binocle("audit", *options)
@@ -71,7 +73,7 @@ def main() -> None:
         "stored_length": found["stored_length"],
         "most frequent tokens": f1(found["frequent"]),
     }
-    save("audit", results, seed=0)
+    save("audit-quick" if "--quick" in more else "audit", results, seed=0)
 
 
 if __name__ == "__main__":

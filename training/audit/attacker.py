@@ -2,8 +2,9 @@
 
 He knows the public encoder, so he first learns to invert it on his own texts, once before any defence. For each defence
 he then maps stolen vectors onto undefended ones by least squares on his pairs. ALGEN (arXiv:2502.11308) found that a
-thousand pairs suffice. Last he retrains the part of his decoder that predicts words, for as many steps with each
-defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the decoder unchanged.
+thousand pairs suffice. If the map does not bring them back, he retrains the part of his decoder that predicts words,
+for as many steps with each defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the
+decoder unchanged. Texts of more than 64 tokens he answers with their likeliest tokens, in no order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.progress import Progress, counted, ignore
-from ...indexes.metric import normalized
+from ...indexes.metric import cosines, normalized
 from ..runs import environment
 from ..runs.progress import stepping
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _FIRST_DECODER = 4.0  # times the steps and seconds of a defence
 _ROUNDS = 10  # of correction, as many as `invert --seconds 5` makes on two cores
+_ORDERED = 64  # maximum tokens of a text that is put into order; of a longer one the answer is its likeliest tokens
+_UNCHANGED = 0.99  # mean cosine of mapped vectors with undefended ones: nothing is left to learn anew
 _RIDGE = 1e-3  # of the mean of the squares, added to each
 _THRESHOLD = 0.15  # minimum probability of a token in the bag
 _TRAINING_BATCH = 256  # texts
@@ -79,9 +82,13 @@ class TextAttacker:
             undefended = TextBatches(rows, lengths, plain, longest, device=environment.device())
             self._base["decoder"] = self._first_decoder(undefended, steps, seconds)
         self._learn_map(vectors[positions], self._base["plain"])
+        self._decoder = self._base["decoder"]
+        mapped = self._mapped(vectors[positions])
+        if float(cosines(mapped, self._base["plain"]).mean()) > _UNCHANGED:
+            return bool(self._base["cut_off"])
         self._decoder = _with_own_bag(self._base["decoder"])
-        mapped = TextBatches(rows, lengths, self._mapped(vectors[positions]), longest, device=environment.device())
-        bag = BagInversion(self._decoder, mapped, batch_size=_TRAINING_BATCH, seed=self._seed)
+        texts_of_bag = TextBatches(rows, lengths, mapped, longest, device=environment.device())
+        bag = BagInversion(self._decoder, texts_of_bag, batch_size=_TRAINING_BATCH, seed=self._seed)
         schedule = self._schedule(5e-4, _TRAINING_BATCH, steps, seconds, len(rows))
         learned = run_loop(self._decoder.bag, bag.loss, schedule, progress=stepping(self._report, "learning"))
         self._base["cut_off"] |= learned.steps < learned.planned
@@ -101,10 +108,10 @@ class TextAttacker:
             tuple(token for token, _ in expected_tokens(share, count, _THRESHOLD)[: max(1, round(count))])
             for share, count in zip(shares, counts.tolist(), strict=True)
         ]
-        rows = [
-            [self._tokens.text(ids) for ids in (*texts, bag) if ids]
-            for texts, bag in zip(proposer.texts(mapped, 1), bags, strict=True)
-        ]
+        rows = [[self._tokens.text(bag)] if bag else [] for bag in bags]
+        ordered = np.flatnonzero(counts <= _ORDERED)
+        for row, texts in zip(ordered.tolist(), proposer.texts(mapped[ordered], 1), strict=True):
+            rows[row] += [self._tokens.text(ids) for ids in texts if ids]
         trim()
         return self._nearest(mapped, rows)
 
@@ -190,6 +197,7 @@ class TextAttacker:
             texts,
             self._tokens,
             schedule,
+            ordered=texts.up_to(_ORDERED),
             words=words,
             batch_size=_TRAINING_BATCH // 8,
             seed=self._seed,
@@ -205,10 +213,12 @@ class TextAttacker:
 
 
 def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
-    """Copy a decoder: the bag's weights, which an attacker retrains, are its own; all others are shared."""
+    """Copy a decoder: the bag's maps, which an attacker retrains, are its own; its words and all else are shared."""
     twin = copy(decoder)
     twin._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own
-    twin.bag = deepcopy(decoder.bag, {id(buffer): buffer for buffer in decoder.bag.buffers()})
+    shared = [*decoder.bag.buffers(), decoder.bag.words]
+    twin.bag = deepcopy(decoder.bag, {id(tensor): tensor for tensor in shared})
+    twin.bag.words.requires_grad_(requires_grad=False)
     return twin
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .unknown_encoder import Suspect
 
 _BATCH_SIZE = 2_048  # texts encoded at a time
-_CORRECTED_TEXTS = 10  # of each setting
 _CORRECTED_LENGTH = 32  # tokens of them; the nearest length of the audit is taken
 _SUSPECTED_TEXTS = 2_500  # of a thief who does not know the encoder
 _SUSPECTED = ("none", "rotation")  # the defences that he is tried against
@@ -209,7 +208,7 @@ class Attacks:
     ) -> AttackResult:
         """Attack a sample of the vectors of the length nearest to 32 tokens as `binocle invert` does."""
         length = self._sample_length()
-        rows = np.unique(np.linspace(0, len(stolen[length]) - 1, _CORRECTED_TEXTS).astype(int))
+        rows = np.unique(np.linspace(0, len(stolen[length]) - 1, self._config.corrected_texts).astype(int))
         self._on_progress(Progress(f"correcting {len(rows)} texts of {length} tokens"))
         vectors = stolen[length][rows]
         recovered = attacker.correct(vectors, comparison, bags[length].tokens(vectors))

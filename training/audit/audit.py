@@ -27,6 +27,8 @@ from .search_cost import DefendedSearch, Queries, sample_passages
 from .texts import LeakTexts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...core.progress import OnProgress
     from ...retriever.retriever import Retriever
     from .attackers import AttackerFactory
@@ -58,7 +60,9 @@ def audit(
     config = AuditConfig(**options)
     config.check()
     encoder, suspects = retriever.encoder, [load_encoder(name) for name in config.suspects]
-    settings = defences.default(encoder.dim) if config.settings is None else defences.parse(config.settings)
+    settings = defences.default(encoder.dim, quick=config.quick)
+    if config.settings is not None:
+        settings = defences.parse(config.settings)
     stage = _Stage(progress)
     factory = attacker or default_attacker(stage)
     passages = sample_passages(retriever.snapshot(), Queries("", {}, {}), config.seed) if config.stored else None
@@ -109,6 +113,18 @@ def _report(
         frequent=frequent,
         results=results,
         stored_length=texts.stored_length,
-        notes=[*texts.notes, *remarks(retriever.encoder, results, frequent)],
+        notes=[
+            *(_quick_note(texts, config) if config.quick else ()),
+            *texts.notes,
+            *remarks(retriever.encoder, results, frequent),
+        ],
         seconds=seconds,
+    )
+
+
+def _quick_note(texts: LeakTexts, config: AuditConfig) -> Iterator[str]:
+    attacked, learned = max(map(len, texts.true.values())), len(texts.corpus)
+    yield (
+        f"This was a quick audit: {attacked} texts of each length at most, and an attacker with {learned:,} texts and "
+        f"{config.steps:,} steps. A whole audit has narrower intervals and a stronger attacker."
     )

@@ -23,12 +23,14 @@ class AuditConfig:
     stored: bool = True  # whether the index's passages are attacked as well: whole, by their stored vectors
     texts_per_length: int = 100  # attacked, at most
     corpus_texts: int = 20_000  # of all lengths that the attacker learns from, at most
-    steps: int = 1_000  # of learning for each defence; the first decoder takes four times as many
+    steps: int = 250  # of learning for each defence; the first decoder takes four times as many
     seconds: float = 600.0  # limit of learning for each defence, four times as long for the first decoder
     settings: Sequence[str] | None = None  # as `defences.parse` reads them; None: several strengths of every kind
     queries: str | Path | None = None  # a folder in BEIR's layout that judges the index's paths; None: generated ones
     split: str = "test"  # of the judgements in that folder
     held_out: float = 0.2  # share of the documents that is attacked
+    corrected_texts: int = 10  # of each setting, that the decoder's texts are corrected for
+    quick: bool = False  # one strength of each kind of defence, unless `settings` are given; said in the report
     suspects: Sequence[str] = ()  # encoders that a thief tries who does not know the index's; that one is added
     examples: int = 2  # shown of each length with the recovered text; 0 keeps all text out of the report
     seed: int = 0
@@ -43,6 +45,7 @@ class AuditConfig:
         for name, value, minimum in (
             ("texts", self.texts_per_length, 2),
             ("corpus texts", self.corpus_texts, MINIMUM_TEXTS),
+            ("corrected texts", self.corrected_texts, 1),
             ("examples", self.examples, 0),
         ):
             if value < minimum:

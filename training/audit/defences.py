@@ -76,19 +76,18 @@ def _form(kind: str) -> str:
     return f"{kind}=NUMBER ({TABLE[kind].strength})" if TABLE[kind].strength else kind
 
 
-def default(dim: int) -> list[DefenceSetting]:
-    """Return the settings of an audit that names none, for vectors of `dim` dimensions."""
+def default(dim: int, *, quick: bool = False) -> list[DefenceSetting]:
+    """Return the settings of an audit that names none, for vectors of `dim` dimensions.
+
+    :param quick: one strength of each kind.
+    """
     halves = [length for length in (dim // 2, dim // 4) if length]
     parts = sorted({part for size in (4, 8) if (part := _divisor(dim, dim // size))}, reverse=True)
-    return parse(
-        [
-            *("noise=0.01", "noise=0.03", "noise=0.06"),
-            *(f"truncate={length}" for length in halves),
-            *("int8", "binary"),
-            *(f"pq={part}" for part in parts),
-            "rotation",
-        ]
-    )
+    noise = ["noise=0.01", "noise=0.03", "noise=0.06"]
+    if quick:
+        noise, halves, parts = ["noise=0.03"], halves[:1], parts[-1:]
+    truncations, codes = (f"truncate={length}" for length in halves), (f"pq={part}" for part in parts)
+    return parse([*noise, *truncations, "int8", "binary", *codes, "rotation"])
 
 
 def _divisor(number: int, maximum: int) -> int:

@@ -134,6 +134,7 @@ def train_decoder(
     tokens: EncoderTokens,
     schedule: Callable[[float, float, int, int], Schedule],
     *,
+    ordered: TextBatches | None = None,
     words: Floats | None = None,
     batch_size: int = 128,
     seed: int = 0,
@@ -143,6 +144,7 @@ def train_decoder(
     """Train the bag of a decoder, then the rest.
 
     :param schedule: builds the schedule of a part: (share of the time, learning rate, batch size, rows).
+    :param ordered: the texts that the order is learned from; all by default.
     :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has not been trained yet.
     """
     bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
@@ -158,8 +160,9 @@ def train_decoder(
         spent *= min(1.0, first.seconds / bag_schedule.seconds)
     decoder.bag.requires_grad_(requires_grad=False)
     progress(Progress("learning to put them into texts"))
-    inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
-    rest = schedule(1 - spent, 5e-4, batch_size, len(texts))
+    ordered = ordered or texts
+    inversion = TextInversion(decoder, ordered, tokens.special, batch_size=batch_size, seed=seed)
+    rest = schedule(1 - spent, 5e-4, batch_size, len(ordered))
     result = run_loop(decoder, inversion.loss, rest, folder=text_folder, progress=progress)
     decoder.bag.requires_grad_(requires_grad=True)
     result.resumed_from = first.resumed_from if result.resumed_from is None else first.steps + result.resumed_from

@@ -34,6 +34,14 @@ class TextBatches:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def up_to(self, length: int) -> TextBatches:
+        """The texts of at most so many tokens; all if there are none."""
+        rows = np.flatnonzero(self.lengths <= length)
+        if not len(rows):
+            return self
+        tokens = [self.ids(row) for row in rows.tolist()]
+        return TextBatches(tokens, self.lengths[rows], self._vectors[rows], self._longest, device=self.device)
+
     def numbers(self, step: int, batch_size: int, seed: int) -> NDArray[np.int64]:
         """The texts of a step."""
         epoch, batch = divmod(step, max(1, math.ceil(len(self) / batch_size)))

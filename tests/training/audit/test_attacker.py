@@ -46,9 +46,11 @@ def attackers(tiny, texts, rotation):
 def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
     monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
     events = []
-    attacker = Attackers(events.append)(tiny.dim, 0, tiny)
-    attacker.fit(tiny.encode(texts[:40]), texts[:40], steps=3)
-    attacker.recover(tiny.encode(texts[:3]))
+    make, vectors = Attackers(events.append), tiny.encode(texts[:40])
+    make(tiny.dim, 0, tiny).fit(vectors, texts[:40], steps=3)
+    attacker = make(tiny.dim // 4, 0, tiny)
+    attacker.fit(vectors[:, : tiny.dim // 4], texts[:40], steps=3)
+    attacker.recover(vectors[:3, : tiny.dim // 4])
     stages = [event.stage for event in events if "step" not in event.stage]
     assert list(dict.fromkeys(stages)) == [
         "encoding the vocabulary",
@@ -86,6 +88,28 @@ def test_rotated_vectors_are_read_without_pairs_once_they_are_aligned(attackers,
 
 def test_every_attacker_begins_from_the_same_decoder(attackers):
     assert len({id(one._base["decoder"]) for one in attackers.values()}) == 1
+
+
+def test_a_defence_that_the_map_undoes_needs_no_learning(tiny, texts, rotation):
+    events = []
+    make, own = Attackers(events.append), tiny.encode(texts[:-60])
+    plain = make(tiny.dim, 0, tiny)
+    plain.fit(own, texts[:-60], steps=2)
+    events.clear()
+    rotated = make(tiny.dim, 0, tiny)
+    rotated.fit(own @ rotation, texts[:-60], steps=2)
+    assert events == [] and rotated._decoder is make._base["decoder"]
+    vectors = tiny.encode(texts[-60:])
+    pairs = zip(plain.recover(vectors), rotated.recover(vectors @ rotation), strict=True)
+    assert np.mean([first == second for first, second in pairs]) > 0.8
+
+
+def test_long_texts_are_answered_with_their_tokens(tiny, texts, monkeypatch):
+    monkeypatch.setattr("binocle.training.audit.attacker._ORDERED", 0)
+    monkeypatch.setattr("binocle.retriever.inversion.proposals.TokenProposer._fill", None)
+    attacker = Attackers()(tiny.dim, 0, tiny)
+    attacker.fit(tiny.encode(texts[:40]), texts[:40], steps=2)
+    assert all(attacker.recover(tiny.encode(texts[:3])))
 
 
 def test_correction_compares_defended_texts_and_comes_nearer(attackers, tiny, texts):

@@ -752,7 +752,7 @@ def test_the_exit_code_of_a_gate_is_2_where_nothing_was_measured(run, monkeypatc
 
 def test_a_quick_audit_takes_smaller_numbers_unless_others_are_given_and_says_so(run):
     options = cli.commands["audit"].make_context("audit", ["--quick", "--texts", "7"]).params
-    assert (options["steps"], options["texts"], options["lengths"]) == (300, 7, ((8, 32), True))
+    assert (options["steps"], options["texts"], options["lengths"]) == (75, 7, ((8, 32), True))
     _, out, _ = run("--quick")
     assert "This was a quick audit: 6 texts of each length at most" in out and "and 2 steps" in out
     assert "quick audit" not in run()[1]
