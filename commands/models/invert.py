@@ -126,7 +126,7 @@ def _vectors(
     retriever = open_index(folder, index)
     snapshot = retriever.snapshot()
     vector, true = stored_vector(snapshot, *parse_citation(retriever, passage))
-    return vector[None], true, snapshot.head.encoder.fingerprint
+    return vector[None], true, snapshot.head.encoder.document_fingerprint
 
 
 def _warn_of_length(inverter: EmbeddingInverter, true: str) -> None:

@@ -64,7 +64,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("documents", states),
         ("passages", f"{status.chunks:,}"),
         ("encoder", _encoder(status)),
-        *([("previous", _previous_encoder(status.previous))] if status.previous else []),
+        *([("previous", _previous_encoder(status, status.previous))] if status.previous else []),
         ("vectors", vectors),
         *_benchmark(status),
         ("relevance", _relevance(status)),
@@ -110,16 +110,17 @@ def _benchmark(status: Status) -> list[tuple[str, str]]:
 def _encoder(status: Status) -> str:
     if not status.model:
         return f"none: the vectors, of {status.dim} dimensions, came with the documents"
-    return f"{status.model}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"
+    name = f"{status.model}, an adapter of {status.base}" if status.base else status.model
+    return f"{name}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"
 
 
-def _previous_encoder(previous: dict[str, Any]) -> str:
+def _previous_encoder(status: Status, previous: dict[str, Any]) -> str:
     from ...core.units import format_bytes
 
+    storage = f"{previous['vectors']:,} vectors kept, {format_bytes(previous['bytes'])}"
     return (
         f"{previous['model']}, {previous['dim']} dimensions, fingerprint {previous['fingerprint'][:8]}: "
-        f"{command_hint('rollback')} brings it back; {previous['vectors']:,} vectors kept, "
-        f"{format_bytes(previous['bytes'])}"
+        f"{command_hint('rollback')} brings it back; {'nothing is embedded' if status.base else storage}"
     )
 
 

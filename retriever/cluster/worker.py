@@ -181,9 +181,9 @@ _CACHED_COLUMNS = ("key", "context", "vector", PREVIOUS)
 
 
 def _load(name: str, *, gpu: bool) -> Encoder:
-    """Load the encoder, with torch if there is a GPU; not a defended encoder, since its folder only names it."""
+    """Load the encoder, with torch if there is a GPU; not one whose folder only names a base."""
     folder = model_folder.find(name)
-    if not gpu or (folder / model_folder.DEFENCE).is_file():
+    if not gpu or any((folder / name).is_file() for name in (model_folder.DEFENCE, model_folder.ADAPTER)):
         return load_encoder(name)
     from ..models.torch_encoder import TorchEncoder
 

@@ -73,6 +73,8 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
     after = EncoderId.of_encoder(encoder)
     if before.fingerprint == after.fingerprint:
         return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
+    if before.document_fingerprint == after.document_fingerprint:
+        return _change_queries(writer, after)
     _check_cut(before, after, encoder.max_tokens)
     return _change(writer, encoder, after, keep=keep, erase=not keep, progress=progress)
 
@@ -80,11 +82,15 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
 def rollback(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> SwitchReport:
     """Put the previous encoder back with its vectors, and embed with it the passages added since.
 
+    An adapter goes first: the vectors of its encoder are the index's own.
+
     :param encoder: the result of `previous_encoder`.
     """
-    before = writer.head.previous
+    before = _previous(writer.head)
     assert before is not None
     assert encoder.fingerprint == before.fingerprint
+    if writer.head.encoder.without_adapter:
+        return _change_queries(writer, replace(before, model=encoder.name))
     return _change(writer, encoder, replace(before, model=encoder.name), keep=False, progress=progress)
 
 
@@ -93,7 +99,7 @@ def previous_encoder(head: Head, model: str | None = None) -> Encoder:
 
     :param model: its folder or name, if it has moved.
     """
-    before = head.previous
+    before = _previous(head)
     if before is None:
         raise StoreError("there is nothing to roll back: the index has its first encoder, or was rolled back already")
     encoder = load_encoder(model or before.model)
@@ -103,6 +109,19 @@ def previous_encoder(head: Head, model: str | None = None) -> Encoder:
             f"has {encoder.fingerprint[:8]}: say with --model where that model is now"
         )
     return encoder
+
+
+def _previous(head: Head) -> EncoderId | None:
+    return head.encoder.without_adapter or head.previous
+
+
+def _change_queries(writer: Writer, after: EncoderId) -> SwitchReport:
+    """Put an encoder with the same vectors of documents in service."""
+    start = time.monotonic()
+    before, chunks = writer.head.encoder, writer.snapshot().chunks.count_rows()
+    writer.replace_encoder(after)
+    seconds = time.monotonic() - start
+    return SwitchReport(after.model, after.fingerprint, before.model, chunks=chunks, reused=chunks, seconds=seconds)
 
 
 def _check_cut(before: EncoderId, after: EncoderId, max_tokens: int) -> None:

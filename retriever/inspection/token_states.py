@@ -93,8 +93,9 @@ class Inspector:
         """
         name = os.fspath(name)
         folder = model_files.find(name)
-        if (folder / model_files.DEFENCE).is_file():
-            raise InputError(f"{name} is a defended encoder: look at its base instead")
+        for file, noun in ((model_files.DEFENCE, "defended encoder"), (model_files.ADAPTER, "encoder with an adapter")):
+            if (folder / file).is_file():
+                raise InputError(f"{name} is a {noun}: look at its base instead")
         settings = model_settings.ModelSettings.read(folder)
         if "StaticEmbedding" in settings.modules:
             raise InputError(f"{name} is a table of vectors: it has no layers to look into")

@@ -25,6 +25,7 @@ class Status:
     folders: list[str]  # of a collection: folders and files; else that folder
     exclude: list[str]  # patterns of files that are left out, as in .gitignore
     model: str
+    base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str
     dim: int
     documents: dict[str, int]  # by state; forgotten files are counted without their names
@@ -60,6 +61,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         folders=(list(settings.folders) or [str(folder)]) if folder else [],
         exclude=list(settings.exclude),
         model=encoder.model,
+        base=encoder.base or None,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
         documents=states,
@@ -96,10 +98,11 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def _previous(snapshot: Snapshot) -> dict[str, Any] | None:
-    before = snapshot.head.previous
+    before = snapshot.head.encoder.without_adapter or snapshot.head.previous
     if before is None:
         return None
-    vectors = snapshot.count_previous()
+    is_adapted = snapshot.head.encoder.without_adapter is not None
+    vectors = 0 if is_adapted else snapshot.count_previous()
     return {
         "model": before.model,
         "fingerprint": before.fingerprint,

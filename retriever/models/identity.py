@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from .adapted_encoder import AdaptedEncoder
 from .token_boundaries import token_boundary_digest
 
 if TYPE_CHECKING:
@@ -25,18 +26,33 @@ class EncoderId:
     fingerprint: str
     dim: int
     cut: str = ""  # of `token_boundary_digest`; empty in an index that did not store it
+    base: str = ""  # of an encoder with an adapter: the encoder of the stored vectors
+    base_fingerprint: str = ""
 
     @classmethod
     def of_encoder(cls, encoder: Encoder) -> EncoderId:
         """Identify an encoder, as a new index names it."""
         if encoder.fingerprint == cls.none(encoder.dim).fingerprint:
             return cls.none(encoder.dim)
-        return cls(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
+        cut = token_boundary_digest(encoder)
+        base = encoder.base if isinstance(encoder, AdaptedEncoder) else None
+        names = (base.name, base.fingerprint) if base else ("", "")
+        return cls(encoder.name, encoder.fingerprint, encoder.dim, cut, *names)
 
     @classmethod
     def none(cls, dim: int) -> EncoderId:
         """Describe vectors that came with their documents, in an index without an encoder."""
         return cls("", f"none-{dim}", dim)
+
+    @property
+    def document_fingerprint(self) -> str:
+        """The fingerprint of the encoder of the stored vectors: without the adapter of the queries, if there is one."""
+        return self.base_fingerprint or self.fingerprint
+
+    @property
+    def without_adapter(self) -> EncoderId | None:
+        """The encoder that an adapter is for; None without an adapter."""
+        return EncoderId(self.base, self.base_fingerprint, self.dim, self.cut) if self.base_fingerprint else None
 
     @property
     def is_none(self) -> bool:
@@ -53,7 +69,7 @@ class EncoderId:
             identity = cls(**value)
         except TypeError:
             raise InputError(f"{value!r} does not identify an encoder") from None
-        texts = (identity.model, identity.fingerprint, identity.cut)
+        texts = (identity.model, identity.fingerprint, identity.cut, identity.base, identity.base_fingerprint)
         if (
             not all(isinstance(text, str) and "\0" not in text for text in texts)
             or type(identity.dim) is not int

@@ -33,6 +33,10 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
         from .defended_encoder import DefendedEncoder, base_encoder_name
 
         return DefendedEncoder.load(folder, load_encoder(base_encoder_name(folder)))
+    if (folder / model_folder.ADAPTER).is_file():
+        from .adapted_encoder import AdaptedEncoder, adapted_encoder_name
+
+        return AdaptedEncoder.load(folder, load_encoder(adapted_encoder_name(folder)))
     settings = model_settings.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:

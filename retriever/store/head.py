@@ -147,7 +147,7 @@ class Head:
 
         :param previous: the state to fall back to if this one is damaged; itself unless given.
         """
-        head, before = (json.dumps(asdict(state)).encode() for state in (self, previous or self))
+        head, before = (_to_json(state) for state in (self, previous or self))
         return location.commit(head, before, over=over)
 
     @property
@@ -159,6 +159,15 @@ class Head:
     def published(self) -> tuple[str, ...]:
         """The folders of `vectors/` that this state needs: vector indexes, segments of words, and neighbourhoods."""
         return (*self.parts, *self.words, *filter(None, [self.neighbours]))
+
+
+def _to_json(head: Head) -> bytes:
+    """Write a state; without an adapter, an encoder is written as earlier versions read it."""
+    values = asdict(head)
+    for encoder in filter(None, [values["encoder"], values["previous"]]):
+        if not encoder["base_fingerprint"]:
+            del encoder["base"], encoder["base_fingerprint"]
+    return json.dumps(values).encode()
 
 
 def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:

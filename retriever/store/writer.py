@@ -271,6 +271,11 @@ class Writer:
             self._commits.tidy()
         return note
 
+    def replace_encoder(self, encoder: EncoderId) -> None:
+        """Name another encoder with the same vectors of documents: an adapter of the present one, or its base."""
+        with writing(self._location):
+            self._commits.commit(replace(self.head, encoder=encoder))
+
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and all chunks without a row of their document."""
         snapshot = self.snapshot()

@@ -99,7 +99,7 @@ def load(snapshot: Snapshot) -> LiveNeighbourhood | None:
         return None
     folder = snapshot.store.location.vectors(name)
     manifest = IndexManifest.read(folder)
-    if manifest.kind != KIND or manifest.build.get("encoder") != encoder.fingerprint:
+    if manifest.kind != KIND or manifest.build.get("encoder") != encoder.document_fingerprint:
         return None
     published = Neighbourhood.load(folder, manifest.count, encoder.dim)
     return LiveNeighbourhood(published, snapshot, complete=manifest.covers == snapshot.head.rows)
@@ -151,7 +151,7 @@ def _publish(parent: Path, snapshot: Snapshot) -> str:
     def write(folder: Path) -> None:
         neighbourhood.write(folder, ids, vectors, documents, keys)
 
-    description = {"encoder": head.encoder.fingerprint}
+    description = {"encoder": head.encoder.document_fingerprint}
     return publish_files(parent, KIND, write, count=len(ids), covers=head.rows, description=description)
 
 
