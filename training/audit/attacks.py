@@ -16,8 +16,9 @@ from ..inversion.metrics import Value
 from . import defences
 from .alignment import align
 from .attackers import Corrector
+from .averaging import with_neighbours
 from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
-from .config import CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
+from .config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .result import Alignment, AttackResult, DefenceResult, Example
 from .ridge import RidgeBag
 from .unknown_encoder import Suspects
@@ -98,6 +99,8 @@ class Attacks:
         attacks, alignment = {PAIRS: self._attack(attacker, stolen), RIDGE: self._read(bags, stolen)}, None
         if isinstance(attacker, Corrector):
             attacks[CORRECTED] = self._correct(attacker, bags, stolen, self._comparison(setting, own))
+        if setting.kind == "noise":
+            attacks[AVERAGED] = self._averaged(setting, own, stolen)
         if setting.kind == "rotation":
             aligned, alignment = self._aligned(own, stolen)
             attacks[WITHOUT_PAIRS] = self._attack(self._undefended[0], aligned)
@@ -199,7 +202,22 @@ class Attacks:
 
     def _read(self, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats]) -> AttackResult:
         """Answer each stolen vector with the tokens that a ridge expects."""
-        tokens = {length: bags[length].tokens(vectors) for length, vectors in stolen.items()}
+        return self._answered({length: bags[length].tokens(vectors) for length, vectors in stolen.items()})
+
+    def _averaged(self, setting: DefenceSetting, own: Floats, stolen: Mapping[int, Floats]) -> AttackResult:
+        """Let a ridge read each vector beside its neighbours; those of a stored passage are among all passages."""
+        self._on_progress(Progress("averaging near vectors"))
+        tokens = {}
+        for length, rows in self._rows.items():
+            store = np.concatenate([own[rows], stolen[length]])
+            if length == self._texts.stored_length:
+                store = self._search.stored(setting.name)
+            known = [self._tokens[row] for row in rows]
+            bag = RidgeBag.fit(with_neighbours(own[rows], store), known, length, seed=self._config.seed)
+            tokens[length] = bag.tokens(with_neighbours(stolen[length], store))
+        return self._answered(tokens)
+
+    def _answered(self, tokens: dict[int, list[list[int]]]) -> AttackResult:
         texts = {length: [self._texts.tokens.text(row) for row in rows] for length, rows in tokens.items()}
         return self._measured(texts, tokens)
 

@@ -58,6 +58,7 @@ class AuditConfig:
 PAIRS, WITHOUT_PAIRS = "pairs", "without pairs"  # a trained decoder's attack, by the attacker's knowledge
 CORRECTED = "corrected"  # the decoder's texts, encoded again and changed, for a sample of the vectors
 RIDGE, RIDGE_WITHOUT_PAIRS = "ridge", "ridge, without pairs"  # an attack in closed form
+AVERAGED = "averaged"  # the same, of each vector beside its nearest neighbours: against noise
 
 
 GENERATED = "made from the documents"  # the source of generated queries

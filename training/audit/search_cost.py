@@ -176,9 +176,12 @@ class DefendedSearch:
         fitted = {setting.name: defences.fit(setting, passages.vectors, key) for setting in settings}
         return cls(queries, encode_queries(queries, retriever.encoder), passages, fitted)
 
+    def stored(self, name: str) -> Floats:
+        """Return the vectors of the passages with the defence of that name."""
+        return self.fitted[name].documents(self.passages.vectors, self.passages.contexts)
+
     def ndcg(self, name: str) -> Floats:
         """Return nDCG@10 of each query with the defence of that name."""
-        defence = self.fitted[name]
-        stored = defence.documents(self.passages.vectors, self.passages.contexts)
-        by_query = ndcg(self.queries, defence.queries(self.query_vectors), stored, self.passages)
+        queries = self.fitted[name].queries(self.query_vectors)
+        by_query = ndcg(self.queries, queries, self.stored(name), self.passages)
         return np.array(list(by_query.values()))

@@ -24,7 +24,7 @@ from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
 from binocle.training.audit.attacks import Attacks
 from binocle.training.audit.audit import audit
-from binocle.training.audit.config import CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
+from binocle.training.audit.config import AVERAGED, CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
@@ -406,6 +406,13 @@ def test_noise_is_told_with_its_epsilon(found):
     assert said.startswith("noise=0.5 has an epsilon of 27 at delta 1e-5") and "no formal protection" in said
     assert defences.epsilon(2) < 10
     assert [result.epsilon is not None for result in found.results] == [False, True, False, False]
+
+
+def test_noise_is_attacked_by_averaging_near_vectors(found):
+    for result in found.results:
+        assert (AVERAGED in result.attacks) == (result.kind == "noise")
+        if result.kind == "noise":
+            assert list(result.attacks[AVERAGED].by_length) == [4, 8]
 
 
 def test_the_verdict_names_a_setting_only_if_it_leaks_less(found):
