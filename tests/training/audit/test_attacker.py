@@ -9,6 +9,9 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from binocle.indexes.metric import normalized
+from binocle.retriever.inversion.inverter import EmbeddingInverter
+from binocle.retriever.inversion.inverter_info import InverterInfo
+from binocle.retriever.inversion.proposals import TokenProposer
 from binocle.training.audit.alignment import align
 from binocle.training.audit.attacker import Attackers
 from binocle.training.audit.candidates import Comparison
@@ -121,6 +124,18 @@ def test_correction_compares_defended_texts_and_comes_nearer(attackers, tiny, te
     before, after = (half.texts(tiny.encode(found), found) for found in (drafts, corrected))
     assert (after * stolen).sum(1).mean() > (before * stolen).sum(1).mean() - 1e-3
     assert (after * stolen).sum(1).mean() > 0.9
+
+
+@pytest.mark.slow
+def test_correction_in_an_audit_reads_no_less_than_invert_does_in_five_seconds(attackers, tiny, texts):
+    attacker = attackers["plain"]
+    vectors, true = tiny.encode(texts[-60:-52]), texts[-60:-52]
+    info = InverterInfo("embedding", tiny.name, tiny.fingerprint, tiny.dim, {})
+    inverter = EmbeddingInverter(info, TokenProposer.of(attacker._decoder, attacker._tokens), tiny, attacker._tokens)
+    inverted = [inverter.tokens.text(inverter.correct(vector, 5.0).ids) for vector in normalized(vectors)]
+    plain = Comparison(lambda stolen: stolen, lambda plain, _: plain)
+    corrected = attacker.correct(vectors, plain, [[]] * len(true))
+    assert f1(true, corrected) >= f1(true, inverted) - 0.05
 
 
 def test_a_limit_of_time_that_was_hit_is_told(tiny, texts):
