@@ -7,6 +7,7 @@ pages, and the pictures of the three walks. `--check` writes nothing and names t
 from __future__ import annotations
 
 import ast
+import configparser
 import inspect
 import re
 import sys
@@ -131,12 +132,29 @@ def rooms() -> str:
     return "\n".join(["| room | purpose | way in |", "|---|---|---|", *rows])
 
 
+def layers() -> str:
+    """Return the layers of each room, from the contract of import-linter."""
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / ".importlinter")
+    rows = []
+    for section in contract.sections():
+        if contract.get(section, "type", fallback="") == "layers":
+            names = contract[section]["layers"].replace("binocle.", "").split("\n")
+            layers = (
+                ", ".join(f"`{name.strip()}`" for name in re.split("[|:]", line)) for line in names if line.strip()
+            )
+            container = contract.get(section, "containers", fallback="binocle").removeprefix("binocle.")
+            rows.append(f"- `{container}`: {'; '.join(layers)}.")
+    return "\n".join(rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "formats": formats,
     "languages": languages,
     "names": names,
     "unread": unread,
     "rooms": rooms,
+    "layers": layers,
 }
 
 

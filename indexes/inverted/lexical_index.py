@@ -141,7 +141,7 @@ class LexicalIndex:
         by_part = [part.stems(weights) for part in self._parts]
         for number, weight in enumerate(weights.values()):
             self._add([postings[number] for postings in by_part], weight, scores, matches)
-        rows = np.flatnonzero(scores if matches is None else matches == len(weights) if weights else matches)
+        rows = np.flatnonzero(scores > 0 if matches is None else matches == max(1, len(weights)))
         ids, scores = self._ids(rows), scores[rows]
         if allowed is not None:
             passing = isin_sorted(ids, allowed)

@@ -12,7 +12,7 @@ are first put on its scale: see `calibration`. A passage with all words of the q
 counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
 Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
-hits gets the highest relevance of itself and all later ones. Every further hit gets the lowest one so far.
+hits gets at least the relevance of every later one. Every further hit gets the lowest one so far.
 """
 
 from __future__ import annotations
