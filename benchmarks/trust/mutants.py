@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import functools
 import importlib
 import json
 import os
@@ -213,15 +214,27 @@ def _missing(coverage: Any, work: Path) -> dict[str, Any]:
 
 
 def tests_of(mutant: Mutant, reach: dict[str, Any]) -> list[str]:
-    """The tests that reach the line of a mutant, the fastest first, as many as the seconds allow."""
-    names = reach["lines"].get(mutant.module, {}).get(str(mutant.line), [])
-    chosen, left = [], float(_SECONDS) / 3
-    for name in sorted(names, key=lambda name: reach["seconds"][name]):
+    """The tests that reach the line of a mutant, the fastest first, as many as the seconds allow.
+
+    Of a line that runs when the module is imported, the tests that reach any line of the module.
+    """
+    lines = reach["lines"].get(mutant.module, {})
+    inside = mutant.line in _lines_of_functions(mutant.module)
+    names = lines.get(str(mutant.line), []) if inside else {name for names in lines.values() for name in names}
+    chosen, left = [], _SECONDS / 3
+    for name in sorted(names, key=lambda name: (reach["seconds"][name], name)):
         left -= reach["seconds"][name]
         if left < 0:
             break
         chosen.append(name)
     return chosen
+
+
+@functools.cache
+def _lines_of_functions(module: str) -> set[int]:
+    nodes = ast.walk(ast.parse((ROOT / module).read_text("utf-8")))
+    bodies = (node.body for node in nodes if isinstance(node, ast.FunctionDef))
+    return {line for body in bodies for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1)}
 
 
 def outcome(mutant: Mutant | None, tests: list[str]) -> str:

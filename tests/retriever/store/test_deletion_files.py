@@ -59,6 +59,94 @@ def test_whole_deletion_files_pass(table):
     check_deletions(lance.dataset(table))
 
 
+def arrow_file(*columns: pa.Array) -> bytes:
+    """A packed Arrow file of another writer, with a batch for each column."""
+    batches = [pa.record_batch([column], pa.schema([pa.field("row_id", column.type, False)])) for column in columns]
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_file(stream, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return stream.getvalue().to_pybytes()
+
+
+NUMBERS = pa.array([3, 5, 70], pa.uint32())
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ([NUMBERS], ""),
+        ([NUMBERS, NUMBERS], "has not one batch"),
+        ([NUMBERS.dictionary_encode()], "has not one batch"),
+        ([NUMBERS.cast(pa.int64())], "has 3 rows, not 3"),
+        ([NUMBERS[:2]], "has 2 rows, not 3"),
+        ([pa.array([3, None, 70], pa.uint32())], "has 3 rows, not 3"),
+    ],
+)
+def test_deleted_rows_are_one_batch_of_as_many_numbers_as_the_table_counts(columns, says, table):
+    file_of(table).write_bytes(arrow_file(*columns))
+    assert says in refusal(table)
+    assert says or not refusal(table)
+
+
+def refusal(table: Path) -> str:
+    try:
+        check_deletions(lance.dataset(table))
+    except DamagedError as error:
+        return str(error)
+    return ""
+
+
+def with_block(data: bytes, *, offset: int = 192, metadata: int = 192, body: int = 128) -> bytes:
+    """The file with another place and other sizes of its batch."""
+    return data.replace(struct.pack("<qi4xq", 192, 192, 128), struct.pack("<qi4xq", offset, metadata, body))
+
+
+def with_buffer(data: bytes, start: int, length: int) -> bytes:
+    """The file with another place and size of its numbers, within the 128 bytes of the batch."""
+    place = struct.pack("<qq", 64, 20)
+    assert data.count(place) == 1
+    return data.replace(place, struct.pack("<qq", start, length))
+
+
+BEYOND = "names bytes that it does not have"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: with_block(data, body=len(data) - 384 + 1), BEYOND),
+        (lambda data: with_block(data, offset=-8), BEYOND),
+        (lambda data: with_block(data, metadata=-8), BEYOND),
+        (lambda data: with_block(data, body=-8), BEYOND),
+        (lambda data: with_buffer(data, 64, 65), BEYOND),
+        (lambda data: with_buffer(data, 128, 1), BEYOND),
+        (lambda data: with_buffer(data, -1, 20), BEYOND),
+        (lambda data: with_buffer(data, 64, -1), BEYOND),
+        (lambda data: with_claim(data, 12 + 65), "claims more than the 12 bytes"),
+    ],
+)
+def test_a_place_one_byte_beyond_its_limit_is_damage(change, says, table):
+    file = file_of(table)
+    file.write_bytes(change(file.read_bytes()))
+    assert says in refusal(table)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: with_block(data, body=len(data) - 384),
+        lambda data: with_buffer(data, 64, 64),
+        lambda data: with_claim(data, 12 + 64),
+    ],
+)
+def test_a_place_at_its_limit_is_left_to_the_reader_of_arrow(change, table):
+    file = file_of(table)
+    file.write_bytes(change(file.read_bytes()))
+    assert BEYOND not in refusal(table)
+    assert "claims more" not in refusal(table)
+
+
 def test_a_damaged_deletion_file_leads_back_to_the_commit_before_and_ends_no_process(tmp_path, tiny_model, caplog):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": f"d{number}", "text": f"The cat number {number}."} for number in range(5))
