@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 from datetime import timedelta
@@ -13,7 +15,9 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import DamagedError
 from binocle.retriever.store import commits as commits_module
+from binocle.retriever.store.locations import new_files as new_files_module
 from binocle.retriever.store.locations.location import HEAD, PREVIOUS
+from binocle.retriever.store.locations.new_files import NewFiles
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import document_schema
@@ -121,6 +125,53 @@ def test_an_index_that_its_owner_opens_to_a_group_stays_open_to_it(retriever):
     retriever.repair()
     new = set((retriever.path / "vectors").rglob("*")) - before
     assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in new} == {"0o2750", "0o640"}
+
+
+@pytest.fixture
+def new_files(tmp_path):
+    (tmp_path / "index" / "part").mkdir(parents=True)
+    return NewFiles(tmp_path / "index", ["part"], durable=True)
+
+
+def test_a_link_in_the_place_of_a_new_file_is_not_followed(new_files, tmp_path):
+    (tmp_path / "own").write_text("a secret")
+    (tmp_path / "own").chmod(0o644)
+    (tmp_path / "index" / "link").symlink_to(tmp_path / "own")
+    (tmp_path / "index").chmod(0o700)
+    with pytest.raises(OSError, match="symbolic links"):
+        new_files.settle_file(tmp_path / "index" / "link")
+    assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="lists open files on Linux")
+def test_files_that_are_settled_are_closed_again(new_files, tmp_path):
+    (tmp_path / "index" / "part" / "file").touch()
+    before = len(os.listdir("/proc/self/fd"))
+    new_files.settle()
+    new_files.settle_parents()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_that_cannot_be_synced_is_no_error_but_a_disk_that_fails_is(new_files, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "index" / "pipe")  # as folders of some file systems
+    new_files.settle_file(tmp_path / "index" / "pipe")
+    (tmp_path / "index" / "part" / "file").touch()
+
+    def failing(_):
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="the disk fails"):
+        new_files.settle()
+
+
+def test_a_full_sync_takes_the_place_of_fsync_where_the_system_has_one(new_files, tmp_path, monkeypatch):
+    (tmp_path / "index" / "part" / "file").touch()
+    monkeypatch.setattr(new_files_module, "_FULL_SYNC", fcntl.F_GETFD)
+    monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("synced in part"))
+    new_files.settle()
+    monkeypatch.setattr(new_files_module, "_FULL_SYNC", -1)  # a command that no system knows: EINVAL
+    new_files.settle_folder(tmp_path / "index" / "part")
 
 
 @pytest.mark.parametrize("left", [b"", b"*"])

@@ -9,7 +9,8 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError, LockedError
-from binocle.retriever.store.locations.waiting_line import WaitingLine, is_ticket
+from binocle.retriever.store.locations.folder_location import FolderLocation
+from binocle.retriever.store.locations.waiting_line import Busy, Patience, WaitingLine, is_ticket, wait_for
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
 
@@ -82,6 +83,19 @@ def test_patience_ends_with_the_name_of_the_writer(retriever):
         with pytest.raises(LockedError, match=r"is still being written by process .* after 0.1 s: try again"):
             impatient.add(DOG)
     assert tickets(retriever.path) == []
+
+
+def test_a_short_patience_lasts_until_its_end(tmp_path):
+    location = FolderLocation(tmp_path)
+    location.patience = Patience(seconds=0.9)
+    attempts = iter("ab")
+
+    def attempt():
+        for name in attempts:
+            raise Busy(f"process {name}")
+        return "the lock"
+
+    assert wait_for(location, attempt, poll_seconds=0.001) == "the lock"
 
 
 def test_tickets_do_not_make_a_free_folder_something_else(tmp_path, tiny_model):
