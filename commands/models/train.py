@@ -267,6 +267,7 @@ for _command in (reader, classifier, tagger, inverter):
 @click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
 @click.option("--pairs", type=int, default=10_000, show_default=True, help="Generated queries to learn from, at most.")
 @click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
+@click.option("--adapter", is_flag=True, help="Fit only a linear map of the query vectors, in a minute.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @wait_option
@@ -285,12 +286,14 @@ def tune(
 
     Queries are made from the documents' own titles, sections, links, sentences and terms, and come from a log if you
     have one. The encoder learns how its teacher ranks the passages, by default hybrid search, if the teacher is better.
-    It changes only if queries from documents that it has not seen gain significantly; 'binocle rollback' undoes it.
-    Exit 1 when nothing changed.
+    With --adapter only a map of the query vectors is fitted, and no passage is embedded anew.
+    The index changes only if queries from documents that it has not seen gain significantly. 'binocle rollback' undoes
+    it. Exit 1 when nothing changed.
 
     \b
     binocle tune ~/notes
     binocle tune docs --queries queries.txt
+    binocle tune docs --adapter
     binocle tune docs --no-publish --out tuned
     """
     from ...training.tuning.query_kinds import DEFAULT_KINDS
@@ -312,6 +315,7 @@ def tune(
 def _print_tuning(result: TuningResult) -> None:
     teaching = result.teaching
     if result.verdict is None:
+        assert teaching is not None
         sentence = teaching.difference.sentence("nDCG@10 of the teacher")
         echo(f"{sentence} than the encoder ({teaching.before:.4f}) on queries from held-out documents")
         echo("nothing was learned; the index is unchanged: try another --teacher")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError
+from ...retriever.models.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
@@ -18,10 +19,11 @@ from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of
 from . import query_generation as queries
 from . import teachers
+from .adapter import candidates, fit_adapter
 from .passages import Passages
 from .query_log import read_log
 from .ranking_distillation import learn_ranking
-from .tuning_config import HYBRID
+from .tuning_config import ADAPTER_PAIRS, HYBRID
 from .verdict import Judges, judging_share, natural
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class IndexTuning:
         share = judging_share(sum(1 for _ in sources), config.held_out)
         learned, judging = corpus.split(sources, share, config.seed)
         pairs = queries.make(learned, seed=config.seed, kinds=config.kinds)
-        self.pairs = queries.sample(pairs, config.pairs, config.seed)
+        maximum = min(config.pairs, ADAPTER_PAIRS) if config.adapter else config.pairs
+        self.pairs = queries.sample(pairs, maximum, config.seed)
         self.judging_pairs = natural(queries.make(judging, seed=config.seed), config.queries, config.seed)
         judges = len({pair.document for pair in self.judging_pairs})
         if len({pair.document for pair in self.pairs}) < _MINIMUM_DOCUMENTS or judges < 2:
@@ -117,6 +120,20 @@ class IndexTuning:
         facts = {"pairs": len(self.pairs), **verdict.as_dict()}
         (folder / "binocle.json").write_text(json.dumps({"tuning": facts}), "utf-8")
         self.run.finish(self._card(loop, verdict, tuned), loop.history, None)
+        return verdict
+
+    def fit_adapter(self) -> Verdict:
+        """Fit a linear map of the query vectors, judge, and write it."""
+        self.run.report("fitting a map of the query vectors")
+        data = candidates(self.base, self.pairs, self.passages, self.run.progress)
+        matrix, share = fit_adapter(data, self.config.seed)
+        self.run.discard()  # of what a longer run would resume from
+        adapted = save_adapted_encoder(self.run.out, self.base, matrix)
+        self.run.report("asking held-out documents")
+        after = self.judges.by_mode(adapted, self._base_vectors)
+        verdict = self.judges.judge(self.before, after, self.config.seed)
+        facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
+        (self.run.out / "binocle.json").write_text(json.dumps({"tuning": facts}, indent=1) + "\n", "utf-8")
         return verdict
 
     def _learn(self, model: Any) -> LoopResult:

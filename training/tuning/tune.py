@@ -1,10 +1,12 @@
 """Fit the encoder of an index to its documents without labels, and switch to it only if it is better.
 
 Queries are made from the documents' own structure (`query_generation`). A teacher ranks the passages for each: the
-index's hybrid search, a cross-encoder or a larger encoder (`teachers`). The encoder learns these rankings
-(`ranking_distillation`). Before, the teacher must be better than the encoder; after, paired tests on natural queries
-from held-out documents decide whether the index changes: search by meaning and hybrid search must not lose, and one
-must gain (`verdict`).
+index's hybrid search, a cross-encoder or a larger encoder (`teachers`). It must be better than the encoder, which then
+learns these rankings (`ranking_distillation`). An adapter has no teacher: only a linear map of the query vectors is
+fitted (`adapter`), and no passage is embedded anew.
+
+At the end, paired tests on natural queries from held-out documents decide whether the index changes: search by meaning
+and hybrid search must not lose, and one must gain (`verdict`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...retriever.models.adapted_encoder import AdaptedEncoder
 from ...retriever.models.defended_encoder import DefendedEncoder
+from ...retriever.models.files import ADAPTER
 from ..runs import environment
 from ..runs.training_run import TrainingRun
 from .tuning_config import TuningConfig, check
@@ -32,7 +36,7 @@ class TuningResult:
 
     folder: Path
     pairs: int
-    teaching: Comparison  # of the encoder and its teacher
+    teaching: Comparison | None  # of the encoder and its teacher; None for an adapter, which has none
     verdict: Verdict | None  # None: the teacher was no better, so nothing was learned
     published: bool
     seconds: float
@@ -44,7 +48,7 @@ class TuningResult:
             "pairs": self.pairs,
             "published": self.published,
             "seconds": round(self.seconds, 1),
-            "teacher": self.teaching.as_dict(),
+            "teacher": self.teaching and self.teaching.as_dict(),
             "verdict": self.verdict and self.verdict.as_dict(),
         }
 
@@ -71,21 +75,26 @@ def tune(
     start = time.monotonic()
     recipe = recipe or TuningConfig()
     check(recipe)
-    if isinstance(retriever.encoder, DefendedEncoder):
-        raise InputError(f"{retriever.path} has a defended encoder: 'binocle rollback' brings back the one to be tuned")
+    for change, noun in ((DefendedEncoder, "a defended encoder"), (AdaptedEncoder, "an adapter")):
+        if isinstance(retriever.encoder, change):
+            raise InputError(f"{retriever.path} has {noun}: 'binocle rollback' brings back the encoder to be tuned")
     from .index_tuning import IndexTuning
 
     folder = Path(out) if out is not None else _next_folder(retriever.path / "encoders")
     run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
-    teaching = tuning.teaching()
-    if teaching.difference.verdict != "better":
-        run.discard()
-        return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
-    verdict = tuning.train()
+    teaching = None
+    if recipe.adapter:
+        verdict = tuning.fit_adapter()
+    else:
+        teaching = tuning.teaching()
+        if teaching.difference.verdict != "better":
+            run.discard()
+            return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
+        verdict = tuning.train()
     published = publish and verdict.is_gain
     if published:
-        run.report("embedding the index anew beside the old one")
+        run.report("switching the index")
         retriever.switch(run.out)
     return TuningResult(run.out, len(tuning.pairs), teaching, verdict, published, time.monotonic() - start)
 
@@ -93,6 +102,6 @@ def tune(
 def _next_folder(parent: Path) -> Path:
     """Return the first `tuned-N` that does not exist or holds an unfinished run."""
     number = 1
-    while (parent / f"tuned-{number}" / "model" / "model.safetensors").is_file():
+    while any((parent / f"tuned-{number}" / "model" / name).is_file() for name in ("model.safetensors", ADAPTER)):
         number += 1
     return parent / f"tuned-{number}"
