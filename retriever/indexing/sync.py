@@ -19,6 +19,7 @@ from ..documents.scan import away
 from ..readers import ocr as ocr_reader
 from ..readers.containers.members import may_hold
 from ..readers.plain_text.definitions import GRAMMARS, has_parser
+from ..readers.pool.reading import DENIED
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
@@ -195,7 +196,7 @@ def _tracked(
 
 def _is_out_of_reach(row: Row) -> bool:
     """Whether a file has vanished since the scan or its disk failed: the next run decides, with the row as it is."""
-    return row["state"] == "failed" and not row["sha256"] and row["reason"] != "permission denied"
+    return row["state"] == "failed" and not row["sha256"] and row["reason"] != DENIED
 
 
 def row_of(entry: Entry, reading: Reading | None, *, is_member: bool = False) -> tuple[Row, Document | None]:

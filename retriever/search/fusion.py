@@ -89,10 +89,10 @@ def fuse(by_words: Candidates, by_meaning: Candidates, cosines_of: Callable[[Ids
     if unscored.any():
         semantic[unscored] = cosines_of(candidates.ids[unscored])
     lexical = np.nan_to_num(candidates.lexical)
-    return replace(candidates, score=mean_standard_score(lexical, semantic, leading))
+    return replace(candidates, score=fused_score(lexical, semantic, leading))
 
 
-def mean_standard_score(lexical: Floats, semantic: Floats, leading: Mask) -> Floats:
+def fused_score(lexical: Floats, semantic: Floats, leading: Mask) -> Floats:
     """Return the mean of the standard scores of both sides."""
     return (standard_scores(lexical, leading) + standard_scores(semantic, leading)) / np.float32(2)
 
@@ -113,7 +113,7 @@ def standard_scores(values: Floats, leading: Mask | slice = slice(None)) -> Floa
     return scores
 
 
-def mean_standard_scores(reranker: Floats, first: Floats, first_weight: float) -> Floats:
+def reranked_score(reranker: Floats, first: Floats, first_weight: float) -> Floats:
     """The weighted mean of the standard scores of two stages for the same passages."""
     mean: Floats = (1 - first_weight) * standard_scores(reranker) + first_weight * standard_scores(first)
     return mean

@@ -29,9 +29,9 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
-from .fusion import Candidates, fuse, mean_standard_scores
+from .fusion import Candidates, fuse, reranked_score
 from .ranking import Ranking
-from .results.duplicates import Passage, distinct, select, standard_scores
+from .results.duplicates import Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
 
@@ -140,19 +140,19 @@ class Query:
             return Hits(total=total)
         depth = max(k, reranking.depth) if reranking else k
         depth, pool = max(DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
-        limit = _DEEPER * depth
+        limit_each, skipped = 1 if by_document else per_document if collapse else 0, 0 if diversity else offset
+        limit = depth * _DEEPER if collapse and not reranking else depth
+        deepest = min(self._snapshot.chunks.count_rows(), math.inf if by_document else limit)
         while True:
-            candidates = self._ordered(depth, mode, passing, reranking)
-            if without is not None:
-                candidates = candidates.take(np.flatnonzero(candidates.ids != without))
-            limit_each = 1 if by_document else per_document if collapse else 0
-            copies = self._selected(
-                candidates, pool, mode, limit_each, collapse=collapse, offset=0 if diversity else offset
-            )
-            is_deepest = depth >= self._snapshot.chunks.count_rows() or len(candidates.ids) + 1 < depth  # one left out
-            if len(copies) >= k or is_deepest or not (by_document or (collapse and not reranking and depth < limit)):
+            stage = self._first_stage(depth, mode, passing, without)
+            candidates = self._lifted(stage, mode)
+            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
+            if len(copies) >= k or depth >= deepest or len(stage.ids) + 1 < depth:  # one may be left out
                 break
             depth *= _DEEPER
+        if reranking and len(stage.ids):
+            candidates = self._lifted(self._rerank(stage, reranking, mode), mode)
+            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
         relevance = self._relevance(read, relevances.highest(candidates.semantic))
@@ -190,16 +190,12 @@ class Query:
         shares = relevances.shares(self._snapshot.lexical, self._stems, ids)
         return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
 
-    def _ordered(self, depth: int, mode: Mode, passing: Passing | None, reranking: Reranking | None) -> Candidates:
-        """The candidates of all stages, best first."""
+    def _first_stage(self, depth: int, mode: Mode, passing: Passing | None, without: int | None) -> Candidates:
+        """The candidates of the first stage, best first, those with the exact parts before the others."""
         candidates = self._candidates(depth, mode, passing)
-        if self._exact:
-            candidates = self._exact_first(candidates, self._exact, mode)
-        if reranking and len(candidates.ids):
-            candidates = self._rerank(candidates, reranking)
-            if self._exact:
-                candidates = self._exact_first(candidates, self._exact, mode)
-        return self._lifted(candidates, self._exact, mode) if self._exact else candidates
+        if without is not None:
+            candidates = candidates.take(np.flatnonzero(candidates.ids != without))
+        return self._exact_first(candidates, mode)
 
     def _distinct(
         self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, offset: int
@@ -207,7 +203,7 @@ class Query:
         """The k best passages, each with its copies. First only the texts of some candidates are read."""
         count = len(candidates.ids)
         levels = self._levels(candidates, self._exact, mode).tolist() if self._exact else [0] * count
-        scores = standard_scores(candidates.score, levels).tolist()
+        scores = in_deviations(candidates.score, levels).tolist()
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
@@ -299,8 +295,10 @@ class Query:
             self._passages[number] = row
         return {number: self._passages[number]["context"] for number in ids.tolist()}
 
-    def _exact_first(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
+    def _exact_first(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
+        if (parts := self._exact) is None:
+            return candidates
         contexts = self._contexts(candidates.ids)
         passing = np.array([parts.passes(contexts[number]) for number in candidates.ids.tolist()], bool)
         candidates = candidates.take(np.flatnonzero(passing))
@@ -315,9 +313,11 @@ class Query:
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
 
-    def _lifted(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
+    def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Lift the scores of each level above the next, so that scores fall with the rank."""
-        levels = self._levels(candidates, parts, mode)
+        if self._exact is None:
+            return candidates
+        levels = self._levels(candidates, self._exact, mode)
         if not levels.any():
             return candidates
         score = candidates.score + levels * (np.ptp(candidates.score) + 1)
@@ -375,7 +375,7 @@ class Query:
         cosines: Floats = self._snapshot.index.reconstruct(ids) @ self._vector()[0]
         return cosines
 
-    def _rerank(self, candidates: Candidates, reranking: Reranking) -> Candidates:
+    def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:
         """Reorder the candidates: first by the new score as far as the reranker got, then the rest."""
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
@@ -384,14 +384,15 @@ class Query:
         reached = len(scores)
         if not reached:
             return replace(candidates, reranker=np.full(len(candidates.ids), np.nan, np.float32))
-        mean = mean_standard_scores(scores, candidates.score[:reached], reranking.reranker.first_stage_weight)
+        mean = reranked_score(scores, candidates.score[:reached], reranking.reranker.first_stage_weight)
         rest = candidates.score[reached:]
         rest = rest + (mean.min() - 1 - rest.max()) if len(rest) else rest  # just below the last reranked passage
         reranker = np.full(len(candidates.ids), np.nan, np.float32)
         reranker[:reached] = scores
         best = np.argsort(-mean, kind="stable")
         reordered = replace(candidates, score=np.concatenate([mean, rest]).astype(np.float32), reranker=reranker)
-        return reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
+        ranked = reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
+        return self._exact_first(ranked, mode)
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .fusion import join, mean_standard_score
+from .fusion import fused_score, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Ranking:
         words = expanded_bm25(self.lexical, terms, *self.neighbourhood.around(ids))
         cosines = vectors @ vector
         meaning = (cosines + self.neighbourhood.document_cosines(ids, vector, cosines)) / np.float32(2)
-        score = mean_standard_score(words, meaning, leading)
+        score = fused_score(words, meaning, leading)
         score[leading] = smoothed(score[leading], vectors[leading], self.neighbourhood.documents(ids[leading]))
         semantic = np.where(np.isnan(candidates.semantic), cosines, candidates.semantic)
         return replace(candidates, semantic=semantic, score=score, neighbours=words)

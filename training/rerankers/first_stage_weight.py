@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...retriever.models.load import load_reranker
-from ...retriever.search.fusion import mean_standard_scores
+from ...retriever.search.fusion import reranked_score
 from ..encoders import heldout
 from ..evaluation.measures import ndcg
 
@@ -45,7 +45,7 @@ def choose_weight(
         own = reranker.score(query, [hit.context for hit in hits])
         stage = np.array([hit.score for hit in hits], np.float32)
         paths = [hit.path for hit in hits]
-        gains.append([_ndcg(paths, mean_standard_scores(own, stage, w), relevant[query]) for w in _WEIGHTS])
+        gains.append([_ndcg(paths, reranked_score(own, stage, w), relevant[query]) for w in _WEIGHTS])
         first.append(_ndcg(paths, stage, relevant[query]))
     if len(gains) < 2:
         return []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...documents.document import Document
 
+DENIED = "permission denied"  # the reason of a file that is there, and closed to this user
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

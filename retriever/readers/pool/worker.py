@@ -19,6 +19,7 @@ from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
 from .protocol import LENGTHS, Lengths, document_json, frame, load
+from .reading import DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 _OPEN_ERRORS = {
     errno.ENOENT: ("failed", "it is no longer there"),
     errno.ENOTDIR: ("failed", "it is no longer there"),
-    errno.EACCES: ("failed", "permission denied"),
-    errno.EPERM: ("failed", "permission denied"),
+    errno.EACCES: ("failed", DENIED),
+    errno.EPERM: ("failed", DENIED),
     errno.ELOOP: ("skipped", "a symbolic link"),
     errno.ENXIO: ("skipped", "not a regular file"),
 }

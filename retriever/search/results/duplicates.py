@@ -92,7 +92,7 @@ def _near(
     return None
 
 
-def standard_scores(scores: Floats, levels: Sequence[int]) -> Floats:
+def in_deviations(scores: Floats, levels: Sequence[int]) -> Floats:
     """Divide scores by their standard deviation among candidates of the same level, shape (n,)."""
     if not len(scores):
         return scores

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from binocle import BinocleError, DeadlineError, InputError, Retriever
+from binocle import BinocleError, DeadlineError, InputError, Retriever, load_reranker
 from binocle.retriever import asynchronous
 from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.search.results.diversity import mmr
@@ -143,6 +143,15 @@ def test_documents_can_differ_and_pass_filters(points):
     hits = points.search(vector=[1, 0, 0], k=5, mmr=0.5, group_by="document", where="n<100")
     assert len(set(paths(hits))) == 5
     assert all(hit.metadata["n"] < 100 for hit in hits)
+
+
+def test_passages_are_reranked_once_however_deep_the_documents_lie(books, make_reranker, tmp_path, monkeypatch):
+    folder = str(make_reranker(tmp_path / "reranker"))
+    model, scored = type(load_reranker(folder)), []
+    score = model.score
+    monkeypatch.setattr(model, "score", lambda own, query, texts: scored.append(len(texts)) or score(own, query, texts))
+    hits = books.search("cat number", 13, group_by="document", rerank=folder)
+    assert (len(set(paths(hits))), scored) == (13, [50])
 
 
 @pytest.mark.parametrize(

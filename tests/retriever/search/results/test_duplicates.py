@@ -8,7 +8,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.query import MODES
-from binocle.retriever.search.results.duplicates import Passage, distinct, select, standard_scores
+from binocle.retriever.search.results.duplicates import Passage, distinct, in_deviations, select
 from binocle.retriever.search.results.snippet import blocks
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -139,10 +139,10 @@ def test_more_candidates_are_read_while_one_of_them_may_displace_a_passage():
 
 def test_scores_are_compared_within_a_level():
     scores = np.array([105, 103, 101, 4, 2, 0], np.float32)
-    standard = standard_scores(scores, [1, 1, 1, 0, 0, 0])
+    standard = in_deviations(scores, [1, 1, 1, 0, 0, 0])
     assert np.allclose(standard, scores / np.std([2, 0, -2, 2, 0, -2]))
-    assert standard_scores(scores[:0], []).shape == (0,)
-    assert np.isfinite(standard_scores(scores[:1], [0])).all()
+    assert in_deviations(scores[:0], []).shape == (0,)
+    assert np.isfinite(in_deviations(scores[:1], [0])).all()
 
 
 def test_passages_that_hold_what_was_asked_for_come_before_others_whatever_document_they_are_of():
