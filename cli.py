@@ -60,6 +60,7 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
     },
     "Sort and mark texts": {
         "label": "label",
+        "enrich": "enrich",
         "classify": "models.heads",
         "tag": "models.heads",
     },

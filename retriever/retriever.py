@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
     from .cluster.cluster import Cluster
     from .deferred import DeferredErasure
+    from .enrichment.enrich import EnrichReport
     from .models.heads.reader import Reader
     from .scope import Scope
     from .search.answers import Answer
@@ -240,7 +241,37 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
                 progress=progress,
             )
             renew_scale(writer.snapshot(), encoder)
+            from .enrichment.enrich import fill_new
+
+            report.note = "; ".join(filter(None, [report.note, fill_new(writer, encoder, progress)]))
             return report
+
+    def enrich(
+        self,
+        heads: Mapping[str, str | os.PathLike[str] | Sequence[str]] | None = None,
+        *,
+        remove: Sequence[str] = (),
+        precision: float | None = None,
+        progress: OnProgress = ignore,
+    ) -> EnrichReport:
+        """Let heads fill keys of the documents' metadata: filters and facets take them, and `sync` keeps them filled.
+
+        A classifier gives a document its class, by the mean of its passages; a tagger the names that it found, each
+        label under KEY.LABEL if there are several. A document without a fitting label has an empty list. Without any
+        argument, the documents that were added since get their labels.
+
+        >>> Retriever.open("docs").enrich({"topic": "my-classifier", "kind": ["bug", "praise"]})  # doctest: +SKIP
+
+        :param heads: for each key a trained classifier or tagger, or names of labels that the encoder alone gives.
+        :param remove: keys of heads to take out again, with their values.
+        :param precision: promised share of right labels: documents that are less sure get none.
+        :raises InputError: before anything is changed, for a head that does not fit, or a key that documents have.
+        """
+        from .enrichment.enrich import enrich, new_head
+
+        new = [new_head(key, source, precision) for key, source in (heads or {}).items()]
+        with self._writer() as writer:
+            return enrich(writer, self._models.encoder_of(writer.head.encoder), new, remove, progress)
 
     def switch(
         self,

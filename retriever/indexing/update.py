@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 
 from ...core.errors import InputError
+from ..store.stored_heads import keys_of
 from ..store.tables import document_schema
 from .add import check_metadata, with_metadata
 from .report import Report
@@ -81,13 +82,20 @@ def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange
     if file := next((row["path"] for row in chosen.values() if row["source"] == "file"), None):
         raise InputError(f"{file!r} is a file: its metadata come from the file, and `update` changes added documents")
     report.ids += [row["path"] for row in chosen.values()]
-    changed = []
+    changed, of_heads = [], keys_of(snapshot.store.location)
     for row in snapshot.documents_by_id(sorted(chosen), document_schema().names).values():
         before = json.loads(row["metadata"])
-        after = change.apply(before)
+        labels, own = _divided(before, of_heads)
+        after = {**(labels if change.mode == "replace" else {}), **change.apply(before)}
         if after != before or list(map(type, after.values())) != list(map(type, before.values())):
-            sha256 = with_metadata(row["sha256"], row["text"], row["title"], before, after)
+            sha256 = with_metadata(row["sha256"], row["text"], row["title"], own, _divided(after, of_heads)[1])
             changed.append({**row, "metadata": json.dumps(after, ensure_ascii=False), "sha256": sha256})
     report.indexed += len(changed)
     report.unchanged += len(chosen) - len(changed)
     return changed
+
+
+def _divided(metadata: Mapping[str, Any], of_heads: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the labels that heads gave, and the document's own metadata: only these are in its hash."""
+    labels = {key: value for key, value in metadata.items() if key in of_heads}
+    return labels, {key: value for key, value in metadata.items() if key not in of_heads}

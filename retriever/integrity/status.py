@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..store import erasure
 from ..store.locations.folder_location import folder_size
+from ..store.records import facets
+from ..store.stored_heads import read_heads, unlabelled, with_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..store.snapshot import Snapshot
+
+
+_VALUES = 10  # of a key that is filled, the most frequent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Status:
     deleted_rows: int  # still in the vector index: masked
     relevance: dict[str, float | None]  # errors of "nothing answers this": the shares of questions answered and refused
     previous: dict[str, Any] | None  # the encoder that `rollback` would restore, and its vectors
+    labels: list[dict[str, Any]]  # of each key that `enrich` fills: the head, the counts, documents without it yet
     erase_by: str | None  # when deleted rows must have left the disk, UTC; None if nothing waits
 
 
@@ -75,8 +81,26 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         deleted_rows=0 if index.live_mask is None else int((~index.live_mask).sum()),
         relevance={"answered": snapshot.scale.answered, "refused": snapshot.scale.refused},
         previous=_previous(snapshot),
+        labels=_labels(snapshot),
         erase_by=_erase_by(snapshot),
     )
+
+
+def _labels(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return a row for each key that a head fills."""
+    rows = []
+    for head in read_heads(snapshot.store.location).values():
+        waiting = len(unlabelled(snapshot, head))
+        for key in head.keys:
+            is_there = bool(with_keys(snapshot, [key]).any())
+            facet = facets(snapshot, [key], None, _VALUES)[key] if is_there else None
+            counts = [list(pair) for pair in facet.counts] if facet else []
+            labelled, distinct = (facet.documents, facet.distinct) if facet else (0, 0)
+            source = {"model": head.model} if head.model else {"names": list(head.names)}
+            rows.append(
+                {"key": key, **source, "labelled": labelled, "waiting": waiting, "distinct": distinct, "counts": counts}
+            )
+    return rows
 
 
 def _erase_by(snapshot: Snapshot) -> str | None:

@@ -48,7 +48,7 @@ def label_documents(
     :param examples: the true label of documents drawn at random, or "none". Without them the precision is an estimate.
     :raises InputError: when the names are not distinct, or an example names another label or no document.
     """
-    _check_names(names)
+    check_names(names)
     documents, vectors = _document_vectors(records)
     if not documents:
         raise InputError("there are no documents to label")
@@ -87,7 +87,8 @@ def read_examples(file: Path) -> dict[str, str]:
         raise InputError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """:raises InputError: when these names of labels are not distinct, or too few."""
     if len(set(names)) < max(2, len(names)) or not all(names) or NONE in names:
         raise InputError(f"{', '.join(names)!r} are no labels: expected at least two different ones, and not {NONE!r}")
 
@@ -100,8 +101,13 @@ def _document_vectors(records: Iterable[Record]) -> tuple[list[str], Floats]:
         if record.vectors is not None and len(record.vectors):
             documents.append(record.id)
             means.append(record.vectors.mean(0))
-    vectors = np.array(means, np.float32)
-    return documents, vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return documents, directions(np.array(means, np.float32))
+
+
+def directions(vectors: Floats) -> Floats:
+    """Return vectors, shape (documents, dim), with length 1."""
+    units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return units
 
 
 def _rows_of(examples: Mapping[str, str], documents: Sequence[str], names: Sequence[str]) -> list[int]:

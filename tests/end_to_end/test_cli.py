@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine distill pretrain fill label classify tag doctor completion".split()
+COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine distill pretrain fill label enrich classify tag doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 

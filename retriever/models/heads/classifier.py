@@ -135,11 +135,22 @@ class Classifier:
         :param precision: promised share of right classes: texts that are less sure get none.
         :raises InputError: when the texts are of the other kind, or the precision cannot be promised.
         """
-        if precision is not None and self.settings.task != "classes":
-            raise InputError("a precision is promised for one of several classes: leave it out")
-        floor = 0.0 if precision is None else self.settings.threshold(precision)
+        floor = self._floor(precision)
         logits = self.scorer.logits([_checked(text, pairs=self.settings.pairs) for text in texts])
         return [_prediction(row, self.settings, floor) for row in logits]
+
+    def predict(self, logits: Floats, *, precision: float | None = None) -> list[Prediction]:
+        """Return the labels of texts whose logits are known, shape (texts, labels); see `classify`."""
+        floor = self._floor(precision)
+        return [_prediction(row, self.settings, floor) for row in logits]
+
+    def _floor(self, precision: float | None) -> float:
+        """Return the least probability of a class that is given."""
+        if precision is None:
+            return 0.0
+        if self.settings.task != "classes":
+            raise InputError("a precision is promised for one of several classes: leave it out")
+        return self.settings.threshold(precision)
 
 
 def _checked(text: Text, *, pairs: bool) -> Text:
@@ -197,7 +208,11 @@ class ProbeScorer:
 
     def logits(self, texts: Sequence[Text]) -> Floats:
         """Return logits, shape (texts, labels)."""
-        logits: Floats = features(self._encoder, texts) @ self._weights.T + self._bias
+        return self.logits_of(features(self._encoder, texts))
+
+    def logits_of(self, vectors: Floats) -> Floats:
+        """Return the logits of vectors of its encoder, shape (vectors, labels)."""
+        logits: Floats = vectors @ self._weights.T + self._bias
         return logits
 
 

@@ -121,7 +121,9 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
         return
     owners = documents.column(key).owners
     if not (len(owners) if inside is None else inside[owners].any()):
-        raise InputError(_unknown(key.removeprefix(fields.METADATA), documents.keys(inside)))
+        name, known = key.removeprefix(fields.METADATA), documents.keys(inside)
+        if name not in known:  # a key may have empty lists only
+            raise InputError(_unknown(name, known))
 
 
 def _unknown(key: str, known: list[str]) -> str:

@@ -1,0 +1,88 @@
+"""`binocle enrich`: labels and names in the metadata of documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import count_of, folder_argument, index_option, json_option, open_index, print_note, wait_option
+from .output import echo, echo_json
+from .progress_bar import ProgressBar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _split_keys(context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Split each KEY=VALUE (a callback of click)."""
+    pairs = [(key.strip(), value.strip()) for key, _, value in (value.partition("=") for value in values)]
+    for value, (key, source) in zip(values, pairs, strict=True):
+        if not key or not source:
+            raise click.BadParameter(f"{value!r} has no key: expected one such as topic=my-classifier", context)
+    return pairs
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option(
+    "--head",
+    "heads",
+    metavar="KEY=MODEL",
+    multiple=True,
+    callback=_split_keys,
+    help="A trained classifier or tagger fills KEY. Repeatable.",
+)
+@click.option(
+    "--as",
+    "names",
+    metavar="KEY=LABELS",
+    multiple=True,
+    callback=_split_keys,
+    help="The encoder alone fills KEY with one of these labels, with commas. Repeatable.",
+)
+@click.option(
+    "--precision",
+    metavar="P",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Give no class where fewer would be right. Default: .9 for --as, none for --head.",
+)
+@click.option("--remove", metavar="KEY", multiple=True, help="Take out the labels under KEY. Repeatable.")
+@wait_option
+@json_option
+def enrich(
+    folder: Path | None,
+    index: Path | None,
+    heads: list[tuple[str, str]],
+    names: list[tuple[str, str]],
+    precision: float | None,
+    remove: tuple[str, ...],
+    wait: float,
+    as_json: bool,
+) -> None:
+    """Store labels and names in the metadata of documents.
+
+    Filters take them (--where topic=billing), and 'binocle status' counts them. 'binocle index' labels new and changed
+    files too. A classifier that was trained on the encoder of this index takes the stored vectors: nothing is encoded.
+    Without options, the documents that have no labels yet get theirs.
+
+    \b
+    binocle enrich docs --head topic=my-classifier --as "kind=guide, reference, news"
+    """
+    labels = {key: [name.strip() for name in value.split(",")] for key, value in names}
+    sources: dict[str, str | list[str]] = {**dict(heads), **labels}
+    if len(sources) < len(heads) + len(names):
+        raise click.UsageError("a key is given twice: expected one head for each", click.get_current_context())
+    retriever = open_index(folder, index, wait=wait)
+    with ProgressBar("loading the heads", lines=10, silence=5) as progress:
+        report = retriever.enrich(sources, remove=remove, precision=precision, progress=progress)
+    if as_json:
+        echo_json(report.as_dict())
+        return
+    for key, count in report.removed.items():
+        echo(f"{key}: taken out of {count_of(count, 'document')}")
+    for key, count in report.labelled.items():
+        echo(f"{key}: {count_of(count, 'document')} read")
+    if not report.removed and not report.labelled:
+        print_note("binocle: every document has its labels")

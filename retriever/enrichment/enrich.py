@@ -1,0 +1,198 @@
+"""Fill keys of the documents' metadata by heads, take them out again, and fill them for new and changed documents.
+
+Some thousand documents are committed at a time. The next call or sync goes on where a killed run stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import BinocleError, InputError
+from ...core.progress import Progress, ignore
+from ..indexing.sync import rewrite_rows
+from ..store.filters.fields import BUILT_IN
+from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled, with_keys
+from .labellers import Passages, load_labeller
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ...core.arrays import Ids
+    from ...core.progress import OnProgress
+    from ..models.encoder import Encoder
+    from ..store.snapshot import Snapshot
+    from ..store.writer import Writer
+    from .labellers import Labeller
+
+_PASSAGES = 4_096  # labelled and committed together
+
+
+@dataclass(slots=True)
+class EnrichReport:
+    """The documents that got values under each key, and those that lost them."""
+
+    labelled: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        return asdict(self)
+
+
+def enrich(
+    writer: Writer,
+    encoder: Encoder,
+    heads: Sequence[StoredHead],
+    remove: Sequence[str] = (),
+    progress: OnProgress = ignore,
+) -> EnrichReport:
+    """Let heads fill their keys in all documents with passages, and keep filling them in later syncs.
+
+    :param heads: new ones, of `new_head`. The heads that the index has already fill what is missing.
+    :param remove: keys of heads to take out, with their values.
+    :raises InputError: before anything is changed, for a head that does not fit.
+    """
+    start, report = time.monotonic(), EnrichReport()
+    location = writer.snapshot().store.location
+    stored = read_heads(location)
+    if unknown := next((key for key in remove if key not in stored), None):
+        known = ", ".join(stored) or "none"
+        raise InputError(f"no head fills {unknown!r}: this index has {known}")
+    snapshot = writer.snapshot()
+    labellers = {head.key: load_labeller(head, encoder, snapshot) for head in heads}
+    fitted = [
+        replace(head, keys=labellers[head.key].keys, fingerprint=labellers[head.key].fingerprint) for head in heads
+    ]
+    _check_free(snapshot, fitted, stored)
+    changed = [head.key for head in fitted if head.key in stored and stored[head.key] != head]
+    stored = {
+        key: replace(head, is_removed=head.is_removed or key in {*remove, *changed}) for key, head in stored.items()
+    }
+    store_heads(location, stored)
+    _take_out(writer, stored, report)
+    stored |= {head.key: head for head in fitted}
+    store_heads(location, stored)
+    _fill(writer, encoder, stored, labellers, report, progress)
+    writer.finish(new_rows=False)
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def fill_new(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> str:
+    """Fill the keys of documents that have none yet, after a sync.
+
+    :returns: a note if that failed; the documents stay as they are until the next call.
+    """
+    stored = read_heads(writer.snapshot().store.location)
+    if not stored:
+        return ""
+    report = EnrichReport()
+    try:
+        _take_out(writer, stored, report)
+        _fill(writer, encoder, stored, {}, report, progress)
+        if report.labelled or report.removed:
+            writer.finish(new_rows=False)
+    except BinocleError as error:
+        return f"new documents were not labelled: {error}"
+    return ""
+
+
+def new_head(key: str, source: str | os.PathLike[str] | Sequence[str], precision: float | None) -> StoredHead:
+    """Describe a head by its key, and its model or the names of its labels.
+
+    :raises InputError: when the key cannot be filtered by.
+    """
+    if not isinstance(key, str) or not key.isprintable() or not key.strip() or len(key) > 100 or key in BUILT_IN:
+        raise InputError(f"{key!r:.120} is no key for labels: expected a name such as topic, and no field of filters")
+    if not isinstance(source, str) and not hasattr(source, "__fspath__"):
+        return StoredHead(key, (key,), names=tuple(source), precision=precision)
+    path = Path(source).expanduser()
+    return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)
+
+
+def _check_free(snapshot: Snapshot, heads: Sequence[StoredHead], stored: Mapping[str, StoredHead]) -> None:
+    """Refuse keys that documents or other heads have.
+
+    :raises InputError: naming the first one.
+    """
+    taken = {key: head.key for head in [*stored.values(), *heads] for key in head.keys}
+    for head in heads:
+        foreign = [key for key in head.keys if taken[key] != head.key]
+        own = [key for key in head.keys if taken[key] == head.key and head.key not in stored]
+        if foreign or any(key for key in own if with_keys(snapshot, [key]).any()):
+            raise InputError(f"documents have a key {head.key!r} already: expected another one for these labels")
+
+
+def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichReport) -> None:
+    """Remove the values of heads that are marked so, then the heads."""
+    for head in [head for head in stored.values() if head.is_removed]:
+        snapshot = writer.snapshot()
+        rows = snapshot.document_rows.filter(with_keys(snapshot, head.keys)).to_pylist()
+        rewrite_rows(writer, [_without(row, head.keys) for row in rows])
+        report.removed[head.key] = len(rows)
+        del stored[head.key]
+        store_heads(snapshot.store.location, stored)
+
+
+def _fill(
+    writer: Writer,
+    encoder: Encoder,
+    stored: Mapping[str, StoredHead],
+    labellers: Mapping[str, Labeller],
+    report: EnrichReport,
+    progress: OnProgress,
+) -> None:
+    """Give values to the documents that lack some."""
+    snapshot = writer.snapshot()
+    waiting = {key: unlabelled(snapshot, head) for key, head in stored.items()}
+    report.labelled = {key: len(ids) for key, ids in waiting.items() if len(ids)}
+    loaded = {key: labellers.get(key) or load_labeller(stored[key], encoder, snapshot) for key in report.labelled}
+    columns = sorted({column for labeller in loaded.values() for column in labeller.columns})
+    ids = np.unique(np.concatenate([waiting[key] for key in loaded])) if loaded else np.empty(0, np.int64)
+    done = 0
+    for batch in _batches(snapshot, ids):
+        progress(Progress("labelling", done, len(ids)))
+        passages = Passages.of(snapshot, batch, columns)
+        labels: dict[int, dict[str, Any]] = {}
+        for key, labeller in loaded.items():
+            part = passages.subset(waiting[key])
+            if len(part.documents):
+                for document, values in zip(part.documents.tolist(), labeller.values(part), strict=True):
+                    labels.setdefault(document, {}).update(zip(labeller.keys, values, strict=True))
+        rows = snapshot.documents_by_id(batch.tolist())
+        rewrite_rows(writer, [_with(rows[document], values) for document, values in labels.items()])
+        done += len(batch)
+    if len(ids):
+        progress(Progress("labelling", done, len(ids)))
+
+
+def _batches(snapshot: Snapshot, ids: Ids) -> Iterator[Ids]:
+    """Yield documents with so many passages together, or a single one with more."""
+    rows = snapshot.document_rows
+    owners, counts = rows["id"].to_numpy(), rows["chunks"].to_numpy()
+    order = np.argsort(owners)
+    totals = np.cumsum(counts[order][np.searchsorted(owners[order], ids)])
+    start = 0
+    while start < len(ids):
+        before = totals[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(totals, before + _PASSAGES, side="right")))
+        yield ids[start:end]
+        start = end
+
+
+def _with(row: dict[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {**json.loads(row["metadata"]), **labels}
+    return {**row, "metadata": json.dumps(metadata, ensure_ascii=False)}
+
+
+def _without(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    metadata = {key: value for key, value in json.loads(row["metadata"]).items() if key not in keys}
+    return {**row, "metadata": json.dumps(metadata, ensure_ascii=False)}

@@ -1,0 +1,202 @@
+"""The values that a head gives documents: from their stored vectors where it can, else from their passages.
+
+A classifier's logits are averaged over the passages of a document. A tagger's names are gathered from all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ...core.errors import InputError
+from ..labels.document_labels import check_names, directions
+from ..labels.precision import kept, log_odds
+from ..labels.zero_shot import fit_labels
+from ..models import files as model_files
+from ..models.encoder import encode_finite
+from ..models.heads.classifier import PROBE, ProbeScorer, load_classifier
+from ..models.heads.head import CLASSIFIER, TAGGER
+from ..models.heads.tagger import load_tagger
+from ..models.settings import read_config
+from ..store.tables import matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from ...core.arrays import Floats, Ids, Positions
+    from ..models.encoder import Encoder
+    from ..models.heads.classifier import Classifier, Prediction
+    from ..models.heads.tagger import Entity, Tagger
+    from ..store.snapshot import Snapshot
+    from ..store.stored_heads import StoredHead
+
+_REFERENCE = 4_000  # documents that names of labels are compared on, beside those to label
+_LIKELY = 0.5  # least probability of a name that a tagger found
+_MOST_NAMES = 100  # of a label in one document, the most frequent
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """The passages of some documents."""
+
+    rows: pa.Table  # grouped by document
+    documents: Ids  # ascending
+    starts: Positions  # the first row of each document
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, documents: Ids, columns: Sequence[str]) -> Passages:
+        """Read columns of the passages of documents, each of which has some."""
+        rows = snapshot.take("chunks", snapshot.chunks_of(np.sort(documents)), ["document", *columns])
+        owners = rows["document"].to_numpy()
+        order = np.argsort(owners, kind="stable")
+        present, starts = np.unique(owners[order], return_index=True)
+        return cls(rows.take(order), present, starts)
+
+    def vectors(self, dim: int) -> Floats:
+        """Return the stored vectors, shape (passages, dim)."""
+        return matrix(self.rows["vector"], dim)
+
+    def mean(self, values: Floats) -> Floats:
+        """Average rows, one a passage, over each document."""
+        counts = np.diff(np.append(self.starts, len(values)))
+        means: Floats = np.add.reduceat(values, self.starts) / counts[:, None].astype(np.float32)
+        return means
+
+    def subset(self, documents: Ids) -> Passages:
+        """Return the passages of some of these documents."""
+        mask = np.isin(self.rows["document"].to_numpy(), documents)
+        rows = self.rows.filter(mask)
+        present, starts = np.unique(rows["document"].to_numpy(), return_index=True)
+        return Passages(rows, present, starts)
+
+
+class Labeller(Protocol):
+    """What gives documents their values."""
+
+    keys: tuple[str, ...]
+    fingerprint: str
+    columns: tuple[str, ...]  # of the passages that it reads
+
+    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+        """Return for each document the value of each key: a label, a number, or a list of labels, perhaps empty."""
+        ...
+
+
+class ClassifierLabeller:
+    """A classifier. One that is linear on the vectors of this index encodes nothing."""
+
+    def __init__(self, key: str, classifier: Classifier, encoder: Encoder, precision: float | None) -> None:
+        """:raises InputError: when it reads pairs, or cannot promise the precision."""
+        if classifier.settings.pairs:
+            raise InputError(f"{classifier.name} reads pairs of texts: expected a classifier of single texts")
+        classifier.predict(np.empty((0, 0), np.float32), precision=precision)  # raises if it cannot be promised
+        self.keys, self.fingerprint = (key,), classifier.fingerprint
+        self._classifier, self._precision, self._dim = classifier, precision, encoder.dim
+        scorer = classifier.scorer
+        is_same = classifier.settings.fingerprint == encoder.fingerprint
+        self._probe = scorer if isinstance(scorer, ProbeScorer) and is_same else None
+        self.columns = ("vector",) if self._probe else ("context",)
+
+    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+        """Classify the mean of a document's logits."""
+        if self._probe:
+            logits = self._probe.logits_of(passages.vectors(self._dim))
+        else:
+            logits = self._classifier.scorer.logits(passages.rows["context"].to_pylist())
+        predictions = self._classifier.predict(passages.mean(logits), precision=self._precision)
+        return [(self._value(prediction),) for prediction in predictions]
+
+    def _value(self, prediction: Prediction) -> Any:
+        if self._classifier.settings.task == "number":
+            return prediction.score
+        labels = list(prediction.labels)
+        return labels[0] if self._classifier.settings.task == "classes" and labels else labels
+
+
+class TaggerLabeller:
+    """A tagger: a key has the names that it found under a label, the most frequent first."""
+
+    columns = ("text",)
+
+    def __init__(self, key: str, tagger: Tagger) -> None:
+        self.fingerprint, self._tagger = tagger.fingerprint, tagger
+        self._labels = sorted({label.partition("-")[2] for label in tagger.labels} - {""})
+        if not self._labels:
+            raise InputError(f"{tagger.name} has the labels {', '.join(tagger.labels)}: expected B-NAME and I-NAME")
+        self.keys = (key,) if len(self._labels) == 1 else tuple(f"{key}.{label}" for label in self._labels)
+
+    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+        """Gather the names in all passages of each document."""
+        entities = self._tagger.tag(passages.rows["text"].to_pylist())
+        ends = [*passages.starts[1:].tolist(), len(entities)]
+        return [
+            self._names([entity for of_passage in entities[start:end] for entity in of_passage])
+            for start, end in zip(passages.starts.tolist(), ends, strict=True)
+        ]
+
+    def _names(self, entities: list[Entity]) -> tuple[list[str], ...]:
+        counts: dict[str, Counter[str]] = {label: Counter() for label in self._labels}
+        for entity in entities:
+            if entity.probability >= _LIKELY:
+                counts[entity.label][" ".join(entity.text.split())] += 1
+        return tuple([name for name, _ in counts[label].most_common(_MOST_NAMES)] for label in self._labels)
+
+
+class NamesLabeller:
+    """Names of labels, which the encoder alone gives; see `labels.zero_shot`."""
+
+    columns = ("vector",)
+
+    def __init__(
+        self, key: str, names: Sequence[str], encoder: Encoder, precision: float | None, snapshot: Snapshot
+    ) -> None:
+        """:raises InputError: when the names are not distinct, or too few."""
+        check_names(names)
+        self.keys, self._names, self._dim = (key,), tuple(names), encoder.dim
+        self._precision = 0.9 if precision is None else precision
+        self.fingerprint = hashlib.sha256(json.dumps([*names]).encode()).hexdigest()[:32]
+        self._vectors = encode_finite(encoder, list(names), kind="query")
+        rows = snapshot.document_rows
+        owners = rows["id"].filter(pc.greater(rows["chunks"], 0)).to_numpy()
+        sample = np.sort(np.random.default_rng(0).permutation(owners)[:_REFERENCE])
+        self._reference = Passages.of(snapshot, sample, self.columns)
+
+    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+        """Compare documents with the names, beside a sample of the others."""
+        is_other = ~np.isin(self._reference.documents, passages.documents)
+        own, reference = (part.mean(part.vectors(self._dim)) for part in (passages, self._reference))
+        fit = fit_labels(directions(np.concatenate([own, reference[is_other]])), self._vectors)
+        sure = kept(log_odds(fit.evidence), self._precision)
+        chosen = zip(fit.labels[: len(own)].tolist(), sure[: len(own)].tolist(), strict=True)
+        return [(self._names[label] if is_sure else [],) for label, is_sure in chosen]
+
+
+def load_labeller(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Labeller:
+    """Load what fills the keys of a head.
+
+    :raises InputError: when its model is no classifier or tagger, or its names are no labels.
+    :raises ModelNotFoundError: when there is no such model.
+    """
+    if head.names:
+        return NamesLabeller(head.key, head.names, encoder, head.precision, snapshot)
+    if _is_tagger(head.model):
+        if head.precision is not None:
+            raise InputError("a precision is promised for one of several classes, not for a tagger: leave it out")
+        return TaggerLabeller(head.key, load_tagger(head.model))
+    return ClassifierLabeller(head.key, load_classifier(head.model), encoder, head.precision)
+
+
+def _is_tagger(model: str) -> bool:
+    if (Path(model) / PROBE).is_file():
+        return False
+    architectures = read_config(model_files.find(model, CLASSIFIER.role)).get("architectures") or [""]
+    return str(architectures[0]).endswith(f"For{TAGGER.task}")

@@ -1,0 +1,89 @@
+"""The heads that fill keys of the documents' metadata: a small file beside the index.
+
+A document that a head has labelled has the head's keys, with an empty list where no label fits. So the rows themselves
+say which documents are not labelled yet, and a killed run goes on with those.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ...core.checks import is_real
+from .locations.location import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...core.arrays import Ids, Mask
+    from .locations.location import Location
+    from .snapshot import Snapshot
+
+_FILE = "heads.json"
+_MOST = 1_000  # heads, and keys of one: a file from a stranger may have more
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """A head, and the keys that it fills."""
+
+    key: str
+    keys: tuple[str, ...]  # that key; of a tagger with several labels, KEY.LABEL for each
+    model: str = ""  # the folder or name of a classifier or tagger; "" for names
+    names: tuple[str, ...] = ()  # of labels that the encoder alone gives
+    precision: float | None = None  # promised share of right labels
+    fingerprint: str = ""  # of the model, or of the names
+    is_removed: bool = False  # its values are being taken out of the documents
+
+    def is_valid(self) -> bool:
+        """Whether the values are possible ones: the file may come from a stranger."""
+        texts = (self.key, self.model, self.fingerprint, *self.keys, *self.names)
+        return (
+            all(isinstance(text, str) for text in texts)
+            and bool(self.model) != bool(self.names)
+            and 0 < len(self.keys) <= _MOST
+            and isinstance(self.is_removed, bool)
+            and (self.precision is None or (is_real(self.precision) and 0 < self.precision < 1))
+        )
+
+
+def read_heads(location: Location) -> dict[str, StoredHead]:
+    """Return the heads of an index by their keys; none if the file is damaged."""
+    try:
+        rows = json.loads(location.read(_FILE)[0])
+        heads = [StoredHead(**{**row, "keys": tuple(row["keys"]), "names": tuple(row["names"])}) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return {head.key: head for head in heads[:_MOST] if head.is_valid()}
+
+
+def store_heads(location: Location, heads: Mapping[str, StoredHead]) -> None:
+    """Write the heads of an index over earlier ones."""
+    location.write(_FILE, json.dumps([asdict(head) for head in heads.values()]).encode(), over=ANY)
+
+
+def keys_of(location: Location) -> frozenset[str]:
+    """Return all keys that the heads of an index fill."""
+    return frozenset(key for head in read_heads(location).values() for key in head.keys)
+
+
+def with_keys(snapshot: Snapshot, keys: Sequence[str]) -> Mask:
+    """Return which of `document_rows` have any of these keys in their metadata."""
+    column = snapshot.document_rows["metadata"]
+    mask = np.zeros(len(column), np.bool_)
+    for key in keys:  # in JSON a quote within a text has a backslash, so that this is no value
+        written = json.dumps(key, ensure_ascii=False) + ": "
+        mask |= np.asarray(pc.match_substring(column, written).to_pylist(), np.bool_)
+    return mask
+
+
+def unlabelled(snapshot: Snapshot, head: StoredHead) -> Ids:
+    """Return the ids of the documents with passages that a head has not labelled yet."""
+    rows = snapshot.document_rows
+    waiting = (rows["chunks"].to_numpy() > 0) & ~with_keys(snapshot, head.keys)
+    ids: Ids = rows["id"].to_numpy()[waiting]
+    return ids
