@@ -96,7 +96,7 @@ def classifier(
     """Train a classifier of texts.
 
     DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
-    linear head on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
+    probe on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
     trained. Use it with 'binocle classify'. With --label it learns from the passages of an index, which have vectors
     already.
 
@@ -117,7 +117,7 @@ def classifier(
 
 
 def _refuse_without_steps() -> None:
-    """Refuse options of steps for a linear head, which takes none."""
+    """Refuse options of steps for a probe, which takes none."""
     context = click.get_current_context()
     for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "max_length"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
@@ -240,7 +240,7 @@ def _print_result(result: HeadResult, *, as_json: bool) -> None:
         echo_json(result.as_dict())
         return
     loop = result.loop
-    steps = f"{loop.steps:,} steps" if loop.steps else "a linear head"
+    steps = f"{loop.steps:,} steps" if loop.steps else "a probe"
     echo(f"{result.kind}: {steps} in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
     echo(f"{result.rows['training']:,} rows to learn from, {result.rows['held_out']:,} held out")
     for measure in result.measures:

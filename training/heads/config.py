@@ -54,7 +54,7 @@ class ReaderConfig(HeadConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierConfig(HeadConfig):
-    """How to train a classifier. Without `fine_tune`, only a linear head on the encoder's vectors is fitted."""
+    """How to train a classifier. Without `fine_tune`, only a probe on the encoder's vectors is fitted."""
 
     fine_tune: bool = False  # train the encoder too
     max_length: int = 256

@@ -1,4 +1,4 @@
-"""Fit a linear head on the vectors of an encoder that stays as it is. It takes seconds, and no torch."""
+"""Fit a probe on the vectors of an encoder that stays as it is. It takes seconds, and no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...retriever.models.load import load_encoder
 from ..runs.model_card import Card
 from ..runs.training_run import LoopResult
 from . import classifier_training
-from .logistic import fit
+from .kernel_ridge import fit
 from .result import HeadResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _BLOCK = 2_000  # texts encoded between two events
 
 
 class Probe:
-    """A linear head on an encoder's vectors: its weights, and its logits of the held-out rows."""
+    """A probe on an encoder's vectors: its weights, and its logits of the held-out rows."""
 
     def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "") -> None:
         """:param stored: fingerprint of the encoder whose vectors the examples have."""
@@ -39,11 +39,11 @@ class Probe:
         self.encoder = load_encoder(run.base)
         start = time.monotonic()
         learned, held_out = (self._features(part) for part in (examples.learned, examples.held_out))
-        run.report("fitting a linear head")
+        run.report("fitting a probe")
         targets = examples.targets(examples.learned)
-        self.weights, self.bias = fit(learned, targets, examples.task, run.config.seed)
+        self.weights = fit(learned, targets, examples.task, run.config.seed)
         self.seconds = time.monotonic() - start
-        self.held_out_logits: Floats = held_out @ self.weights.T + self.bias
+        self.held_out_logits: Floats = self.weights.logits(held_out)
         settings = ClassifierSettings(
             examples.task,
             examples.labels,
@@ -73,7 +73,7 @@ class Probe:
         """Write the folder and its card."""
         folder = self.run.new_model_folder()
         folder.mkdir()
-        save_file({"weight": self.weights, "bias": self.bias}, folder / PROBE)
+        save_file(self.weights.arrays(), folder / PROBE)
         (folder / "binocle.json").write_text(json.dumps({"classifier": self.settings.as_dict()}), "utf-8")
         fingerprint = load_classifier(folder).fingerprint
         examples = self.examples
@@ -81,7 +81,7 @@ class Probe:
         loop = LoopResult(0, self.seconds, sum(rows.values()) / max(self.seconds, 1e-9))
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
-        objective = "logistic regression on the encoder's vectors, or ridge regression of numbers"
+        objective = "ridge regression with a Gaussian kernel on the encoder's vectors"
         card = Card(  # not `run.card`, which asks torch for the device
             kind="classifier",
             base=self.run.base,

@@ -81,8 +81,8 @@ def train_classifier(
 ) -> HeadResult:
     """Train a classifier of texts and write it to the folder `out`.
 
-    By default only a linear head is fitted on the vectors of the base, which takes seconds and no torch. With
-    `config.fine_tune` the whole encoder is trained. The linear head is fitted then too, and a paired test on the same
+    By default only a probe is fitted on the vectors of the base, which takes seconds and no torch. With
+    `config.fine_tune` the whole encoder is trained. The probe is fitted then too, and a paired test on the same
     held-out rows says whether it would have been enough.
 
     :param data: anything that `examples.read_examples` reads; with `label`, a folder with an index.
@@ -178,7 +178,7 @@ def _index_at(data: Any) -> Retriever:
 
 
 def _comparison(probe: Probe, training: ClassifierTraining) -> str:
-    """Say whether the fine-tuned model is better than the linear head on the held-out rows."""
+    """Say whether the fine-tuned model is better than the probe on the held-out rows."""
     assert training.held_out_logits is not None
     targets = training.examples.targets(training.examples.held_out)
     tuned = values(training.held_out_logits, targets, training.settings)
@@ -187,7 +187,7 @@ def _comparison(probe: Probe, training: ClassifierTraining) -> str:
     verdict = (
         "fine-tuning was worth it"
         if gain.p < _LEVEL and gain.value > 0
-        else "the linear head is enough: train without --fine-tune"
+        else "the probe is enough: train without --fine-tune"
     )
     test = f"p {gain.p:.4f} of a paired test on the same rows"
-    return f"a linear head alone has {measure} {linear.value:.4f}; {verdict} ({test})"
+    return f"a probe alone has {measure} {linear.value:.4f}; {verdict} ({test})"

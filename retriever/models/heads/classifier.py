@@ -1,7 +1,7 @@
 """Classify texts, or pairs of texts: into one of several classes, with any number of labels, or by a number.
 
-The head is a linear one on an encoder's vectors (a probe), or a model that was fine-tuned whole. Neither needs torch
-where the encoder is a plain BERT.
+The head is one on an encoder's vectors (a probe), or a model that was fine-tuned whole. Neither needs torch where the
+encoder is a plain BERT.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..bert.weights import load_weights
 from ..load import load_encoder
 from ..settings import read_config
 from .head import CLASSIFIER, load_head
+from .kernel import KernelWeights
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Text = str | tuple[str, str]
 
-PROBE = "probe.safetensors"  # the weights of a linear head, in its folder
+PROBE = "probe.safetensors"  # the weights of a probe, in its folder
 TASKS = ("classes", "labels", "number")  # one of them; any number of them; a regression
 _PROBLEMS = {"multi_label_classification": "labels", "regression": "number"}  # transformers' names
 _LENGTH = 256  # tokens of a text, of a model that does not say
@@ -111,7 +112,7 @@ class Prediction:
 
 
 class Scorer(Protocol):
-    """What gives the logits: a linear head on vectors, or a whole model."""
+    """What gives the logits: a probe on vectors, or a whole model."""
 
     name: str
     fingerprint: str
@@ -197,14 +198,11 @@ def features(encoder: Encoder, texts: Sequence[Text]) -> Floats:
 
 
 class ProbeScorer:
-    """A linear head on an encoder's vectors.
+    """A head on an encoder's vectors."""
 
-    :param weights: (labels, dim), `bias` (labels,).
-    """
-
-    def __init__(self, encoder: Encoder, weights: Floats, bias: Floats, name: str, fingerprint: str) -> None:
+    def __init__(self, encoder: Encoder, weights: KernelWeights, name: str, fingerprint: str) -> None:
         self.name, self.fingerprint = name, fingerprint
-        self._encoder, self._weights, self._bias = encoder, weights, bias
+        self._encoder, self._weights = encoder, weights
 
     def logits(self, texts: Sequence[Text]) -> Floats:
         """Return logits, shape (texts, labels)."""
@@ -212,8 +210,7 @@ class ProbeScorer:
 
     def logits_of(self, vectors: Floats) -> Floats:
         """Return the logits of vectors of its encoder, shape (vectors, labels)."""
-        logits: Floats = vectors @ self._weights.T + self._bias
-        return logits
+        return self._weights.logits(vectors)
 
 
 class HeadScorer:
@@ -261,9 +258,6 @@ def _load_probe(folder: Path) -> Classifier:
             f"{folder} was trained on {settings.encoder} (fingerprint {settings.fingerprint[:8]}), which is another "
             f"encoder now ({encoder.fingerprint[:8]}): train it again"
         )
-    shape = len(settings.labels), encoder.dim * (4 if settings.pairs else 1)
-    weights, bias = (arrays.get(part, np.empty(0, np.float32)) for part in ("weight", "bias"))
-    if weights.shape != shape or bias.shape != shape[:1]:
-        raise InputError(f"{folder / PROBE} has weights of another shape than {shape}: copy the folder again")
-    digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes() + bias.tobytes()).hexdigest()[:32]
-    return Classifier(ProbeScorer(encoder, weights, bias, str(folder), digest), settings)
+    weights = KernelWeights.of(arrays, folder / PROBE, len(settings.labels), encoder.dim * (4 if settings.pairs else 1))
+    digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes()).hexdigest()[:32]
+    return Classifier(ProbeScorer(encoder, weights, str(folder), digest), settings)

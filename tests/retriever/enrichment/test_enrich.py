@@ -38,7 +38,7 @@ def pets(tmp_path, tiny_model, write):
         yield retriever
 
 
-def test_a_linear_head_labels_without_encoding_and_filters_and_facets_take_the_labels(pets, probe, monkeypatch):
+def test_a_probe_labels_without_encoding_and_filters_and_facets_take_the_labels(pets, probe, monkeypatch):
     expected = load_classifier(probe).classify(["the dog ran 7", "cheese in the oven 7"])
 
     def refuse(*_: object, **__: object):

@@ -1,4 +1,4 @@
-"""Classifiers learn classes, labels and numbers, of texts and pairs; the linear head needs no torch."""
+"""Classifiers learn classes, labels and numbers, of texts and pairs; the probe needs no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from binocle.core.errors import EncoderMismatchError, InputError
 from binocle.retriever.models.heads.classifier import PROBE, load_classifier
-from binocle.training.heads import label_metrics, logistic
+from binocle.training.heads import kernel_ridge, label_metrics
 from binocle.training.heads.config import ClassifierConfig
 from binocle.training.heads.train import train_classifier
 
@@ -41,7 +41,7 @@ def rows(task: str = "classes", *, pairs: bool = False) -> list[dict]:
     return made
 
 
-def test_a_linear_head_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
+def test_a_probe_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
     result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
     measures = {measure.name: measure.value for measure in result.measures}
     assert measures["macro-F1"] > 0.9 and measures["accuracy"] > 0.9 and measures["calibration error"] < 0.2
@@ -59,7 +59,7 @@ def test_a_linear_head_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_mod
 
 
 @pytest.mark.parametrize(("task", "pairs"), [("labels", False), ("number", False), ("classes", True)])
-def test_a_linear_head_learns_labels_numbers_and_pairs(tmp_path, tiny_model, task, pairs):
+def test_a_probe_learns_labels_numbers_and_pairs(tmp_path, tiny_model, task, pairs):
     result = train_classifier(rows(task, pairs=pairs), tmp_path / "out", base=tiny_model, config=FAST)
     assert result.measures[0].name == {"labels": "micro-F1", "number": "spearman", "classes": "macro-F1"}[task]
     assert result.measures[0].value > 0.7
@@ -79,22 +79,41 @@ def test_a_linear_head_learns_labels_numbers_and_pairs(tmp_path, tiny_model, tas
         classifier.classify(["a"], precision=0.9)
 
 
-def test_the_fit_of_a_linear_head_reaches_the_optimum():
+def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_the_best_left_out(monkeypatch):
     random = np.random.default_rng(0)
-    vectors = random.normal(size=(400, 6)).astype(np.float32)
-    truth = random.normal(size=(3, 6))
-    targets = np.eye(3, dtype=np.float32)[(vectors @ truth.T + random.gumbel(size=(400, 3))).argmax(1)]
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    expected = linear_model.LogisticRegression(C=1 / (1e-4 * 400), tol=1e-8, max_iter=5000).fit(
-        vectors, targets.argmax(1)
-    )
-    start = np.zeros((3, 7))
-    own = logistic._fit(vectors, targets, "classes", 1e-4, start)
-    likely = np.exp(vectors @ own[:, :-1].T + own[:, -1])
-    np.testing.assert_allclose(likely / likely.sum(1, keepdims=True), expected.predict_proba(vectors), atol=0.02)
-    weights, bias = logistic.fit(vectors, (vectors @ truth[:1].T + 2).astype(np.float32), "number")
-    np.testing.assert_allclose(weights[0], truth[0], atol=0.02)
-    assert bias[0] == pytest.approx(2, abs=0.02)
+    vectors = random.normal(size=(60, 5)).astype(np.float32)
+    numbers = (np.sin(vectors[:, :1]) + 0.1 * random.normal(size=(60, 1))).astype(np.float32)
+    head = kernel_ridge.fit(vectors, numbers, "number")
+    kernel_model = pytest.importorskip("sklearn.kernel_ridge")
+    errors = {}
+    for penalty in kernel_ridge._PENALTIES:
+        model = kernel_model.KernelRidge(alpha=penalty, kernel="rbf", gamma=head.precision)
+        centred = numbers - numbers.mean()
+        left_out = [np.delete(np.arange(60), row) for row in range(60)]
+        predictions = [
+            model.fit(vectors[rest], centred[rest]).predict(vectors[[row]]) for row, rest in enumerate(left_out)
+        ]
+        errors[penalty] = np.square(np.ravel(predictions) - centred[:, 0]).sum()
+    best = kernel_model.KernelRidge(alpha=min(errors, key=errors.get), kernel="rbf", gamma=head.precision)
+    expected = best.fit(vectors, numbers - numbers.mean()).predict(vectors) + numbers.mean()
+    np.testing.assert_allclose(head.logits(vectors), expected, atol=0.01)
+    monkeypatch.setattr(kernel_ridge, "_LANDMARKS", 30)
+    monkeypatch.setattr(kernel_ridge, "_BLOCK", 7)
+    few = kernel_ridge.fit(vectors, numbers, "number")
+    assert few.landmarks.shape == (30, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
+
+
+def test_a_probe_survives_rows_that_are_there_twice_and_finds_rare_classes():
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(3, 8))
+    classes = np.repeat([0, 1, 2], [300, 90, 10])
+    vectors = (centres[classes] + 0.9 * random.normal(size=(400, 8))).astype(np.float32)
+    vectors, classes = np.concatenate([vectors, vectors[:50]]), np.concatenate([classes, classes[:50]])
+    targets = np.eye(3, dtype=np.float32)[classes]
+    predicted = kernel_ridge.fit(vectors, targets, "classes").logits(vectors).argmax(1)
+    assert (predicted == classes).mean() > 0.9 and (predicted[classes == 2] == 2).mean() >= 0.5
+    one = kernel_ridge.fit(vectors[:1].repeat(4, 0), targets[:4], "classes")
+    assert np.isfinite(one.logits(vectors)).all()
 
 
 def test_measures_are_those_of_scikit_learn_on_random_predictions():
@@ -149,7 +168,7 @@ def test_a_damaged_probe_or_another_encoder_is_refused(tmp_path, tiny_model, mak
         load_classifier(tiny_model)
 
 
-def test_the_linear_head_and_classify_import_no_torch(tmp_path, tiny_model):
+def test_the_probe_and_classify_import_no_torch(tmp_path, tiny_model):
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows()), "utf-8")
     program = f"""
@@ -196,7 +215,7 @@ def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, 
         train_classifier([], tmp_path / "other", label="kind")
 
 
-def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_model):
+def test_fine_tuning_learns_and_is_compared_with_the_probe(tmp_path, tiny_model):
     pytest.importorskip("accelerate")
     from transformers import AutoModelForSequenceClassification
 
@@ -207,7 +226,7 @@ def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_
     )
     result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=config)
     assert result.measures[0].value > 0.9
-    assert "the linear head is enough" in result.notes[0] or "worth it" in result.notes[0]
+    assert "the probe is enough" in result.notes[0] or "worth it" in result.notes[0]
     classifier = load_classifier(tmp_path / "out")
     scorer: Any = classifier.scorer
     assert isinstance(scorer._head, BertHead)

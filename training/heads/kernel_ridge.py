@@ -1,0 +1,111 @@
+"""Fit a head on vectors: ridge regression with a Gaussian kernel, in closed form and in numpy.
+
+The kernel's width is the median distance of two rows. Some of the rows are its landmarks (Williams and Seeger 2001,
+Using the Nyström method to speed up kernel machines). The penalty has the least leave-one-out error on a sample, which
+one decomposition gives for every penalty (Rifkin and Lippert 2007, Notes on regularized least squares). As the variance
+of noise it does not depend on the number of rows. A row of a rare class weighs more, by the root of its frequency.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...retriever.models.heads.kernel import KernelWeights, gaussian
+
+if TYPE_CHECKING:
+    from ...core.arrays import Floats
+
+_LANDMARKS = 4_000
+_SAMPLE = 1_500  # rows that the penalty is chosen on
+_PENALTIES = np.geomspace(3e-3, 30, 13)
+_SCALES = np.geomspace(1, 100, 41)  # of the predictions, as logits
+_BLOCK = 2_000  # rows whose kernel is in memory together
+_JITTER = 1e-6  # added to the diagonal, in shares of its mean: a row that is there twice makes it singular
+
+
+def fit(vectors: Floats, targets: Floats, task: str, seed: int = 0) -> KernelWeights:
+    """Fit a head.
+
+    :param vectors: (rows, dim).
+    :param targets: (rows, labels), 1 for each label that a row has; (rows, 1), the number, for the task "number".
+    :param task: "classes", "labels" or "number".
+    """
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(vectors))
+    precision = _precision(vectors[order[:_LANDMARKS]], random)
+    shares = _shares(targets, task)
+    centre = (shares[:, None] * targets).mean(0)
+    residual = targets - centre
+    sample = order[:_SAMPLE]
+    penalty, predictions = _leave_one_out(vectors[sample], residual[sample], shares[sample], precision)
+    landmarks = vectors[order[:_LANDMARKS]]
+    weights = _solve(vectors, residual, shares, landmarks, precision, penalty)
+    slope, offset = _logits(predictions + centre, targets[sample], task)
+    return KernelWeights(
+        (slope * weights.T).astype(np.float32), (slope * centre + offset).astype(np.float32), landmarks, precision
+    )
+
+
+def _precision(vectors: Floats, random: np.random.Generator) -> float:
+    """Return 1 / the median squared distance of two rows."""
+    squares = ((vectors - vectors[random.permutation(len(vectors))]) ** 2).sum(1)
+    squares = squares[squares > 0]
+    return float(1 / np.median(squares)) if len(squares) else 1.0
+
+
+def _shares(targets: Floats, task: str) -> Floats:
+    """Return the weight of each row, with a mean of 1."""
+    if task != "classes":
+        return np.ones(len(targets), np.float32)
+    weights = 1 / np.sqrt(np.maximum(targets @ targets.sum(0), 1))
+    scaled: Floats = (weights / weights.mean()).astype(np.float32)
+    return scaled
+
+
+def _leave_one_out(vectors: Floats, residual: Floats, shares: Floats, precision: float) -> tuple[float, Floats]:
+    """Return the penalty with the least error, and the prediction of each row by a fit without it."""
+    root = np.sqrt(shares)[:, None]
+    values, turned = np.linalg.eigh((root * gaussian(vectors, vectors, precision) * root.T).astype(np.float64))
+    squares, projected = turned**2, turned.T @ (root * residual)
+    best, least = (0.0, residual), np.inf
+    for penalty in _PENALTIES:
+        inverse = 1 / (np.maximum(values, 0) + penalty)
+        errors = turned @ (projected * inverse[:, None]) / (squares @ inverse)[:, None]
+        if (total := float((errors**2).sum())) < least:
+            best, least = (float(penalty), residual - errors / root), total
+    return best
+
+
+def _solve(
+    vectors: Floats, residual: Floats, shares: Floats, landmarks: Floats, precision: float, penalty: float
+) -> Floats:
+    """Return the coefficients of the landmarks, (landmarks, labels)."""
+    size = len(landmarks)
+    gram, products = np.zeros((size, size)), np.zeros((size, residual.shape[1]))
+    for start in range(0, len(vectors), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        near = gaussian(vectors[part], landmarks, precision)
+        weighted = (near * shares[part, None]).T
+        gram += weighted @ near
+        products += weighted @ residual[part]
+    gram += penalty * gaussian(landmarks, landmarks, precision)
+    gram[np.diag_indices(size)] += _JITTER * gram.trace() / size
+    coefficients: Floats = np.linalg.solve(gram, products).astype(np.float32)
+    return coefficients
+
+
+def _logits(predictions: Floats, targets: Floats, task: str) -> tuple[float, float]:
+    """Return slope and offset that make predictions the logits with the least cross-entropy."""
+    if task == "number":
+        return 1.0, 0.0
+    losses = []
+    for scale in _SCALES:
+        if task == "labels":
+            losses.append(np.logaddexp(0, -scale * (2 * targets - 1) * (predictions - 0.5)).mean())
+        else:
+            logits = scale * (predictions - predictions.max(1, keepdims=True))
+            losses.append((np.log(np.exp(logits).sum(1)) - (logits * targets).sum(1)).mean())
+    scale = float(_SCALES[int(np.argmin(losses))])
+    return scale, -0.5 * scale if task == "labels" else 0.0
