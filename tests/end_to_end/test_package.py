@@ -65,12 +65,14 @@ def is_for_types(node):
 
 
 def test_type_hints_of_the_public_names_resolve():
+    from binocle.retriever.enrichment.enrich import EnrichReport
     from binocle.retriever.models.heads.reader import Reader
     from binocle.retriever.scope import Scope
     from binocle.retriever.search.answers import Answer
     from binocle.retriever.search.context import Passage
 
-    late = {"Scope": Scope, "Reader": Reader, "Answer": Answer}  # their modules are imported when they are first used
+    # their modules are imported when they are first used
+    late = {"Scope": Scope, "Reader": Reader, "Answer": Answer, "EnrichReport": EnrichReport}
 
     functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
     public = [function for function in functions if callable(function) and not function.__name__.startswith("_")]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 RowT = TypeVar("RowT")
 ConfigT = TypeVar("ConfigT", bound="HeadConfig")
 _WARMUP = 0.1  # share of the steps
+_TIMED_WARMUP = 50  # steps, where time limits the run: an epoch may have many more than fit
 
 
 class HeadTraining(ABC, Generic[RowT, ConfigT]):
@@ -119,6 +120,6 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
             bf16=self.run.bf16 and environment.has_bf16(),
             evaluations=config.evaluations,
             rows=count,
-            warmup=max(1, math.ceil(_WARMUP * steps)),
+            warmup=_TIMED_WARMUP if config.minutes else max(1, math.ceil(_WARMUP * steps)),
             metric=self.metric,
         )

@@ -214,3 +214,17 @@ def test_another_model_is_no_reader(tmp_path, tiny_model, trained_reader, make_r
         (tmp_path / "copy" / "binocle.json").write_text(text, "utf-8")
         with pytest.raises(InputError, match=message):
             load_reader(tmp_path / "copy")
+
+
+def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_data(tmp_path, tiny_model, squad_rows):
+    from binocle.training.heads.reader_training import ReaderTraining
+    from binocle.training.heads.squad import read_questions
+    from binocle.training.runs.training_run import TrainingRun
+
+    questions = read_questions(squad_rows(160)) * 100
+    warmups = []
+    for length in ({"minutes": 1.0}, {"epochs": 2.0}):
+        config = ReaderConfig(**length, bf16=False)
+        training = ReaderTraining(TrainingRun(tmp_path / "out", tiny_model, config, None), questions, [])
+        warmups.append(training._schedule().warmup)
+    assert warmups == [50, 200]
