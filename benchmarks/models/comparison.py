@@ -88,7 +88,7 @@ def main() -> None:
     tokens = min(TOKENS, inverter.info.decoder["longest"])
     results: dict[str, Any] = {
         "tokens": tokens,
-        "training": {"seconds": card["seconds"], "machine": card.get("machine")},
+        "training": {"seconds": card["seconds"], "machine": card.get("hardware")},
     }
     for corpus in given.corpus:
         texts = fixed_texts(corpus, inverter.encoder, given.texts, tokens)

@@ -21,7 +21,7 @@ from ..models.token_ids import EncoderTokens
 from .correction import Correction, correct
 from .decoder_settings import TextDecoderSettings
 from .inverter_info import FILE, InverterInfo
-from .token_guess import TokenGuess, expected_tokens
+from .token_guess import TokenGuess, bag_tokens, expected_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,6 @@ SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
 _SHUFFLES = 16  # of a vector's dimensions: directions of no text
 _DEVIATIONS = 4.0  # standard deviations above the cosines of the shuffles
-_IN_BAG = 0.15  # minimum probability of a token of the bag to be proposed for a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +184,7 @@ class EmbeddingInverter:
     @staticmethod
     def _bags(shares: Floats, counts: Floats) -> list[Ids]:
         """The tokens that each bag expects, likeliest first."""
-        bags = []
-        for share, count in zip(shares, counts.tolist(), strict=True):
-            likely = expected_tokens(share, count, _IN_BAG)[: max(1, round(count))]
-            bags.append(tuple(token for token, _ in likely))
-        return bags
+        return [tuple(bag_tokens(share, count)) for share, count in zip(shares, counts.tolist(), strict=True)]
 
     def nearest(self, vector: Floats, proposals: Sequence[Ids]) -> Correction:
         """Return the nearest of these texts, without correction."""

@@ -11,6 +11,9 @@ import numpy as np
 if TYPE_CHECKING:
     from ...core.arrays import Floats
 
+_LEAST = 0.01  # probability of an occurrence that is ranked
+_RANKED = 512  # different tokens
+
 
 @dataclass(frozen=True, slots=True)
 class TokenGuess:
@@ -41,3 +44,15 @@ def expected_tokens(shares: Floats, count: float, threshold: float = 0.3, limit:
             term *= mean / times
             more -= term
     return sorted(tokens, key=lambda item: -item[1])
+
+
+def bag_tokens(shares: Floats, count: float) -> list[int]:
+    """The tokens of a bag with the highest expected F1, likeliest first.
+
+    Every prefix of the ranked occurrences has an expected F1; the best one ends where a token's probability falls below
+    about half of that (Lipton et al. 2014, arXiv:1402.1892).
+    """
+    likely = expected_tokens(shares, count, _LEAST, _RANKED)
+    chances = np.array([chance for _, chance in likely])
+    f1s = 2 * np.cumsum(chances) / (count + np.arange(1, len(likely) + 1))
+    return [token for token, _ in likely[: int(f1s.argmax()) + 1]] if likely else []

@@ -40,7 +40,6 @@ _ROUNDS = 10  # of correction, as many as `invert --seconds 5` makes on two core
 _ORDERED = 64  # maximum tokens of a text that is put into order; of a longer one the answer is its likeliest tokens
 _UNCHANGED = 0.99  # mean cosine of mapped vectors with undefended ones: nothing is left to learn anew
 _RIDGE = 1e-3  # of the mean of the squares, added to each
-_THRESHOLD = 0.15  # minimum probability of a token in the bag
 _TRAINING_BATCH = 256  # texts
 _ENCODING_BATCH = 2_048  # texts
 
@@ -97,17 +96,14 @@ class TextAttacker:
     def recover(self, vectors: Floats) -> list[str]:
         """Return for each vector the nearest proposal, encoded again and compared in the mapped space."""
         from ...retriever.inversion.proposals import TokenProposer
-        from ...retriever.inversion.token_guess import expected_tokens
+        from ...retriever.inversion.token_guess import bag_tokens
         from ..runs.loop import trim
 
         mapped = self._mapped(vectors)
         proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
         self._on_progress(Progress(f"proposing texts for {len(mapped):,} vectors"))
         shares, counts = proposer.bag(mapped)
-        bags = [
-            tuple(token for token, _ in expected_tokens(share, count, _THRESHOLD)[: max(1, round(count))])
-            for share, count in zip(shares, counts.tolist(), strict=True)
-        ]
+        bags = [bag_tokens(share, count) for share, count in zip(shares, counts.tolist(), strict=True)]
         rows = [[self._tokens.text(bag)] if bag else [] for bag in bags]
         ordered = np.flatnonzero(counts <= _ORDERED)
         for row, texts in zip(ordered.tolist(), proposer.texts(mapped[ordered], 1), strict=True):

@@ -21,7 +21,8 @@ def remarks(encoder: Encoder, results: Sequence[DefenceResult], frequent: ByLeng
     if isinstance(encoder, DefendedEncoder):
         yield (
             f"The index is defended already, by {encoder.defence.kind}: 'none' means its stored vectors, each "
-            "defence comes on top of that, and quality is given as a share of theirs."
+            "defence comes on top of that, and quality is given as a share of theirs. Nobody picked names and numbers "
+            "out of candidates: they count only as far as they were read."
         )
     if not results[0].ndcg.value:
         yield (

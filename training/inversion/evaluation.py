@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.progress import Progress, counted, ignore
-from ...retriever.inversion.token_guess import expected_tokens
+from ...retriever.inversion.token_guess import bag_tokens
 from ..evaluation import significance
 from .metrics import overlap
 from .overlap import KnownTexts
@@ -52,10 +52,7 @@ def measure_recovery(
     true = [held_out.tokens[int(number)].tokens.tolist() for number in numbers]
     vectors = inverter.check(held_out.vectors[numbers])
     shares, counts = inverter.proposer.bag(vectors)
-    bags = [
-        [token for token, _ in expected_tokens(share, count, 0.2)]
-        for share, count in zip(shares, counts.tolist(), strict=True)
-    ]
+    bags = [bag_tokens(share, count) for share, count in zip(shares, counts.tolist(), strict=True)]
     proposed = [
         inverter.nearest(vector, proposals).ids
         for vector, proposals in zip(vectors, inverter.proposals(vectors), strict=True)

@@ -331,6 +331,7 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
     assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
     said = "\n".join(made.as_dict()["statements"])
     assert "defended already, by truncate: 'none' means its stored vectors" in said
+    assert "Nobody picked names and numbers out of candidates" in said
     assert "undefended" not in "\n".join([said, *(event.stage for event in events)])
 
 
