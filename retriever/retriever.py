@@ -43,12 +43,10 @@ from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.deadline import Deadline
 from .search.events import SearchEvent
-from .search.relevance import check_relevance
 from .search.request import SearchRequest, hits_of_many
 from .search.results.currency import Currency, check_passage
 from .search.results.hit import Hit
 from .search.results.hits import Hits
-from .search.results.joining import check_join
 from .search.results.passage import Passage
 from .store import documents as stored_documents
 from .store.confinement import check_files
@@ -442,24 +440,25 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :raises EncoderMismatchError: when the index was built with another encoder.
         :raises DeadlineError: when the time is over before words and meaning were searched.
         """
-        request = self._request(
+        request = arguments.search_request(
+            self._models,
             query,
-            arguments.check_page(k, offset),
+            k,
             mode,
-            among(parse(where), ids),
+            among(where, ids),
             rerank,
             rerank_depth,
             rerank_seconds,
             per_document,
-            collapse=bool(collapse),
+            collapse=collapse,
             min_relevance=min_relevance,
             vector=vector,
-            with_vectors=bool(with_vectors),
+            with_vectors=with_vectors,
             group_by=group_by,
             mmr=mmr,
             deadline=Deadline.after(deadline),
-            join=bool(join),
-            offset=int(offset),
+            join=join,
+            offset=offset,
         )
         return self._answer(request).after(int(offset))
 
@@ -481,10 +480,13 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param deadline: the seconds from now for all searches.
         :param options: the others of `search`.
         """
-        conditions, depth = among(parse(where), ids), arguments.check_page(k, offset)
-        options = {"per_document": None, "deadline": Deadline.after(deadline), **options, "offset": int(offset)}
+        conditions = among(where, ids)
+        options = {"per_document": None, "deadline": Deadline.after(deadline), **options, "offset": offset}
         pairs = arguments.check_queries(texts, vectors)
-        requests = [self._request(text, depth, where=conditions, vector=vector, **options) for text, vector in pairs]
+        requests = [
+            arguments.search_request(self._models, text, k, where=conditions, vector=vector, **options)
+            for text, vector in pairs
+        ]
 
         def answer(snapshot: Snapshot) -> list[Hits]:
             return hits_of_many(requests, snapshot, self._models.encoder_of)
@@ -570,7 +572,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         """
         packing = Packing(max_tokens, siblings, order).check()
         count = None if tokenizer is None else counter(tokenizer)
-        request = self._request(
+        request = arguments.search_request(
+            self._models,
             query,
             k,
             mode,
@@ -593,56 +596,6 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         if self.on_search:
             self.on_search(event)
         return hits
-
-    def _request(
-        self,
-        query: str | None,
-        k: int,
-        mode: queries.Mode = "hybrid",
-        where: Where = None,
-        rerank: Rerank = None,
-        rerank_depth: int = 50,
-        rerank_seconds: float | None = None,
-        per_document: int | None = 0,
-        *,
-        collapse: bool = True,
-        min_relevance: float | None = None,
-        vector: ArrayLike | None = None,
-        with_vectors: bool = False,
-        group_by: arguments.GroupBy = "passage",
-        mmr: float | None = None,
-        deadline: Deadline | None = None,
-        join: bool = False,
-        offset: int = 0,
-    ) -> SearchRequest:
-        """Check the arguments of a search, and load its reranker."""
-        text, array, mode = arguments.check_query(query, vector, k, mode, reranks=rerank is not None)
-        check_relevance(min_relevance)
-        arguments.check_reranking(rerank_depth, rerank_seconds)
-        arguments.check_per_document(per_document)
-        by_document = arguments.check_grouping(group_by, per_document)
-        arguments.check_mmr(mmr)
-        check_join(join=join, collapse=collapse)
-        conditions = parse(where)
-        reranker = None if rerank is None else self._models.reranker_of(rerank)
-        reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-        return SearchRequest(
-            text,
-            int(k),
-            mode,
-            conditions,
-            reranking,
-            per_document,
-            collapse,
-            min_relevance,
-            array,
-            with_vectors,
-            by_document,
-            mmr,
-            deadline,
-            join,
-            offset,
-        )
 
     def scope(self, where: Where) -> Scope:
         """Return the part of the index that passes a filter. Whoever has it sees, adds and deletes nothing else.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import io
 import json
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -327,9 +329,27 @@ def make_head():
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def made_once(tmp_path_factory: pytest.TempPathFactory):
+    """`made_once(name, make)`: the folder that `make(folder)` filled, one for all processes of this run."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # it is there until all of them end
+
+    def path(name: str, make: Callable[[Path], object]) -> Path:
+        with (root / f"{name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.fstat(lock.fileno()).st_size:
+                make(root / name)
+                lock.write("made")
+        return root / name
+
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_model(made_once: Callable[[str, Callable[[Path], object]], Path]) -> str:
     """The path of a model that every part of the engine can use. Not to be changed."""
-    return str(build_model(tmp_path_factory.mktemp("models") / "tiny"))
+    return str(made_once("tiny", build_model))
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ...retriever.search.answers import Answer
     from ...retriever.search.query import Mode
     from ...retriever.search.results.hits import Hits
-    from ...retriever.store.filters.filter import Filter
 
 
 class _RankingOptions(NamedTuple):
@@ -60,6 +59,44 @@ class _RankingOptions(NamedTuple):
     per_document: int | None
     join: bool | None
     min_relevance: float | None
+
+
+class _IndexOptions(NamedTuple):
+    """The index, and how long to keep it open."""
+
+    index: Path | None
+    model: str | None
+    ray: str | None
+    stay: float | None
+
+
+class _ScopeOptions(NamedTuple):
+    """The part of the index to search."""
+
+    folder: tuple[Path, ...]
+    where: tuple[str, ...]
+    files: str | None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The filters, without FOLDER."""
+        return self.where if self.files is None else (*self.where, f"path={self.files}")
+
+
+class _ReadingOptions(NamedTuple):
+    """What to do with the passages that were found."""
+
+    answers: bool
+    reader: str | None
+    inverter: Path | None
+    open_first: bool
+
+    def check(self) -> None:
+        """Refuse one of --answer and --reader without the other."""
+        if self.answers and not self.reader:
+            raise click.UsageError("--answer needs --reader MODEL: 'binocle train reader' makes one")
+        if self.reader and not self.answers:
+            raise click.UsageError("--reader goes with --answer")
 
 
 class _QueryCommand(click.Command):
@@ -132,22 +169,21 @@ class _QueryCommand(click.Command):
     "an eighth of the time. 0 ends it.",
 )
 @json_option
-@grouped(lines=LineOptions, ranking=_RankingOptions, printing=PrintOptions)
+@grouped(
+    source=_IndexOptions,
+    scope=_ScopeOptions,
+    lines=LineOptions,
+    ranking=_RankingOptions,
+    reading=_ReadingOptions,
+    printing=PrintOptions,
+)
 def search(
     query: str,
-    folder: tuple[Path, ...],
-    index: Path | None,
-    where: tuple[str, ...],
-    files: str | None,
-    open_first: bool,
-    answers: bool,
-    reader: str | None,
-    inverter: Path | None,
-    model: str | None,
-    ray: str | None,
-    stay: float | None,
+    source: _IndexOptions,
+    scope: _ScopeOptions,
     lines: LineOptions,
     ranking: _RankingOptions,
+    reading: _ReadingOptions,
     printing: PrintOptions,
 ) -> int:
     """Find the passages that answer QUERY.
@@ -180,40 +216,40 @@ def search(
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
     binocle search "who may cancel a task" docs --answer --reader models/reader
     """
-    if stay is not None:
-        from ..background.server import leave_behind
-
-        click.get_current_context().call_on_close(lambda: leave_behind(stay))
+    _leave_behind(source.stay)
     check_line_options(lines)
-    _check_reader(reader, answers=answers)
+    reading.check()
     check_rerank_options(used=ranking.rerank is not None, by="--rerank")
-    where = where if files is None else (*where, f"path={files}")
-    query = _read_query(query)
-    retriever = open_or_make(next(iter(folder), None), index, model, ray)
+    query, retriever = _read_query(query), _opened(source, scope)
     root = retriever.folder
-    scope: list[str | Filter] = [*where, *folder_filter(folder, root, retriever.path)]
+    filters = [*scope.conditions, *folder_filter(scope.folder, root, retriever.path)]
     if lines.regex or lines.fixed:
-        return print_lines(retriever, query, scope, lines, as_json=printing.as_json)
-    recover = recovery(inverter, retriever, explain=printing.explain)
-    ranking = _allowed_ranking(ranking, retriever)
-    ranking = ranking if ranking.join is not None else ranking._replace(join=not printing.as_json)
-    with stdout_for_answers(ray):
-        hits = retriever.search(query, where=scope, **ranking._asdict())
-        answered = retriever.answer(query, reader=reader, hits=hits) if answers and reader else None
+        return print_lines(retriever, query, filters, lines, as_json=printing.as_json)
+    recover = recovery(reading.inverter, retriever, explain=printing.explain)
+    ranking = _allowed_ranking(ranking, retriever, join=not printing.as_json)
+    with stdout_for_answers(source.ray):
+        hits = retriever.search(query, where=filters, **ranking._asdict())
+        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.reader else None
     query = corrected(query, hits)
     if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE
-    if open_first and hits:
+    if reading.open_first and hits:
         open_in_editor(hits[0], root)
-    code = comment(hits, query, where, folder, root, retriever, as_json=printing.as_json)
+    code = comment(hits, query, scope.conditions, scope.folder, root, retriever, as_json=printing.as_json)
     return EXIT_NEGATIVE if answered == [] else code
 
 
-def _check_reader(reader: str | None, *, answers: bool) -> None:
-    if answers and not reader:
-        raise click.UsageError("--answer needs --reader MODEL: 'binocle train reader' makes one")
-    if reader and not answers:
-        raise click.UsageError("--reader goes with --answer")
+def _opened(source: _IndexOptions, scope: _ScopeOptions) -> Retriever:
+    return open_or_make(next(iter(scope.folder), None), source.index, source.model, source.ray)
+
+
+def _leave_behind(seconds: float | None) -> None:
+    """Keep the index open in the background when the command ends, if --stay was given."""
+    if seconds is None:
+        return
+    from ..background.server import leave_behind
+
+    click.get_current_context().call_on_close(lambda: leave_behind(seconds))
 
 
 def _read_query(query: str) -> str:
@@ -225,8 +261,12 @@ def _read_query(query: str) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever) -> _RankingOptions:
-    """Search by words alone, with a note, where the index names an encoder and the user has not allowed that."""
+def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever, *, join: bool) -> _RankingOptions:
+    """Search by words alone, with a note, where the index names an encoder and the user has not allowed that.
+
+    :param join: join neighbours, unless the user said whether to.
+    """
+    ranking = ranking if ranking.join is not None else ranking._replace(join=join)
     if ranking.mode == "hybrid" and not retriever.trusted:
         try:
             _ = retriever.encoder

@@ -1,4 +1,4 @@
-"""Check the arguments of a search."""
+"""Check the arguments of a search, and make a request of them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,81 @@ from ...core.checks import is_real, is_whole
 from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
-from .query import MODES, Mode
+from ..store.filters.where import parse
+from .query import MODES, Mode, Reranking
+from .relevance import check_relevance
+from .request import SearchRequest
+from .results.joining import check_join
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
+    from numpy.typing import ArrayLike
+
     from ...core.arrays import Floats
+    from ..models.cache import ModelCache
+    from ..models.reranker import Reranker
+    from ..store.filters.where import Where
+    from .deadline import Deadline
 
 GroupBy = Literal["passage", "document"]
 
 _MAX_CHARACTERS = 100_000  # of a query: Lance fails on one of 300,000 ideographs
+
+
+def search_request(
+    models: ModelCache,
+    query: str | None,
+    k: int,
+    mode: Mode = "hybrid",
+    where: Where = None,
+    rerank: str | os.PathLike[str] | Reranker | None = None,
+    rerank_depth: int = 50,
+    rerank_seconds: float | None = None,
+    per_document: int | None = 0,
+    *,
+    collapse: bool = True,
+    min_relevance: float | None = None,
+    vector: ArrayLike | None = None,
+    with_vectors: bool = False,
+    group_by: GroupBy = "passage",
+    mmr: float | None = None,
+    deadline: Deadline | None = None,
+    join: bool = False,
+    offset: int = 0,
+) -> SearchRequest:
+    """Check the arguments of `Retriever.search`, and load the reranker.
+
+    :param k: the number of passages behind the first `offset`.
+    """
+    depth = check_page(k, offset)
+    text, array, mode = check_query(query, vector, depth, mode, reranks=rerank is not None)
+    check_relevance(min_relevance)
+    check_reranking(rerank_depth, rerank_seconds)
+    check_per_document(per_document)
+    by_document = check_grouping(group_by, per_document)
+    check_mmr(mmr)
+    check_join(join=join, collapse=collapse)
+    conditions = parse(where)
+    reranker = None if rerank is None else models.reranker_of(rerank)
+    return SearchRequest(
+        text,
+        int(depth),
+        mode,
+        conditions,
+        None if reranker is None else Reranking(reranker, rerank_depth, rerank_seconds),
+        per_document,
+        bool(collapse),
+        min_relevance,
+        array,
+        bool(with_vectors),
+        by_document,
+        mmr,
+        deadline,
+        bool(join),
+        int(offset),
+    )
 
 
 def check_query(

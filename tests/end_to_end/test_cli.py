@@ -124,7 +124,7 @@ JUDGED = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, make_head, pdf_file) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"

@@ -143,8 +143,9 @@ def cache_model(hub: Path, name: str, folder: Path) -> None:
 
 
 @pytest.fixture
-def training_data(home):
+def training_data(home, monkeypatch):
     """Pairs, judged rows, a collection in BEIR's layout, questions, and vectors."""
+    monkeypatch.setattr("binocle.training.audit.attacker._ROUNDS", 1)
     Retriever.open(home / "notes").add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
     (home / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
     rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
@@ -403,7 +404,8 @@ def test_pictures_ask_no_other_host():
         assert hosts == set(), picture
 
 
-@pytest.fixture(scope="module")
+# .ci/run runs these two by name: they build the whole site.
+@pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The site, built strictly."""
     pytest.importorskip("mkdocs")
@@ -417,6 +419,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_loads_nothing_from_another_host(site):
     loaded = set()
     for page in site.rglob("*.html"):
@@ -432,6 +435,7 @@ def test_the_site_loads_nothing_from_another_host(site):
     assert loaded == set()
 
 
+@pytest.mark.slow
 def test_the_python_reference_shows_every_public_name(site):
     import binocle
 

@@ -20,7 +20,7 @@ SHOWN_NAME = "a\\u202e\\x9b31m\\n.md"
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="file names there have no control characters")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / NAME).write_text(f"# Walrus \u202e\x1b\n\nThe walrus {EVIL} sat in 東京.\n", newline="")
@@ -100,7 +100,7 @@ PAGE = """<title>Walrus</title><h1>Walrus</h1><p>The walrus sat.</p>
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hidden(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
     folder = tmp_path_factory.mktemp("hidden")
     (folder / "page.html").write_text(PAGE)

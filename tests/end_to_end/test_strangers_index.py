@@ -303,7 +303,7 @@ os._exit(0)
 STRACE = ["strace", "-f", "-y", "--seccomp-bpf", "-qq", "-s", "300", "-e", "trace=%file,%network,ftruncate,write"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stranger(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
     """A folder with a victim's files and index, and the folder of a stranger, `download`."""
     root = tmp_path_factory.mktemp("stranger")

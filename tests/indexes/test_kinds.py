@@ -96,7 +96,7 @@ def check(given, ids, vectors, queries, k, metric, *, least=1.0, allowed=None):
     assert recall >= least, recall
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def built(tmp_path_factory):
     """Indexes of each kind and metric, each built once: `built(kind, metric)` gives the folder."""
     root = tmp_path_factory.mktemp("built")

@@ -9,7 +9,7 @@ from binocle import F, NotFoundError, Retriever
 from binocle.core.errors import InputError
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def faq(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("faq"), model=tiny_model)
     retriever.add(

@@ -29,7 +29,7 @@ def documents():
         }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("shared"), model=tiny_model)
     retriever.add(documents())

@@ -31,7 +31,7 @@ def notes(tmp_path, tiny_model):
     return retriever
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory):
     """An index without an encoder, not to be changed."""
     retriever = Retriever.open(tmp_path_factory.mktemp("given") / "index", encoder=None, dim=3)

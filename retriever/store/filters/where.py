@@ -39,17 +39,18 @@ def _spoken(text: str) -> Filter:
     return parse_text(text)
 
 
-def among(where: Filter | None, ids: Iterable[str | os.PathLike[str]] | None) -> Filter | None:
-    """Limit a filter to documents with these ids or paths, if any are named."""
+def among(where: Where, ids: Iterable[str | os.PathLike[str]] | None) -> Filter | None:
+    """Read a caller's filter, and limit it to documents with these ids or paths, if any are named."""
+    conditions = parse(where)
     if ids is None:
-        return where
+        return conditions
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise InputError(f"ids is a list of ids or paths, not {shown(ids)}")
     names = list(ids)
     if not all(isinstance(name, (str, os.PathLike)) for name in names):
         raise InputError(f"ids is a list of ids or paths, not {shown(names)}")
     named = condition("path", "in", [os.fspath(name) for name in names])
-    return named if where is None else where & named
+    return named if conditions is None else conditions & named
 
 
 def _equal(where: Mapping[str, Any], key: str, value: Any) -> Filter:

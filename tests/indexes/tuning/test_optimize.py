@@ -549,7 +549,7 @@ def documents(first, count, salt=""):
     return [{"id": f"{salt}{n}", "text": words(n, salt)} for n in range(first, first + count)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _stored(tmp_path_factory, tiny_model):
     path = tmp_path_factory.mktemp("stored") / "index"
     Retriever.open(path, model=tiny_model).add(documents(0, 200))

@@ -142,7 +142,7 @@ def test_filters_of_langchain_choose_documents(langchain_index, where, ids):
     assert {document.id for document in found} == set(ids)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def langchain_index(tmp_path_factory, tiny_model):
     path = tmp_path_factory.mktemp("langchain") / "index"
     store = BinocleVectorStore(Retriever.open(path, model=tiny_model, durable=False), mode="semantic")

@@ -44,13 +44,13 @@ def node(number, generator):
     return TextNode(id_=f"n{number}", text=text, metadata=metadata, embedding=embedding, relationships=parent)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes():
     generator = random.Random(3)
     return [node(number, generator) for number in range(60)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def filled(tmp_path_factory, nodes):
     """A store that no test changes."""
     path = tmp_path_factory.mktemp("llama") / "index"
@@ -59,7 +59,7 @@ def filled(tmp_path_factory, nodes):
     return store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def simple(nodes):
     store = SimpleVectorStore()
     store.add(nodes)

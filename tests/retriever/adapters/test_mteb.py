@@ -66,7 +66,7 @@ def exact(search, task):
     return ir_measures.calc_aggregate([measure], split["relevant_docs"], run)[measure]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def collection(tmp_path_factory):
     folder = tmp_path_factory.mktemp("collection")
     words = "cat dog queen king moon sun sea ship".split()

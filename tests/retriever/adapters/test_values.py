@@ -35,7 +35,7 @@ def test_metadata_of_another_origin_are_left_as_they_are():
 VALUES = [None, "a", 1, True, 1.5, [], ["a"], ["a", "b"], [["a"]], {"b": "a"}, {}, "missing"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def index(tmp_path_factory, tiny_model):
     index = Retriever.open(tmp_path_factory.mktemp("values") / "index", model=tiny_model, durable=False)
     documents = ({"key": value} if value != "missing" else {} for value in VALUES)

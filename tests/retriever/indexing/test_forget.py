@@ -29,7 +29,7 @@ from binocle.retriever.store.writer import open_writer
 FILES, ADDED = 40, 20  # with three and four secrets each
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def planted(tmp_path_factory, make_model):
     """An index with 200 secrets, kept queries and the vectors of two encoders; and the pieces to look for."""
     tmp = tmp_path_factory.mktemp("planted")

@@ -34,7 +34,7 @@ QUERIES = ("cancel a task", "income tax", "the cat sat on the mat", "bread and c
 MODES = ("hybrid", "semantic", "lexical")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def models(tmp_path_factory, make_model, tiny_model) -> dict[str, Path]:
     """Encoders that cut texts as the tiny one does: two of its dimension and one of twice that."""
     folder = tmp_path_factory.mktemp("switched")
@@ -86,7 +86,7 @@ def index(tmp_path, models) -> Retriever:
     return filled(tmp_path / "index", models["tiny"])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory, _synced, models) -> dict[str, list[tuple]]:
     """What indexes of the test folder answer that were made with each encoder from nothing."""
     folder = tmp_path_factory.mktemp("made") / "folder"
@@ -396,7 +396,7 @@ def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retr
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(5):
+    for _ in range(3):
         retriever.switch(models["wide"])
         retriever.rollback()
     done.set()

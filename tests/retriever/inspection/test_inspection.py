@@ -26,7 +26,7 @@ QUERY, PASSAGE = "cancel a running task", "Call cancel() on the task. A cancelle
 HOSTILE = "</script><img src=//x>"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def inspector(tiny_model) -> Inspector:
     return Inspector.load(tiny_model)
 

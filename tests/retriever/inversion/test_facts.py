@@ -56,7 +56,7 @@ def trained(marks: str) -> Tokenizer:
     return tokenizer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folders(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("tokenizers")
     for marks in ("bytes", "spaces"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -46,8 +47,8 @@ WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year ta
 LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _short_correction():
+@contextlib.contextmanager
+def short_correction():
     """What training measures takes a fiftieth of its time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.inversion.evaluation._SECONDS", 0.05)
@@ -56,7 +57,13 @@ def _short_correction():
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def _short_correction():
+    with short_correction():
+        yield
+
+
+@pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Short documents of words that the tiny vocabulary holds."""
     random = np.random.default_rng(0)
@@ -71,11 +78,13 @@ def config(**options: object) -> InverterConfig:
     return InverterConfig(**settings | options)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def embedding(texts: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("inverters") / "embedding"
-    train_inverter(texts, out, encoder=tiny_model, config=config(steps=300, learning_rate=2e-3))
-    return out
+@pytest.fixture(scope="session")
+def embedding(texts: Path, tiny_model: str, made_once) -> Path:
+    def train(out: Path) -> None:
+        with short_correction():
+            train_inverter(texts, out, encoder=tiny_model, config=config(steps=300, learning_rate=2e-3))
+
+    return made_once("embedding-inverter", train)
 
 
 @pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])

@@ -13,7 +13,7 @@ from binocle.retriever.inversion.token_decoder import _FAST, TokenDecoder
 from binocle.training.inversion.sampled_vocabulary import round_mask, sample_vocabulary
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def states(tiny_model: str) -> HiddenStates:
     return HiddenStates(tiny_model)
 

@@ -16,7 +16,7 @@ from binocle.retriever.inversion.vector_files import read_vectors
 ROWS = np.random.default_rng(0).standard_normal((10_000, 4)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("vectors")
     table = pa.table({"id": range(len(ROWS)), "vector": pa.FixedSizeListArray.from_arrays(ROWS.ravel(), 4)})

@@ -18,7 +18,7 @@ from binocle.retriever.models.identity import EncoderId
 TEXTS = ["The cat sat on the mat.", "Income tax is due every year.", "Cancel a task and the worker is told."]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def base(tiny_model):
     return load_encoder(tiny_model)
 

@@ -26,7 +26,7 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bert(tiny_model):
     folder = Path(tiny_model)
     config = BertConfig.from_json(json.loads((folder / "config.json").read_text()))

@@ -22,7 +22,7 @@ NAMES = ["none", "noise=0.01", "truncate=16", "int8", "binary", "pq=8", "rotatio
 TEXTS = [f"text {number}" for number in range(400)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def vectors():
     random = np.random.default_rng(0).standard_normal((400, 32)).astype(np.float32)
     return random / np.linalg.norm(random, axis=1, keepdims=True)
@@ -248,7 +248,7 @@ def test_parts_that_do_not_fit_are_refused():
 # Encoders with a defence
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def encoders(tmp_path_factory, tiny):
     """The folder of a defended encoder for each defence. Not to be changed."""
     root = tmp_path_factory.mktemp("defended")
@@ -328,7 +328,7 @@ def test_damaged_folders_and_lost_bases_are_told(encoders, tmp_path, tiny, make_
 # Indexes that change to one
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _filled(tmp_path_factory, tiny_model):
     """An index of added documents alone, which costs no readers."""
     place = tmp_path_factory.mktemp("filled") / "index"

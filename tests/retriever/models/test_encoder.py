@@ -511,7 +511,7 @@ def test_a_table_of_vectors_that_does_not_fit_its_tokens_is_refused(change, says
 # Models that need torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def torch_model(tiny_model, tmp_path_factory):
     """A random DistilBERT with the tiny model's tokenizer, prompts and a Dense layer, saved by sentence-transformers."""
     st = pytest.importorskip("sentence_transformers")

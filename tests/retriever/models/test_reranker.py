@@ -42,7 +42,7 @@ def change(file: Path, **values: object) -> None:
     file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **values}))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cross_encoder(make_reranker, tmp_path_factory):
     """Not to be changed."""
     return make_reranker(tmp_path_factory.mktemp("rerankers") / "tiny")
@@ -53,7 +53,7 @@ def copy(cross_encoder, tmp_path):
     return shutil.copytree(cross_encoder, tmp_path / "copy")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tiny_reranker(cross_encoder):
     return load_reranker(cross_encoder)
 
@@ -175,7 +175,7 @@ def test_threads_share_a_reranker(tiny_reranker):
 # Models that need torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def roberta(tmp_path_factory):
     """A random RoBERTa with one label."""
     torch = pytest.importorskip("torch")
@@ -499,7 +499,7 @@ def test_the_best_passages_have_a_relevance_from_0_to_1_whatever_the_logits():
     assert rerankers.best(ByTable(logits.get), "query", list(logits), 1) == [(2, 1.0)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory, tiny_model):
     """90 passages, each with a heading."""
     words = "cat dog mat house tax file task queue worker network search vector text python water sea ship".split()

@@ -17,7 +17,7 @@ from binocle.retriever.search.results.diversity import mmr
 WORDS = ["cat", "dog", "ship", "bread", "moon"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def points(tmp_path_factory):
     """200 passages with vectors of three dimensions."""
     random = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def points(tmp_path_factory):
     return retriever
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def books(tmp_path_factory, tiny_model):
     """A book of 300 passages, each better than every passage of the twelve short documents."""
     retriever = Retriever.open(tmp_path_factory.mktemp("books") / "index", model=tiny_model)

@@ -80,7 +80,7 @@ def test_a_query_of_one_ordinary_word_is_corrected():
     assert candidates(parse("pasword")) == ["pasword"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def retriever(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("corrections") / "index", model=tiny_model)
     texts = ["the password prompt", "a mountain river", "bread and butter"]

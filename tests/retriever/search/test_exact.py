@@ -157,7 +157,7 @@ def test_a_heading_that_is_the_name_defines_it():
 FILLER = "queue worker server client network request response error search index vector text document".split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory, tiny_model):
     """Six documents among 300 that hold the parts of `task_queue` too, in fewer words: those six are not among the 200 best."""
     retriever = Retriever.open(tmp_path_factory.mktemp("exact") / "index", model=tiny_model)

@@ -20,7 +20,7 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("grep") / "folder"
     for path, text in TEXTS.items():
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def retriever(folder, tiny_model):
     retriever = Retriever.open(folder, model=tiny_model)
     retriever.sync()

@@ -26,7 +26,7 @@ def text_of(number):
     return " ".join(draw.choice(WORDS, int(draw.integers(3, 40)), p=common / common.sum()))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory, tiny_model):
     """420 documents of one passage each, put in at several times, some of them gone again."""
     retriever = Retriever.open(tmp_path_factory.mktemp("library") / "index", model=tiny_model)
@@ -39,7 +39,7 @@ def library(tmp_path_factory, tiny_model):
     return retriever
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def table(library):
     """Every chunk with its vector, by id."""
     rows = lance.dataset(library.path / "chunks.lance").to_table().to_pylist()
@@ -420,7 +420,7 @@ def test_the_common_words_of_english_find_nothing(query, letters):
     assert letters.search(query, 5, mode="lexical") == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def letters(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("letters") / "index", model=tiny_model)
     around = "which of these is the moon that I saw because a cat saw them themselves: {}?"

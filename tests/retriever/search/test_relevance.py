@@ -68,7 +68,7 @@ def test_cosines_of_another_encoder_are_put_on_the_scale_of_the_default_one():
     assert of([0.74], scale=narrow)[0] == pytest.approx(of([0.24])[0])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def retriever(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("relevance") / "index", model=tiny_model)
     retriever.add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])

@@ -20,18 +20,18 @@ from binocle.training.inversion.metrics import overlap
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts() -> list[str]:
     random = np.random.default_rng(0)
     return list(dict.fromkeys(" ".join(random.choice(WORDS, random.integers(3, 7))) for _ in range(900)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rotation(tiny) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng(1).standard_normal((tiny.dim, tiny.dim)))[0].astype(np.float32)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def attackers(tiny, texts, rotation):
     """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
     make, own = Attackers(), tiny.encode(texts[:-60])

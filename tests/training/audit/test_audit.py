@@ -76,7 +76,7 @@ def documents():
             yield {"id": f"{a}-{b}", "title": f"{a} {b}", "text": f"{text} {HOSTILE if a == 'cat' else ''}"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def filled(tmp_path_factory, tiny_model):
     place = tmp_path_factory.mktemp("audited") / "index"
     Retriever.open(place, model=tiny_model).add(documents())
@@ -88,7 +88,7 @@ def index(filled, tmp_path):
     return Retriever.open(shutil.copytree(filled, tmp_path / "index"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def found(filled):
     """An audit, not to be changed."""
     return audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
@@ -582,7 +582,7 @@ def test_a_suspect_that_is_no_encoder_is_refused_before_anything_is_measured(fil
 # Passages as they are stored
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def varied(tmp_path_factory, tiny_model):
     """An index of titled documents that are no copies of each other, and the folder of its judged queries."""
     random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("varied")

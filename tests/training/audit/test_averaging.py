@@ -13,7 +13,7 @@ from binocle.training.inversion.metrics import overlap
 TOPICS, COPIES, DIM = 120, 12, 48
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def noisy():
     """Texts of five tokens, each a dozen times in the index with noise of its own."""
     random = np.random.default_rng(0)

@@ -39,7 +39,7 @@ class Words:
         return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(self.dim)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts():
     random = np.random.default_rng(0)
     all_texts = [

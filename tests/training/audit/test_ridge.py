@@ -11,7 +11,7 @@ from binocle.training.inversion.metrics import overlap
 TOKENS, LENGTH = 60, 8
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data():
     """Texts of random tokens, some of them twice, with the sums of their tokens' vectors."""
     random = np.random.default_rng(0)

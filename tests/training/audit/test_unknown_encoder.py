@@ -13,19 +13,19 @@ from binocle.training.audit.unknown_encoder import Suspects, shape_difference
 WORDS = "cat dog house moon tax bread cheese salt ship sea night king year task queue oven light network".split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts() -> list[str]:
     random = np.random.default_rng(0)
     return list(dict.fromkeys(" ".join(random.choice(WORDS, 6)) for _ in range(640)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def encoders(tiny, make_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("suspects") / "cls"
     return [load_encoder(str(make_model(folder, pooling={"pooling_mode_cls_token": True}))), tiny]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def suspects(encoders, tiny, texts) -> Suspects:
     own = texts[:300]
     return Suspects(encoders, own, EncoderTokens(tiny)(own), 6, 0)

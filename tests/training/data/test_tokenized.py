@@ -16,7 +16,7 @@ from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, W
 PROSE = "The cat sat on the mat. The dog ran to the house at night! Was it due? It was not (yet). "
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tokenizer(tiny_model):
     """What of a transformers tokenizer is used, without transformers."""
     fast = Tokenizer.from_file(f"{tiny_model}/tokenizer.json")

@@ -84,7 +84,7 @@ QUERIES = {"q1": "cat mat", "q2": "tax of a year", "q3": "bread oven", "q4": "sh
            "q6": "queue worker", "q7": "queen", "q8": "river mountain", "q9": "cheese"}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def collection(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "tiny"
     (folder / "qrels").mkdir(parents=True)
@@ -96,7 +96,7 @@ def collection(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rows(tmp_path_factory):
     """Files of judged rows: sts.tsv, same.jsonl and ranked.jsonl."""
     folder, draw = tmp_path_factory.mktemp("rows"), random.Random(0)
@@ -113,7 +113,7 @@ def rows(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def models(tmp_path_factory, make_model):
     """Two encoders, `a` and `b`, and a cross-encoder, `judge`."""
     folder = tmp_path_factory.mktemp("models")
@@ -133,7 +133,7 @@ def models(tmp_path_factory, make_model):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kept(tmp_path_factory):
     """A place for indexes, so that the tests share them."""
     return tmp_path_factory.mktemp("indexes")

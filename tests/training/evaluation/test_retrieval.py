@@ -18,7 +18,7 @@ def means(qrels, run):
     return {name: sum(of.values()) / max(1, len(of)) for name, of in values(qrels, run).items()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def oracle():
     return pytest.importorskip("ir_measures")
 

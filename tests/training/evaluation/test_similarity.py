@@ -379,14 +379,14 @@ def test_pairs_make_no_run(files, tiny_model):
 # Against the evaluators of sentence-transformers, on the same model
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def theirs(tiny_model):
     pytest.importorskip("torch")
     library = pytest.importorskip("sentence_transformers")
     return library.SentenceTransformer(tiny_model, device="cpu")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sentences():
     """Texts of words that the tiny model knows."""
     words = (

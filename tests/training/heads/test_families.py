@@ -58,7 +58,7 @@ def build(folder: Path, family: str, tiny_model: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="session", params=CONFIGS)
 def base(request, tmp_path_factory, tiny_model):
     return request.param, str(build(tmp_path_factory.mktemp(request.param), request.param, tiny_model))
 

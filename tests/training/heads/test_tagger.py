@@ -132,7 +132,7 @@ def test_wrong_texts_are_named(row, message):
         read_tagged([row], 0.0, 10, 0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory, tiny_model):
     """A tagger of pets, which are two words: a colour and an animal."""
     pytest.importorskip("torch")

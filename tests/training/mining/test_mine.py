@@ -420,7 +420,7 @@ ASKED = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def index(tmp_path_factory, tiny_model):
     retriever = Retriever.open(tmp_path_factory.mktemp("mining") / "index", model=tiny_model)
     retriever.add(DOCUMENTS)

@@ -19,7 +19,7 @@ from binocle.core.errors import InputError
 from binocle.training.pretraining.fill_mask import Filler
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta"])
+@pytest.fixture(scope="session", params=["bert", "roberta"])
 def parts(request, masked_models):
     folder = str(masked_models[request.param])
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()

@@ -45,19 +45,19 @@ def text(seed: int) -> str:
     return " ".join(said)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts(tmp_path_factory):
     file = tmp_path_factory.mktemp("texts") / "texts.txt"
     file.write_text("".join(text(seed) + "\n" for seed in range(40)), "utf-8")
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bert(masked_models):
     return str(masked_models["bert"])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def uninterrupted(texts, bert, tmp_path_factory) -> PretrainingResult:
     return pretrain(texts, tmp_path_factory.mktemp("whole") / "model", base=bert, config=QUICK)
 

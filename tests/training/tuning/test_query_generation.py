@@ -51,12 +51,12 @@ def document(number, passages=1):
     return Source(f"d{number}", title, tuple(made))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def abstracts():
     return [document(number) for number in range(40)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def books():
     return [document(number, passages=3) for number in range(20)]
 

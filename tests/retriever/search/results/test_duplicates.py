@@ -154,7 +154,7 @@ def test_more_candidates_are_read_while_they_may_change_the_answer():
     assert selected(list("aaabb"), 5, None, all_read=False) == [0, 1, 2, 3, 4]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory, tiny_model):
     """Five hundred documents with one text, and two with other words."""
     retriever = Retriever.open(tmp_path_factory.mktemp("copies") / "index", model=tiny_model)

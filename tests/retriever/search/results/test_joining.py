@@ -18,7 +18,7 @@ from binocle.training.evaluation.measures import ndcg_at_10
 WORDS = "the cat sat on a mat by river moon bread dog ran swam under tree house red blue old new".split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory, tiny_model):
     """Six documents of some twenty passages each, and their texts."""
     draw = random.Random(3)

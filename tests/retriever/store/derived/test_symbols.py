@@ -30,7 +30,7 @@ def second():
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def index(tmp_path_factory, tiny_model):
     folder = tmp_path_factory.mktemp("symbols")
     (folder / "box.py").write_text(SOURCE)
