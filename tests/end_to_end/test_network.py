@@ -41,6 +41,7 @@ def connections(program: str, tmp_path, *arguments: str) -> list[str]:
         pytest.skip(f"strace may not trace here: {done.stderr[:100]}")
     assert done.returncode == 0, done.stderr
     assert not (home / "intel").exists()  # where OpenVINO's telemetry identifies a user
+    (tmp_path / "printed").write_text(done.stdout + done.stderr, "utf-8")
     return [line for line in lines.read_text("utf-8", "replace").splitlines() if SENT.search(line)]
 
 
@@ -78,10 +79,12 @@ def importing(names: str) -> str:
     return f"import importlib\n{own}\nfor name in {names.split()}: importlib.import_module(name)"
 
 
-def test_no_library_that_a_search_imports_reports_home(tmp_path):
+def test_no_library_that_a_search_imports_reports_home_or_prints(tmp_path):
     assert connections(importing(LIBRARIES), tmp_path) == []
+    assert (tmp_path / "printed").read_text("utf-8") == ""
 
 
 @pytest.mark.slow
-def test_no_library_that_training_imports_reports_home(tmp_path):
+def test_no_library_that_training_imports_reports_home_or_prints(tmp_path):
     assert connections("import warnings; warnings.simplefilter('ignore')\n" + importing(TRAINING), tmp_path) == []
+    assert (tmp_path / "printed").read_text("utf-8") == ""

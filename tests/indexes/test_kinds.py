@@ -211,33 +211,35 @@ def test_few_vectors_are_no_special_case(kind, count, tmp_path):
     assert [array.shape for array in index.search(queries[:0], 4)] == [(0, 4), (0, 4)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "least"),
-    [
-        ("ivf_opq_fast", {"nlist": 2}, 64),
-        ("opq", {"part_bits": 4}, 64),
-        ("factory", {"factory": "OPQ8,PQ8x4"}, 304),
-        ("factory", {"factory": "OPQ8_320,PQ8x4"}, 320),
-        ("factory", {"factory": "OPQ8_16,PQ8x4"}, 304),
-    ],
-)
-def test_a_rotation_is_learnt_from_as_many_vectors_as_dimensions(kind, options, least):
+ROTATIONS = [  # kind, its options, dimension, the fewest vectors to learn from
+    ("ivf_opq_fast", {"nlist": 2}, 64, 64),
+    ("opq", {"part_bits": 4}, 64, 64),
+    ("factory", {"factory": "OPQ8,PQ8x4"}, 304, 304),
+    ("factory", {"factory": "OPQ8_320,PQ8x4"}, 304, 320),
+    ("factory", {"factory": "OPQ8_16,PQ8x4"}, 304, 304),
+]
+
+
+def test_a_rotation_is_learnt_from_as_many_vectors_as_dimensions():
     """FAISS ends the process of one who tries with fewer."""
     script = """
 import sys, tempfile, pathlib, json, numpy as np
 from binocle.indexes.registry import IndexSpec
 from binocle.indexes.published import build
-kind, options, dim = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
-for count in map(int, sys.argv[4:]):
+rotations = json.loads(sys.argv[1])
+for kind, options, dim, count in [(*rest, least - less) for *rest, least in rotations for less in (1, 0)]:
     ids, vectors = np.arange(count), np.random.default_rng(0).standard_normal((count, dim)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         index = build(pathlib.Path(folder) / "v", IndexSpec(kind, options), [(ids, vectors)], dim=dim, covers=1).load()
-        print(index.index is not None, len(set(index.search(vectors[:1], 5)[1][0].tolist())))
+        found = len(set(index.search(vectors[:1], 5)[1][0].tolist()))
+        print(json.dumps([kind, options, count, index.index is not None, found]), flush=True)
 """
-    dim = 304 if kind == "factory" else 64
-    given = [kind, json.dumps(options), str(dim), str(least - 1), str(least)]
-    run = subprocess.run([sys.executable, "-c", script, *given], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (0, "False 5\nTrue 5\n"), run.stderr
+    command = [sys.executable, "-c", script, json.dumps(ROTATIONS)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [json.loads(line) for line in run.stdout.splitlines()] == [
+        [kind, options, least - less, less == 0, 5] for kind, options, _, least in ROTATIONS for less in (1, 0)
+    ], run.stderr
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("kind", SOME)

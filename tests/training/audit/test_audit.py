@@ -133,10 +133,10 @@ def test_few_documents_hold_the_passages_wanted_whatever_their_size():
 
 def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
     random = np.random.default_rng(0)
-    text = {n: ". ".join(" ".join(random.choice(THINGS, 60)) for _ in range(300)) for n in range(10)}
+    text = {n: ". ".join(" ".join(random.choice(THINGS, 60)) for _ in range(80)) for n in range(10)}
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": f"{n}", "text": text[n]} for n in text)
-    assert retriever.snapshot().chunks.count_rows() > 1_000
+    assert retriever.snapshot().chunks.count_rows() > 250
     config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
     texts = LeakTexts.of(retriever, config, None, ignore)
     assert len(texts.corpus) == 200
