@@ -7,6 +7,10 @@ a document every five seconds. The titles of documents are the queries; an answe
 passage than the library's. Then twice as many clients as the queue holds ask a server with a short queue, and after
 them one client alone. Rates are per second of the clock and of the processor time of the searching process: the second
 does not depend on what else the machine does. Clients cost processor time too, on the same processors.
+
+The bars: the rate beside writes by that of the threads (at least .9), the 99th percentile by the median (at most 4),
+the memory of the server at its end by that after a fifth of the time, and a write beside the clients by one alone (at
+most 2; medians, and of the first write, for which the writing process opens the index).
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from ..machine import save
 SEED, K, QUERIES = 0, 10, 200
 EVERY = 5.0  # seconds between two writes
 SHORT_QUEUE = 16
+SHORTER = 30.0  # seconds at most of the loads beside the main one
 
 WRITER = """
 import sys, time, json
@@ -66,19 +71,37 @@ def main() -> None:
         shutil.copytree(options.index, index)
         expected = known_items(index)
         results = {"queries": len(expected), "clients": options.clients, "threads": options.threads}
-        results["in_process"] = in_process(index, expected, options.threads, options.seconds / 4)
+        shorter = min(options.seconds / 4, SHORTER)
+        results["in_process"] = in_process(index, expected, options.threads, shorter)
         with Served(index, options.threads, options.clients * 2) as server:
-            results["quiet"] = server.load(expected, options.clients, options.seconds / 4)
+            results["quiet"] = server.load(expected, options.clients, shorter)
             with writing(index) as writes:
                 results["while_writing"] = server.load(expected, options.clients, options.seconds)
-            results["while_writing"]["write_seconds"] = summary(list(map(json.loads, writes)))
+            beside = list(map(json.loads, writes))
+            results["while_writing"]["write_seconds"] = summary(beside)
         with Served(index, options.threads, SHORT_QUEUE) as server:
             clients = 2 * (options.threads + SHORT_QUEUE)
-            results["overload"] = server.load(expected, clients, options.seconds / 4)
+            results["overload"] = server.load(expected, clients, shorter)
             results["after_overload"] = server.load(expected, 1, 3)
         alone = writing_alone(index)
         results["write_seconds_alone"] = summary(alone)
+        results["bars"] = bars(results, beside, alone)
     save("server", results, seed=SEED)
+
+
+def bars(results: dict[str, Any], beside: list[float], alone: list[float]) -> dict[str, float]:
+    """What the load costs, as shares."""
+    load, threads = results["while_writing"], results["in_process"]
+    _, begin, *_, end = load["memory_mib"]
+    shares = {
+        "rate": load["rate"] / threads["rate"],
+        "rate_of_cpu": load["rate_of_cpu"] / threads["rate_of_cpu"],
+        "p99_by_p50": load["milliseconds"]["p99"] / load["milliseconds"]["p50"],
+        "memory": end / begin,
+        "write": float(np.median(beside[1:]) / np.median(alone[1:])),
+        "first_write": beside[0] / alone[0],
+    }
+    return {name: round(share, 2) for name, share in shares.items()}
 
 
 def known_items(index: Path) -> dict[str, str]:
@@ -136,13 +159,18 @@ class Served:
         assert code == 0, code
 
     def load(self, expected: dict[str, str], clients: int, seconds: float) -> dict[str, Any]:
-        """Ask from another process; the memory is that of the server before and after."""
+        """Ask from another process; the memory is that of the server before, and after each fifth."""
         arguments = {"port": self._port, "expected": expected, "clients": clients, "seconds": seconds}
-        cpu, memory = self._cpu(), self._memory()
+        cpu, memory = self._cpu(), [round(self._memory())]
         command = [sys.executable, "-m", "benchmarks.speed.server", "--ask", json.dumps(arguments)]
-        result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+            for _ in range(5):
+                time.sleep(seconds / 5)
+                memory.append(round(self._memory()))
+            assert client.stdout
+            result = json.loads(client.stdout.read())
         result["rate_of_cpu"] = result["statuses"].get("200", 0) / (self._cpu() - cpu)
-        result["memory_mib"] = [round(memory), round(self._memory())]
+        result["memory_mib"] = memory
         return result
 
     def _cpu(self) -> float:
@@ -178,7 +206,7 @@ class writing:  # noqa: N801 - a context manager
 def writing_alone(index: Path) -> list[float]:
     """The seconds of writes while nobody searches."""
     with writing(index) as lines:
-        time.sleep(4 * EVERY)
+        time.sleep(6 * EVERY)
     return list(map(json.loads, lines))
 
 

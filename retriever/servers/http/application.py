@@ -230,8 +230,14 @@ def _metrics(server: Server, names: Iterable[str]) -> str:
 # Refusals
 
 
+def _path(request: Request) -> str:
+    """The path of a request below the one that another application has given this server."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
+
+
 async def _refused(request: Request, refusal: Refusal) -> Response:
-    return problem(refusal.status, refusal.detail, refusal.headers, path=request.url.path)
+    return problem(refusal.status, refusal.detail, refusal.headers, path=_path(request))
 
 
 async def _refused_by_engine(request: Request, error: BinocleError) -> Response:
@@ -239,7 +245,7 @@ async def _refused_by_engine(request: Request, error: BinocleError) -> Response:
 
 
 async def _not_routed(request: Request, error: HTTPException) -> Response:
-    path = request.url.path[:200]
+    path = _path(request)[:200]
     detail = {404: f"there is no {path}: /openapi.json lists what there is"}.get(error.status_code)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
@@ -248,11 +254,11 @@ async def _not_routed(request: Request, error: HTTPException) -> Response:
 
 
 async def _gone(request: Request, _: ClientDisconnect) -> Response:
-    return problem(400, "the client closed the connection", {}, path=request.url.path)
+    return problem(400, "the client closed the connection", {}, path=_path(request))
 
 
 async def _failed(request: Request, _: Exception) -> Response:
-    return problem(500, "this request failed: the server's log says why", {}, path=request.url.path)
+    return problem(500, "this request failed: the server's log says why", {}, path=_path(request))
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str], *, path: str) -> Response:

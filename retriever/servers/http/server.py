@@ -14,6 +14,7 @@ import uvicorn
 
 from ....core.errors import InputError
 from .application import Server, application
+from .work_queue import others_give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
     """
     for index in server.served.indexes.values():
         index.retriever.warm_up()
+    others_give_way()  # the queue's own threads start later, and do it themselves
     config = uvicorn.Config(
         application(server),
         log_config=None,

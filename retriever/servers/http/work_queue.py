@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .refusal import Refusal
@@ -106,9 +107,19 @@ class WorkQueue:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def give_way() -> None:
-    """Lower the priority of this thread; Linux has one for each thread, other systems for the process alone."""
+def give_way(thread: int | None = None) -> None:
+    """Lower the priority of a thread; Linux has one for each thread, other systems for the process alone.
+
+    :param thread: its number in the system; None: this one.
+    """
     if sys.platform == "linux":
-        thread = threading.get_native_id()
+        thread = thread or threading.get_native_id()
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
+
+
+def others_give_way() -> None:
+    """Lower the priority of all threads but this one, also of those that Lance and OpenVINO have started."""
+    if sys.platform == "linux":
+        for thread in {int(task.name) for task in Path("/proc/self/task").iterdir()} - {threading.get_native_id()}:
+            give_way(thread)

@@ -16,8 +16,8 @@ def serving():
 
 
 @contextlib.contextmanager
-def _serving(retriever, reranker=None, access=None, writable=False):
-    """The address of a server at a socket of its own, in a thread."""
+def _serving(retriever, reranker=None, access=None, writable=False, inside=None):
+    """The address of a server at a socket of its own, in a thread; `inside` is an application and a path there."""
     import uvicorn
 
     from binocle.retriever.servers.http import server
@@ -28,6 +28,10 @@ def _serving(retriever, reranker=None, access=None, writable=False):
     app = application(
         Server(Served({"notes": ServedIndex("notes", retriever)}, reranker, writable), access or Access())
     )
+    if inside:
+        outer, path = inside
+        outer.mount(path, app)
+        app = outer
     runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
     with server.listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})

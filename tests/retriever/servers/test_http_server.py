@@ -665,6 +665,11 @@ def test_the_command_serves_and_ends_when_told_with_running_requests_answered(re
     process, address = start(folder, "--port", "0")
     with process:
         try:
+            if sys.platform == "linux":  # all threads but the one that answers give way to a process that writes
+                threads = set(map(int, os.listdir(f"/proc/{process.pid}/task"))) - {process.pid}
+                own = os.getpriority(os.PRIO_PROCESS, process.pid)
+                assert threads
+                assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + 5, 19)}
             hits = httpx2.get(f"{address}search", params={"q": QUERY}).json()["hits"]
             assert hits[0]["path"] == retriever.search(QUERY)[0].path
             host, port = re.search(r"//(.+):(\d+)/", address).groups()
@@ -859,6 +864,21 @@ def test_many_queries_share_one_limit_of_passages(ask):
     assert len(ask.post("/search/many", json=asked).json()["results"]) == 2
     detail = refused(ask.post("/search/many", json=asked | {"offset": 4_001}), 400)
     assert detail.startswith("2 queries of 5,001 passages are 10,002: expected at most 10,000")
+
+
+def test_another_application_has_the_server_below_a_path(retriever):
+    fastapi = pytest.importorskip("fastapi")
+    app = fastapi.FastAPI()
+    served = Served({"notes": ServedIndex("notes", retriever)})
+    app.mount("/inner", application(Server(served, Access())))
+    with TestClient(app, base_url="http://localhost") as ask:
+        assert ask.get("/inner").url.path == "/inner/"
+        assert "<title>Binocle</title>" in ask.get("/inner/").text
+        hits = ask.get("/inner/search", params={"q": QUERY}).json()["hits"]
+        assert [hit["path"] for hit in hits] == [hit.path for hit in retriever.search(QUERY)]
+        assert ask.get("/inner/indexes/notes/status").json()["index"] == "notes"
+        assert "there is no /none" in refused(ask.get("/inner/none"), 404)
+        assert ask.post("/inner/v1/embeddings", json={}).json()["error"]["type"] == "invalid_request_error"
 
 
 # PDF files

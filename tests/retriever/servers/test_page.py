@@ -210,6 +210,16 @@ def test_the_map_lights_up_hits_and_opens_passages_by_keyboard_and_pointer(brows
         assert browser.get_log("browser") == []
 
 
+def test_the_page_works_below_a_path_of_another_application(browser, serving, retriever):
+    fastapi = pytest.importorskip("fastapi")
+    app = fastapi.FastAPI()
+    with serving(retriever, inside=(app, "/inner")) as address:
+        browser.get(f"{address}/inner/?q=bread&index=notes")
+        until(lambda: hits(browser))
+        assert browser.current_url.startswith(f"{address}/inner/?q=bread")
+        assert browser.get_log("browser") == []
+
+
 def test_a_token_is_asked_for_where_one_is_needed(browser, serving, retriever):
     import hashlib
 
