@@ -43,6 +43,8 @@ def test_container_starts_a_server_that_needs_tokens_as_a_user_without_rights(do
 
 
 def test_container_installs_what_there_is(dockerfile):
+    copied = dict(dockerfile)["COPY"].split()[-1]  # of the source, only what was installed
+    assert f"PATH={copied}/bin:" in dict(dockerfile)["ENV"]
     (install,) = [words for name, words in dockerfile if name == "RUN" and "pip install" in words]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = re.search(r"\.\[([\w,]+)\]", install)[1].split(",")

@@ -126,7 +126,7 @@ def test_results_are_stored_under_the_name_of_all_models(tiny_model, make_rerank
     assert search.mteb_model_meta.revision == search.encoder.fingerprint[:12]
 
 
-def part_of(folder, part, *, queries=100, documents=1_000):
+def part_of(folder, part, *, queries=50, documents=300):
     """The first queries of a collection, their judged documents, and others up to a number."""
     judged = dict(list(beir.qrels(folder, "test").items())[:queries])
     needed = {document for row in judged.values() for document in row}
