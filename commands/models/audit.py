@@ -71,7 +71,7 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
     is_flag=True,
     is_eager=True,
     callback=_quick,
-    help="Under 10 minutes: fewer defences, lengths, texts and steps. Intervals are wider, the attacker is weaker.",
+    help="Fewer defences, lengths, texts and steps: intervals are wider, and the attacker is weaker.",
 )
 @click.option("--out", metavar="DIR", type=FOLDER, help="Write report.json and report.html into this folder.")
 @click.option(
