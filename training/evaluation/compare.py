@@ -18,8 +18,8 @@ from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
 from ...retriever.search.arguments import check_reranking
 from ..runs import plots
+from . import classes, judged_rows, similarity
 from . import contenders as contender_list
-from . import judged_rows, similarity
 from .comparison import Cell, Column, Comparison
 from .evaluate_file import evaluate_rows
 from .result import JudgedRowsResult, RetrievalResult
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...core.progress import OnProgress
+    from ...retriever.models.heads.classifier import Classifier
     from ..runs.plots import Verdict
     from .contenders import Contender
     from .scorers import Model
@@ -40,12 +41,20 @@ if TYPE_CHECKING:
     Result = RetrievalResult | JudgedRowsResult
     Results = dict[tuple[str, str], Result]  # by contender and data set
 
-_MAIN_MEASURE = {"retrieval": "nDCG@10", "similarity": "Spearman", "pairs": "AP", "reranking": "MAP"}
+_MAIN_MEASURE = {
+    "retrieval": "nDCG@10",
+    "similarity": "Spearman",
+    "pairs": "AP",
+    "reranking": "MAP",
+    "classes": "Macro-F1",
+}
 _MEASURES: dict[str, tuple[str, ...]] = {  # of each kind of data
     "retrieval": ("nDCG@10", "Recall@100", "MRR@10", "MAP"),
     "reranking": ("MAP", "MRR@10", "nDCG@10"),
     **{kind: tuple(measures) for kind, measures in similarity.MEASURES.items()},
+    "classes": tuple(classes.MEASURES),
 }
+_STATISTICS = {**similarity.MEASURES, "classes": classes.MEASURES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +63,13 @@ class _Data:
 
     name: str
     path: Path
-    rows: judged_rows.Pairs | judged_rows.Rankings | None  # None for a test collection
+    rows: judged_rows.Pairs | judged_rows.Rankings | judged_rows.LabelledTexts | None  # None for a test collection
 
     @property
     def kind(self) -> str:
         if self.rows is None:
             return "retrieval"
-        return self.rows.kind if isinstance(self.rows, judged_rows.Pairs) else "reranking"
+        return "reranking" if isinstance(self.rows, judged_rows.Rankings) else self.rows.kind
 
 
 def compare(
@@ -97,7 +106,8 @@ def compare(
     first = _baseline(parsed, baseline)
     sets = _read(data, split)
     columns = _columns(sets, measures)
-    _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
+    if not _are_classes(sets, parsed):
+        _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
     target = None if out is None else _create_folder(Path(out), picture)
     results: Results = {}
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
@@ -122,6 +132,22 @@ def _baseline(contenders: Sequence[Contender], baseline: str | None) -> Contende
         names = ", ".join(contender.name for contender in contenders)
         raise InputError(f"the baseline {baseline!r} is not one of the contenders: expected one of {names}")
     return matches[0]
+
+
+def _are_classes(sets: Sequence[_Data], contenders: Sequence[Contender]) -> bool:
+    """Whether the data are texts with labels.
+
+    :raises InputError: when some are not, or a contender cannot be a classifier.
+    """
+    kinds = {data_set.kind for data_set in sets}
+    if "classes" not in kinds:
+        return False
+    if len(kinds) > 1:
+        raise InputError("texts with labels are for classifiers: compare these on other data separately")
+    unfit = next((contender.written for contender in contenders if contender.model is None or contender.reranker), None)
+    if unfit:
+        raise InputError(f"{unfit} is no classifier: expected the folders of classifiers for texts with labels")
+    return True
 
 
 def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None:
@@ -230,7 +256,9 @@ def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progr
         if scorer is None:
             continue
         name, is_reranker = scorer
-        model: Model = load_reranker(name) if is_reranker else load(name)
+        model: Model | Classifier = (
+            classes.load(name) if sets[0].kind == "classes" else load_reranker(name) if is_reranker else load(name)
+        )
         for data_set in sets:
             progress(Progress(f"{name} on {data_set.name}"))
             assert data_set.rows is not None
@@ -309,7 +337,7 @@ def _difference(measure: str, a: Result, b: Result) -> Difference:
     if a.per_query or isinstance(a, RetrievalResult):
         return difference(*align(a.per_query[measure], b.per_query[measure]))
     assert isinstance(b, JudgedRowsResult)
-    return similarity.MEASURES[a.kind][measure].difference(a.scores, b.scores, a.gold)
+    return _STATISTICS[a.kind][measure].difference(a.scores, b.scores, a.gold)
 
 
 def _verdict(value: float, p: float) -> Verdict:
@@ -348,7 +376,7 @@ def _write(comparison: Comparison, out: Path, picture: str | None, *, per_query:
 def _distributions(comparison: Comparison) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield contender, data set and the arguments of `plots.score_distributions`, for rows with positives."""
     for (name, data), result in comparison.evaluations.items():
-        if isinstance(result, JudgedRowsResult) and result.kind != "similarity":
+        if isinstance(result, JudgedRowsResult) and result.kind in ("pairs", "reranking"):
             positive = result.gold > 0
             scores = {"positives": result.scores[positive], "negatives": result.scores[~positive]}
             yield name, data, {**scores, "threshold": result.thresholds.get("F1"), "score": result.score}

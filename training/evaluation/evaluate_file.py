@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from .judged_rows import Pairs, read
+from ...retriever.models.heads.classifier import Classifier
+from . import classes
+from .judged_rows import LabelledTexts, Rankings, read
 from .reranking import evaluate_rankings
 from .scorers import load
 from .similarity import evaluate_pairs
 from .trec_run import check_run_file, write_run
 
 if TYPE_CHECKING:
-    from .judged_rows import Rankings
+    from .judged_rows import Pairs
     from .result import JudgedRowsResult
     from .scorers import Model
 
@@ -23,20 +25,31 @@ def evaluate_file(
 ) -> JudgedRowsResult:
     """Evaluate a model on a file of judged rows (see `judged_rows`).
 
-    :param model: an encoder or a cross-encoder, or its folder or name; all-MiniLM-L6-v2 by default.
+    :param model: an encoder or a cross-encoder, or its folder or name; all-MiniLM-L6-v2 by default. For texts with
+        labels, the folder or name of a classifier.
     :param run_file: write the rankings in TREC's format here; the rows must be rankings.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     check_run_file(run_file)
     rows = read(path)
-    if run_file is not None and isinstance(rows, Pairs):
-        raise InputError(f"{path} holds pairs: only rankings can be written as a TREC run")
+    if run_file is not None and not isinstance(rows, Rankings):
+        content = "texts" if isinstance(rows, LabelledTexts) else "pairs"
+        raise InputError(f"{path} holds {content}: only rankings can be written as a TREC run")
+    if isinstance(rows, LabelledTexts) and (model is None or isinstance(model, str)):
+        return classes.evaluate_classes(rows, classes.load(model))
     result = evaluate_rows(rows, load(model) if model is None or isinstance(model, str) else model)
     if run_file is not None:
         write_run(Path(run_file), result.run, "reranking")
     return result
 
 
-def evaluate_rows(rows: Pairs | Rankings, model: Model) -> JudgedRowsResult:
-    """Evaluate a model on judged rows in memory."""
-    return evaluate_pairs(rows, model) if isinstance(rows, Pairs) else evaluate_rankings(rows, model)
+def evaluate_rows(rows: Pairs | Rankings | LabelledTexts, model: Model | Classifier) -> JudgedRowsResult:
+    """Evaluate a model on judged rows in memory.
+
+    :raises InputError: for a classifier without classes, or classes without a classifier.
+    """
+    if isinstance(rows, LabelledTexts) or isinstance(model, Classifier):
+        if not (isinstance(rows, LabelledTexts) and isinstance(model, Classifier)):
+            raise InputError(f"{model.name} and {rows.name} do not fit: a classifier is for texts with labels")
+        return classes.evaluate_classes(rows, model)
+    return evaluate_rankings(rows, model) if isinstance(rows, Rankings) else evaluate_pairs(rows, model)

@@ -1,4 +1,4 @@
-"""Read a file of judged rows: scored pairs, labelled pairs, or queries with passages.
+"""Read a file of judged rows: scored pairs, labelled pairs, queries with passages, or texts with their class.
 
 Formats are the same as for training: JSON lines, CSV or TSV with a header row, Parquet. The column names tell the kind.
 Common data sets use other names than ours for the same columns; those are known too.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-Kind = Literal["similarity", "pairs", "reranking"]
+Kind = Literal["similarity", "pairs", "reranking", "classes"]
 
 _FIRST, _SECOND, _SCORE, _LABEL = (NAMES[column] for column in ("first", "second", "score", "label"))
 _QUERY = ("query", "anchor", "question")
@@ -30,7 +30,7 @@ _POSITIVE = ("positive", "pos", "positives", "relevant")
 _NEGATIVE = ("negative", "neg", "negatives", "irrelevant", "non_relevant")
 _EXPECTED = (
     "expected the columns sentence1, sentence2 and score; or text1, text2 and label (0 or 1); "
-    "or query, positive and negative"
+    "or query, positive and negative; or text and label"
 )
 _LABELS = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
 
@@ -56,7 +56,17 @@ class Rankings:
     negatives: list[list[str]]
 
 
-def read(path: str | Path) -> Pairs | Rankings:
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """Texts, each with its class."""
+
+    name: str
+    texts: list[str]
+    labels: list[str]
+    kind: Kind = "classes"
+
+
+def read(path: str | Path) -> Pairs | Rankings | LabelledTexts:
     """Read a whole file of judged rows.
 
     :raises InputError: naming the file and line of the first row that does not fit, or the columns of the file.
@@ -71,6 +81,8 @@ def read(path: str | Path) -> Pairs | Rankings:
         raise InputError(f"{path} holds no rows: {_EXPECTED}") from None
     kind = _kind(where, first)
     all_rows = chain([(where, first)], rows)
+    if kind == "classes":
+        return _labelled(name_of(path), all_rows)
     return _rankings(name_of(path), all_rows) if kind == "reranking" else _pairs(path, kind, all_rows)
 
 
@@ -87,6 +99,8 @@ def _kind(where: str, row: Row) -> Kind:
             return "similarity"
         if _named(row, _LABEL):
             return "pairs"
+    if "text" in row and "label" in row:
+        return "classes"
     columns = ", ".join(map(repr, list(row)[:8])) or "none"
     raise InputError(f"{where} has the columns {columns}: {_EXPECTED}")
 
@@ -125,6 +139,19 @@ def _rankings(name: str, rows: Iterator[tuple[str, Row]]) -> Rankings:
         rankings.positives.append(positives)
         rankings.negatives.append(negatives)
     return rankings
+
+
+def _labelled(name: str, rows: Iterator[tuple[str, Row]]) -> LabelledTexts:
+    texts = LabelledTexts(name, [], [])
+    for where, row in rows:
+        label = row.get("label")
+        if isinstance(label, (bool, int)):
+            label = str(label).lower()
+        if not isinstance(label, str) or not label.strip():
+            raise InputError(f"{where}: expected the name of a class in 'label', not {shown(label)}")
+        texts.texts.append(_text(where, row, ("text",)))
+        texts.labels.append(label.strip())
+    return texts
 
 
 def _text(where: str, row: Row, names: Sequence[str]) -> str:

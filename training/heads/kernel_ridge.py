@@ -69,12 +69,12 @@ def _leave_one_out(vectors: Floats, residual: Floats, shares: Floats, precision:
     root = np.sqrt(shares)[:, None]
     values, turned = np.linalg.eigh((root * gaussian(vectors, vectors, precision) * root.T).astype(np.float64))
     squares, projected = turned**2, turned.T @ (root * residual)
-    best, least = (0.0, residual), np.inf
+    best, lowest = (0.0, residual), np.inf
     for penalty in _PENALTIES:
         inverse = 1 / (np.maximum(values, 0) + penalty)
         errors = turned @ (projected * inverse[:, None]) / (squares @ inverse)[:, None]
-        if (total := float((errors**2).sum())) < least:
-            best, least = (float(penalty), residual - errors / root), total
+        if (total := float((errors**2).sum())) < lowest:
+            best, lowest = (float(penalty), residual - errors / root), total
     return best
 
 
