@@ -5,6 +5,7 @@ poolings     the models of `sts` side by side on the STS benchmark and on scifac
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
 tune         `binocle tune` on a corpus alone; semantic nDCG@10 of its test queries
+adapter      `binocle tune --adapter` on scifact, cranfield, SQuAD and Debian's descriptions; the same with test queries
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
 
@@ -45,6 +46,7 @@ from binocle.training.tuning import query_generation as pairs
 from binocle.training.tuning.tune import tune
 from binocle.training.tuning.tuning_config import TuningConfig
 
+from .. import collections
 from ..machine import save
 
 if TYPE_CHECKING:
@@ -169,7 +171,7 @@ def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     }
 
 
-def _gain(name: str, folder: Path, model: str, before: Any, **options: Any) -> dict[str, Any]:
+def _gain(name: str, folder: Path, model: str | None, before: Any, **options: Any) -> dict[str, Any]:
     after = evaluate(folder, model=model, **options)
     a, b = significance.align(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
     difference = significance.difference(a, b)
@@ -231,6 +233,36 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text(json.dumps(found), "utf-8")
     return found
+
+
+def adapter(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    """Each seed fits a map on the same index; held-out documents say whether it would have been published."""
+    folders = {name: data / name for name in ("scifact", "cranfield")}
+    folders["squad"] = collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", work / "squad")
+    debian = data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
+    folders["debian"] = collections.debian(debian, work / "debian")
+    found: dict[str, Any] = {}
+    for name, folder in folders.items():
+        index = work / f"{name}-index"
+        before = {mode: evaluate(folder, mode=mode, index=index) for mode in ("semantic", "hybrid")}
+        runs = [_adapted(folder, index, seed, before) for seed in seeds]
+        found[name] = {mode: result.measures["nDCG@10"] for mode, result in before.items()} | {"runs": runs}
+    return found
+
+
+def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict[str, Any]:
+    retriever, start = Retriever.open(index), time.process_time()
+    recipe = TuningConfig(adapter=True, seed=seed)
+    made = tune(retriever, out=index.with_name(f"{folder.name}-{seed}"), recipe=recipe, publish=False, progress=_say)
+    seconds = round(time.process_time() - start, 1)
+    retriever.switch(made.folder)
+    gains = {
+        mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
+        for mode, result in before.items()
+    }
+    retriever.rollback()
+    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]
+    return {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
 
 
 def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
@@ -313,6 +345,7 @@ TASKS: dict[str, Callable[[Path, Path, list[int]], dict[str, Any]]] = {
     "throughput": throughput,
     "scifact": scifact,
     "tune": tuned,
+    "adapter": adapter,
     "reranker": reranker,
 }
 

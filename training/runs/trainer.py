@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PrinterCallback
 
+from . import trackers
 from .callbacks import EvaluateSome, ProgressCallback, StopWhenWorse
 from .checkpoints import KEEP
 from .environment import device, processes
@@ -64,6 +65,7 @@ def make_trainer(
         callbacks.append(EvaluateSome(evaluations))
     if metric and run.patience:
         callbacks.append(StopWhenWorse(run.patience))
+    callbacks += trackers.callbacks(run.report_to, run.out)
     arguments = arguments_class(**_shared_arguments(run), **options)
     trainer = trainer_class(args=arguments, callbacks=callbacks, **parts)
     trainer.remove_callback(PrinterCallback)
@@ -74,7 +76,8 @@ def _shared_arguments(run: TrainingRun[Any]) -> dict[str, Any]:
     """Return the training arguments that all runs share."""
     return {
         "output_dir": str(run.checkpoints),
-        "report_to": "none",
+        "report_to": "none",  # what is asked for comes as a callback, with a folder that stays
+        "run_name": run.out.name,
         "disable_tqdm": True,
         "save_total_limit": KEEP,
         "logging_nan_inf_filter": False,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...core import checks as limits
 from ...core.errors import InputError
+from . import trackers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class TrainingConfig:
     patience: int | None = 3  # evaluations in a row that are worse by more than chance, to stop; 0: never
     keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
     seed: int = 0
+    report_to: str | None = None  # a tracker of `trackers.TRACKERS`
 
 
 def check_training(config: TrainingConfig) -> None:
@@ -36,5 +38,6 @@ def check_training(config: TrainingConfig) -> None:
     limits.from_0(config, "weight_decay", "patience")
     limits.share(config, "warmup", "dropout", "keep", "held_out")
     limits.seed(config)
+    trackers.check(config.report_to)
     if config.max_length is not None and config.max_length < 3:
         raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")

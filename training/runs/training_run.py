@@ -88,7 +88,7 @@ class TrainingRun(Generic[ConfigT]):
         """
         :param out: folder of the finished model.
         :param base: name or folder of the model that training starts from.
-        :param config: a dataclass. Its `bf16` and `patience` are read, where it has them.
+        :param config: a dataclass. Its `bf16`, `patience` and `report_to` are read, where it has them.
         """
         self.out, self.base, self.config = Path(out), base, config
         self.progress: OnProgress = progress if progress is not None and is_main_process() else ignore
@@ -107,6 +107,11 @@ class TrainingRun(Generic[ConfigT]):
     def patience(self) -> int | None:
         """Evaluations in a row that are worse by more than chance, after which the run stops; None: it never does."""
         return getattr(self.config, "patience", None) or None
+
+    @property
+    def report_to(self) -> str | None:
+        """The tracker that follows the run, if one is configured."""
+        return getattr(self.config, "report_to", None)
 
     def report(self, stage: str, message: str = "") -> None:
         """Report that a stage begins."""

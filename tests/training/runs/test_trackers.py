@@ -1,0 +1,57 @@
+"""A run is reported to a tracker where one is asked for, and to none otherwise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from binocle.core.errors import InputError, MissingExtraError
+from binocle.training.encoders.config import EncoderConfig
+from binocle.training.encoders.train import train_encoder
+from binocle.training.runs import trackers
+from binocle.training.runs.training_config import check_training
+
+WORDS = "cat dog queen king moon sun sea ship".split()
+FAST = {"steps": 3, "batch_size": 8, "evaluations": 1, "held_out": 0.2}
+
+
+@pytest.fixture
+def data(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    rows = [{"query": f"the {a}", "positive": f"a {a} and a {b} ran"} for a in WORDS for b in WORDS[:4]]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return file
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+def test_tensorboard_reads_the_losses_of_the_log(data, tmp_path, tiny_model):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    out = tmp_path / "out"
+    result = train_encoder(data, out, base=tiny_model, config=EncoderConfig(**FAST, report_to="tensorboard"))
+    events = reader.EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    reported = {event.step: event.value for event in events.Scalars("train/loss")}
+    logged = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert result.steps == 3
+    assert reported == pytest.approx({row["step"]: row["loss"] for row in logged if "loss" in row}, abs=1e-4)
+    assert len(reported) == 3
+    measured = {name.removeprefix("eval_") for row in logged for name in row if name.startswith("eval_")}
+    tags = {tag.removeprefix("eval/") for tag in events.Tags()["scalars"] if tag.startswith("eval/")}
+    assert tags == measured
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_reports_to_nothing_unless_asked(data, tmp_path, tiny_model):
+    train_encoder(data, tmp_path / "out", base=tiny_model, config=EncoderConfig(**FAST))
+    assert not [file for file in tmp_path.rglob("*") if "tfevents" in file.name or "tensorboard" in file.name]
+
+
+def test_a_tracker_that_is_unknown_or_not_installed_says_what_to_do(monkeypatch):
+    with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
+        check_training(EncoderConfig(report_to="mlflow"))
+    monkeypatch.setattr(trackers, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'binocle\[wandb\]'"):
+        check_training(EncoderConfig(report_to="wandb"))
