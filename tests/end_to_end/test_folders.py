@@ -178,7 +178,11 @@ def test_collections_are_listed_and_removed_and_their_files_stay(collected: Path
     assert not (tmp_path / "data/binocle/collections/all").exists()
     assert (collected / "notes/plan.md").is_file()
     assert run("search", "-n", "all", "cat").err.startswith("binocle: there is no collection 'all': there are one more")
-    run("collections", "--remove", "one more ü.x")
+    (tmp_path / "data/binocle/collections/one more ü.x").rename(tmp_path / "data/binocle/collections/.x")
+    assert "no collection yet" in run("collections").err  # as a removal leaves it that was killed
+    (tmp_path / "data/binocle/collections/.x").rename(tmp_path / "data/binocle/collections/x")
+    assert [row["name"] for row in run("collections", "--json").rows] == ["x"]
+    run("collections", "--remove", "x")
     assert "no collection yet" in run("collections").err
 
 
