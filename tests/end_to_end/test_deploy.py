@@ -28,7 +28,7 @@ def options_of(words):
 @pytest.fixture
 def dockerfile():
     """The instructions of the Dockerfile, each with its words."""
-    lines = (DEPLOY / "Dockerfile").read_text("utf-8").splitlines()
+    lines = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", "").splitlines()
     return [tuple(line.split(" ", 1)) for line in lines if line and not line.startswith("#")]
 
 
@@ -49,6 +49,8 @@ def test_container_installs_what_there_is(dockerfile):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = re.search(r"\.\[([\w,]+)\]", install)[1].split(",")
     assert set(extras) <= set(project["optional-dependencies"])
+    weights = install.split()[-1]
+    assert any(each.startswith(f"{weights}==") for each in project["optional-dependencies"]["offline"])
     assert (ROOT / re.search(r"-c (\S+)", install)[1]).is_file()
     version = re.fullmatch(r"python:3\.(\d+)-slim", dict(dockerfile)["FROM"])[1]
     assert int(version) >= int(project["requires-python"].removeprefix(">=3."))
