@@ -214,7 +214,7 @@ def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
     twin._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own
     shared = [*decoder.bag.buffers(), decoder.bag.words]
     twin.bag = deepcopy(decoder.bag, {id(tensor): tensor for tensor in shared})
-    twin.bag.words.requires_grad_(requires_grad=False)
+    twin.bag.words.requires_grad = False
     return twin
 
 

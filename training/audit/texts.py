@@ -242,10 +242,10 @@ def _parts(
     def part(start: int) -> str:
         return text[offsets[start][0] : offsets[start + length - 1][1]]
 
-    starts = np.flatnonzero(borders[:-length] & borders[length:])
+    starts = np.flatnonzero(borders[:-length] & borders[length:]).tolist()
     if known:
-        starts = np.array([start for start in starts if part(start) not in known], np.int64)
-    for start in random.choice(starts, min(cuts, len(starts)), replace=False) if len(starts) else ():
+        starts = [start for start in starts if part(start) not in known]
+    for start in random.choice(starts, min(cuts, len(starts)), replace=False).tolist() if starts else ():
         yield part(start)
 
 
