@@ -37,7 +37,7 @@ from .confinement import check_files
 from .head import FORMAT, Head, Settings
 from .locations.location import ANY, HEAD, NEW, PREVIOUS
 from .locations.open_location import open_location
-from .tables import FULL_TEXT, chunk_schema, document_schema, writing
+from .tables import FULL_TEXT, check, chunk_schema, document_schema, writing
 from .tombstones import new_key
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Store:
                 documents = location.table("documents").write(document_schema().empty_table())
                 chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
+                for name, table in (("documents", documents), ("chunks", chunks)):
+                    check(location.table(name), table)  # else each later commit would find the damage
                 head = Head(documents.version, chunks.version, encoder, tombstone_key=new_key())
                 trust.remember(location, str(settings.id))
                 head.write(location, over=NEW)

@@ -1109,6 +1109,23 @@ def test_a_file_that_the_disk_did_not_take_whole_is_named(files, says, retriever
         check(location, location.at(version))
 
 
+def test_a_new_index_that_the_disk_did_not_take_whole_is_made_by_the_next_run(folder, tiny_model, monkeypatch):
+    create = lance.LanceDataset.create_scalar_index
+
+    def cut_short(table, *arguments, **options):
+        create(table, *arguments, **options)
+        for file in Path(table.uri).glob("_indices/*/metadata.lance"):
+            os.truncate(file, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lance.LanceDataset, "create_scalar_index", cut_short)
+        with pytest.raises(StoreError, match="is cut short: is the disk full"):
+            Retriever.open(folder, model=tiny_model).sync()
+    retriever = Retriever.open(folder, model=tiny_model)
+    assert retriever.sync().indexed == 7
+    assert retriever.verify().faults == []
+
+
 def test_a_repair_mends_a_full_text_index_that_is_cut_short(retriever):
     for file in (retriever.path / "chunks.lance").glob("_indices/*/*.lance"):
         os.truncate(file, file.stat().st_size // 2)
