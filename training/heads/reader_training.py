@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
+_CANDIDATES = 4  # passages without the answer, of which the nearest in length is read
 _WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
 
 
@@ -129,7 +130,8 @@ class _Others:
         passages = passages if len(passages) > 1 else self._all
         if not passages:
             return None
-        passage = passages[random.integers(len(passages))]
+        drawn = [passages[number] for number in random.integers(len(passages), size=_CANDIDATES)]
+        passage = min(drawn, key=lambda text: abs(len(text) - len(question.passage)))  # fits into the same batch
         folded = passage.casefold()
         if passage == question.passage or any(answer.casefold() in folded for answer in question.answers):
             return None

@@ -228,3 +228,17 @@ def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_da
         training = ReaderTraining(TrainingRun(tmp_path / "out", tiny_model, config, None), questions, [])
         warmups.append(training._schedule().warmup)
     assert warmups == [50, 200]
+
+
+def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_length():
+    from binocle.training.heads.reader_training import _Others
+    from binocle.training.heads.squad import read_questions
+
+    rows = [
+        {"title": "a", "context": "the cat sat " * length, "question": "who?", "answers": []} for length in range(1, 31)
+    ]
+    questions, random = read_questions(rows), np.random.default_rng(0)
+    others = _Others(questions)
+    drawn = [(question, others.without_answer(question, random)) for question in questions * 20]
+    gaps = [abs(len(given.passage) - len(asked.passage)) / 12 for asked, given in drawn if given]
+    assert len(gaps) > 300 and np.mean(gaps) < 6  # ten, for any passage
