@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ...retriever.search.answers import Answer
     from ...retriever.search.query import Mode
     from ...retriever.search.results.hits import Hits
+    from ...retriever.store.filters.filter import Filter
 
 
 class _RankingOptions(NamedTuple):
@@ -64,7 +65,7 @@ class _RankingOptions(NamedTuple):
 class _IndexOptions(NamedTuple):
     """The index, and how long to keep it open."""
 
-    index: Path | None
+    index: Path | None  # type: ignore[assignment]  # the name of the option; nobody calls the method of a tuple
     model: str | None
     ray: str | None
     stay: float | None
@@ -222,7 +223,7 @@ def search(
     check_rerank_options(used=ranking.rerank is not None, by="--rerank")
     query, retriever = _read_query(query), _opened(source, scope)
     root = retriever.folder
-    filters = [*scope.conditions, *folder_filter(scope.folder, root, retriever.path)]
+    filters: list[str | Filter] = [*scope.conditions, *folder_filter(scope.folder, root, retriever.path)]
     if lines.regex or lines.fixed:
         return print_lines(retriever, query, filters, lines, as_json=printing.as_json)
     recover = recovery(reading.inverter, retriever, explain=printing.explain)
