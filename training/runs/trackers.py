@@ -34,8 +34,9 @@ def callbacks(name: str | None, out: Path) -> list[Any]:
     """
     if name is None:
         return []
-    from transformers import integrations
+    from transformers import integrations as modules
 
+    integrations: Any = modules  # its classes are neither exported nor typed
     if name != "tensorboard":
         return [{"wandb": integrations.WandbCallback, "trackio": integrations.TrackioCallback}[name]()]
     callback = integrations.TensorBoardCallback()

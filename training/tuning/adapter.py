@@ -101,12 +101,14 @@ def fit_adapter(data: Candidates, seed: int) -> tuple[Floats, float]:
 def _learn(data: Candidates, rows: NDArray[np.int64], generator: np.random.Generator) -> Floats:
     """Minimise the loss by Adam (Kingma and Ba 2015), with a rate that falls to 0."""
     identity = np.eye(data.queries.shape[1], dtype=np.float32)
-    matrix, mean, square = identity.copy(), np.zeros_like(identity), np.zeros_like(identity)
+    matrix: Floats = identity
+    mean: Floats = np.zeros_like(identity)
+    square: Floats = np.zeros_like(identity)
     for step in range(_STEPS):
         batch = generator.permutation(rows)[:_BATCH]
         gradient = _gradient(data, batch, matrix) + _PENALTY * (matrix - identity)
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.999 * square + 0.001 * gradient**2
+        mean = np.float32(0.9) * mean + np.float32(0.1) * gradient
+        square = np.float32(0.999) * square + np.float32(0.001) * gradient**2
         direction = mean / (1 - 0.9 ** (step + 1)) / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
         matrix = matrix - np.float32(_RATE * (1 - step / _STEPS)) * direction
     return matrix
@@ -133,7 +135,8 @@ def _errors(scores: Floats) -> Floats:
     shares = np.exp(scores - scores.max(1, keepdims=True))
     shares /= shares.sum(1, keepdims=True)
     shares[:, 0] -= 1
-    return shares
+    errors: Floats = shares
+    return errors
 
 
 def _reciprocal_rank(data: Candidates, rows: NDArray[np.int64], matrix: Floats) -> float:
