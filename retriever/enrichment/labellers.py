@@ -68,7 +68,7 @@ class Passages:
     def mean(self, values: Floats) -> Floats:
         """Average rows, one a passage, over each document."""
         counts = np.diff(np.append(self.starts, len(values)))
-        means: Floats = np.add.reduceat(values, self.starts) / counts[:, None].astype(np.float32)
+        means: Floats = (np.add.reduceat(values, self.starts) / counts[:, None]).astype(np.float32)
         return means
 
     def subset(self, documents: Ids) -> Passages:
@@ -99,12 +99,13 @@ class ClassifierLabeller:
         if classifier.settings.pairs:
             raise InputError(f"{classifier.name} reads pairs of texts: expected a classifier of single texts")
         classifier.predict(np.empty((0, 0), np.float32), precision=precision)  # raises if it cannot be promised
-        self.keys, self.fingerprint = (key,), classifier.fingerprint
+        self.keys: tuple[str, ...] = (key,)
+        self.fingerprint = classifier.fingerprint
         self._classifier, self._precision, self._dim = classifier, precision, encoder.dim
         scorer = classifier.scorer
         is_same = classifier.settings.fingerprint == encoder.fingerprint
         self._probe = scorer if isinstance(scorer, ProbeScorer) and is_same else None
-        self.columns = ("vector",) if self._probe else ("context",)
+        self.columns: tuple[str, ...] = ("vector",) if self._probe else ("context",)
 
     def values(self, passages: Passages) -> list[tuple[Any, ...]]:
         """Classify the mean of a document's logits."""
@@ -125,14 +126,16 @@ class ClassifierLabeller:
 class TaggerLabeller:
     """A tagger: a key has the names that it found under a label, the most frequent first."""
 
-    columns = ("text",)
+    columns: tuple[str, ...] = ("text",)
 
     def __init__(self, key: str, tagger: Tagger) -> None:
         self.fingerprint, self._tagger = tagger.fingerprint, tagger
         self._labels = sorted({label.partition("-")[2] for label in tagger.labels} - {""})
         if not self._labels:
             raise InputError(f"{tagger.name} has the labels {', '.join(tagger.labels)}: expected B-NAME and I-NAME")
-        self.keys = (key,) if len(self._labels) == 1 else tuple(f"{key}.{label}" for label in self._labels)
+        self.keys: tuple[str, ...] = (
+            (key,) if len(self._labels) == 1 else tuple(f"{key}.{label}" for label in self._labels)
+        )
 
     def values(self, passages: Passages) -> list[tuple[Any, ...]]:
         """Gather the names in all passages of each document."""
@@ -154,14 +157,15 @@ class TaggerLabeller:
 class NamesLabeller:
     """Names of labels, which the encoder alone gives; see `labels.zero_shot`."""
 
-    columns = ("vector",)
+    columns: tuple[str, ...] = ("vector",)
 
     def __init__(
         self, key: str, names: Sequence[str], encoder: Encoder, precision: float | None, snapshot: Snapshot
     ) -> None:
         """:raises InputError: when the names are not distinct, or too few."""
         check_names(names)
-        self.keys, self._names, self._dim = (key,), tuple(names), encoder.dim
+        self.keys: tuple[str, ...] = (key,)
+        self._names, self._dim = tuple(names), encoder.dim
         self._precision = 0.9 if precision is None else precision
         self.fingerprint = hashlib.sha256(json.dumps([*names]).encode()).hexdigest()[:32]
         self._vectors = encode_finite(encoder, list(names), kind="query")
