@@ -10,7 +10,7 @@ queries of some held-back documents best.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,8 +102,8 @@ def _learn(data: Candidates, rows: NDArray[np.int64], generator: np.random.Gener
     """Minimise the loss by Adam (Kingma and Ba 2015), with a rate that falls to 0."""
     identity = np.eye(data.queries.shape[1], dtype=np.float32)
     matrix: Floats = identity
-    mean: Floats = np.zeros_like(identity)
-    square: Floats = np.zeros_like(identity)
+    mean: Any = np.zeros_like(identity)
+    square: Any = np.zeros_like(identity)
     for step in range(_STEPS):
         batch = generator.permutation(rows)[:_BATCH]
         gradient = _gradient(data, batch, matrix) + _PENALTY * (matrix - identity)
