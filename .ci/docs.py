@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import configparser
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -148,6 +149,17 @@ def layers() -> str:
     return "\n".join(rows)
 
 
+def results() -> str:
+    """Return the table of committed results: from which commit, on which processor and with which arguments."""
+    rows = []
+    for file in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        result = json.loads(file.read_text("utf-8"))
+        processor = re.sub(r"\(R\)| Processor|\(.*\)", "", result["machine"]["processor"]).strip()
+        arguments = f"`{_cell(' '.join(result['arguments']))}`" if result.get("arguments") else ""
+        rows.append(f"| {file.stem} | {result.get('commit') or 'not recorded'} | {processor} | {arguments} |")
+    return "\n".join(["| result | commit | processor | arguments |", "|---|---|---|---|", *rows])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "formats": formats,
     "languages": languages,
@@ -155,6 +167,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "unread": unread,
     "rooms": rooms,
     "layers": layers,
+    "results": results,
 }
 
 
