@@ -74,7 +74,7 @@ def find(module: str) -> Iterator[Mutant]:
     tree = ast.parse((ROOT / module).read_text("utf-8"))
     skipped = {id(child) for node in ast.walk(tree) for part in _untouched(node) for child in ast.walk(part)}
     for number, node in enumerate(ast.walk(tree)):
-        if id(node) not in skipped:
+        if isinstance(node, (ast.expr, ast.stmt)) and id(node) not in skipped:
             for kind in _kinds(node):
                 yield Mutant(module, number, kind, node.lineno)
 
@@ -87,7 +87,7 @@ def _untouched(node: ast.AST) -> list[ast.AST]:
             types = [argument.annotation for argument in arguments if argument]
             return [part for part in (*types, node.returns, *node.decorator_list) if part]
         case ast.ClassDef() | ast.AnnAssign():
-            return node.decorator_list if isinstance(node, ast.ClassDef) else [node.annotation]
+            return [*node.decorator_list] if isinstance(node, ast.ClassDef) else [node.annotation]
         case ast.Raise() | ast.Assert() | ast.JoinedStr():
             return list(ast.iter_child_nodes(node))
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Expr(value=ast.Constant()) | ast.keyword(arg="strict"):
@@ -262,7 +262,7 @@ def _run_child(mutant: Mutant | None, tests: list[str]) -> None:
         code, path = code_of(mutant)[0], str(ROOT / mutant.module)
         original = SourceFileLoader.get_code
         SourceFileLoader.get_code = (  # type: ignore[method-assign]
-            lambda loader, name: code if loader.path == path else original(loader, name)
+            lambda loader, name: code if getattr(loader, "path", None) == path else original(loader, name)
         )
     status = 1
     try:

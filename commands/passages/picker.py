@@ -6,6 +6,7 @@ an earlier text.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -154,8 +155,10 @@ class Picker:
         self.answers.want(self.field.text)
 
     def _show(self) -> None:
-        if self.app is not None:
-            self.app.invalidate()
+        """Draw the answer, in the thread of the screen; the user may be leaving just now."""
+        if self.app is not None and (loop := self.app.loop) is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self.app.invalidate)
 
     def _layout(self) -> Layout:
         field = Window(BufferControl(self.field, [BeforeInput("> ", style="bold")]), height=1)

@@ -10,7 +10,7 @@ import pytest
 from binocle import InputError, Retriever
 from binocle.retriever.enrichment import enrich as enriching
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
-from binocle.retriever.models.heads.classifier import load_classifier
+from binocle.retriever.models.heads.classifier import ProbeScorer, load_classifier
 from binocle.retriever.store.stored_heads import read_heads
 from binocle.training.heads.config import ClassifierConfig
 from binocle.training.heads.train import train_classifier
@@ -161,7 +161,9 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
     pets.add([{"id": "long", "text": "\n\n".join(["the cat ran 1 " * 40] * 3 + ["salt in the oven 2 " * 40] * 9)}])
     pets.enrich({"topic": probe})
     record = pets.get("long", vectors=True)
-    logits = load_classifier(probe).scorer.logits_of(record.vectors).mean(0)
+    scorer = load_classifier(probe).scorer
+    assert isinstance(scorer, ProbeScorer)
+    logits = scorer.logits_of(record.vectors).mean(0)
     assert record.passages > 1 and record.metadata["topic"] == ("food", "pet")[int(np.argmax(logits))]
     file = pets.path / "heads.json"
     (row,) = json.loads(file.read_text("utf-8"))

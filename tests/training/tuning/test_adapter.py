@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("torch")
 
 from binocle import load_encoder
 from binocle.core.errors import InputError
+from binocle.retriever.models.adapted_encoder import AdaptedEncoder
 from binocle.training.tuning import adapter, tune
 from binocle.training.tuning.adapter import Candidates, fit_adapter
 from binocle.training.tuning.tuning_config import TuningConfig
@@ -60,12 +62,8 @@ def test_queries_without_anything_to_learn_keep_the_identity():
 
 def test_the_gradient_is_that_of_the_loss():
     data = mirrored(count=6, dim=4, rivals=3)
-    data = Candidates(
-        *(getattr(data, name) for name in ("queries", "own", "rivals", "passages")),
-        data.slope * 3,
-        np.random.default_rng(2).normal(size=(6, 4)).astype(np.float32),
-        data.documents,
-    )
+    rest = np.random.default_rng(2).normal(size=(6, 4)).astype(np.float32)
+    data = replace(data, slope=data.slope * 3, rest=rest)
     rows, matrix = np.arange(6), np.random.default_rng(3).normal(size=(4, 4))
 
     def loss(matrix):
@@ -97,7 +95,9 @@ def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypat
     assert (index.encoder.fingerprint != before) == result.published
     assert index.snapshot().head.chunks == head.chunks
     assert json.loads((result.folder / "binocle.json").read_text())["tuning"]["pairs"] == result.pairs
-    assert load_encoder(str(result.folder)).base.fingerprint == before
+    adapted = load_encoder(str(result.folder))
+    assert isinstance(adapted, AdaptedEncoder)
+    assert adapted.base.fingerprint == before
     if result.published:
         assert index.encoder.fingerprint == load_encoder(str(result.folder)).fingerprint
         with pytest.raises(InputError, match="has an adapter: 'binocle rollback'"):
