@@ -8,6 +8,7 @@ import click
 
 from ...core.printable import printable, printable_path
 from ..configuration import FILE
+from ..enrich import label_counts
 from ..options import (
     EXIT_NEGATIVE,
     command_hint,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...retriever.integrity.status import Status
-
-_VALUES = 5  # of the labels under a key
 
 
 @click.command()
@@ -70,7 +69,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("vectors", vectors),
         *_benchmark(status),
         ("relevance", _relevance(status)),
-        *[("labels", _labels(row)) for row in status.labels],
+        *[("labels", label_counts(row)) for row in status.labels],
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
         *([("deleted", f"to be erased from the disk by {status.erase_by}")] if status.erase_by else []),
         ("size", format_bytes(status.bytes)),
@@ -78,15 +77,6 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
     ):
         echo(f"{name:<10} {printable(str(value))}")
-
-
-def _labels(row: dict[str, Any]) -> str:
-    """The most frequent labels under a key: `topic: billing 40, bug 12; 3 documents wait`."""
-    values = ", ".join(f"{value} {count:,}" for value, count in row["counts"][:_VALUES])
-    more = f" and {row['distinct'] - _VALUES:,} more" if row["distinct"] > _VALUES else ""
-    waiting = count_of(row["waiting"], "document")
-    hint = f"; {waiting} without, until {command_hint('enrich')} or the next sync" if row["waiting"] else ""
-    return f"{row['key']}: {values or 'none'}{more}, in {count_of(row['labelled'], 'document')}{hint}"
 
 
 def _vector_index(status: Status) -> str:

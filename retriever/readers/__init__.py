@@ -1,7 +1,7 @@
 """Turn the bytes of a file into a document: one reader for each file format.
 
 `formats` lists the reader of each name ending, `detect` looks at the bytes too. `read` reads one file in this process;
-`ReaderPool` reads many, in processes with limits, so that a hostile file costs nothing but itself.
+`ReaderPool` reads many, in processes; `pool` has their limits, so that a hostile file costs nothing but itself.
 """
 
 from __future__ import annotations

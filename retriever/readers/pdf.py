@@ -1,4 +1,7 @@
-"""Read PDF with PDFium: the text page by page, under the titles of the document's outline."""
+"""Read PDF with PDFium: the text page by page, under the titles of the document's outline.
+
+The limits of memory and time are those of every reader, in `pool/pool.py`; that of size is in `large_files.py`.
+"""
 
 from __future__ import annotations
 
