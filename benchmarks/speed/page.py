@@ -79,8 +79,10 @@ def main() -> None:
             assert response.status == 200
             seconds.append(time.perf_counter() - start)
         used = used_by(server.pid) - used
-        drawn = in_browser(address[0], queries) if arguments.browser else []
-        server.terminate()
+        try:
+            drawn = in_browser(address[0], queries) if arguments.browser else []
+        finally:
+            server.terminate()
     results: dict[str, object] = {"requests": len(queries), "wait_ms": wait}
     results |= summary(wait + 1_000 * np.array(seconds))
     results["processor_ms"] = round(1_000 * used / len(queries), 1)
