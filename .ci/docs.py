@@ -150,7 +150,7 @@ def layers() -> str:
 
 
 def results() -> str:
-    """Return the table of committed results: from which commit, on which processor and with which arguments."""
+    """Return the table of committed results, with the commit, the processor and the arguments of each."""
     rows = []
     for file in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
         result = json.loads(file.read_text("utf-8"))

@@ -61,7 +61,7 @@ def label(
 ) -> int:
     """Label documents by the encoder alone, without training.
 
-    Prints the label of each document whose label is sure enough; with --json also the others. The certainty is
+    Prints the documents with a sure label; with --json also the others. The certainty is
     an estimate, unless 100 examples of this index calibrate it: print them with --sample, and fill in their label or
     "none". Exit 1 when no label is sure enough.
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _DIM, _COUNT = 16, 600
 _MEMORY, _SECONDS = 8 << 30, 20  # of one case; of processor time
-_BATCH = 200  # cases of one child, which imports and compiles what it needs once
+_BATCH = 200  # cases of one child; it imports and compiles its modules once
 _ENDS = {0: "right answers", 1: "a clear error", 2: "wrong answers", 3: "another exception"}
 _FACTORIES = (
     *("PCA8,IVF12,SQ8", "IVF12_HNSW8,Flat", "RQ4x4", "IVF4,PQ8x4fsr", "OPQ8,IVF4,PQ8", "PCAR8,SQfp16"),

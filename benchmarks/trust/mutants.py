@@ -51,7 +51,7 @@ TESTS = (
 PRELOADED = ("numpy", "pyarrow.dataset", "lance", "faiss", "tokenizers", "safetensors.numpy", "coverage")
 _SECONDS = 60  # of processor time, of all tests of a mutant
 _FIRST = 30  # tests that run before the others are collected: most mutants end here
-_CONTROLS = 10  # the tests of one of so many mutants run on the unchanged code first, and must pass
+_CONTROLS = 10  # for one mutant in ten, its tests first run on the unchanged code, and must pass
 _PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd)),

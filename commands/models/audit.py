@@ -170,8 +170,7 @@ def audit(
 
     An attacker learns from one part of the documents to recover texts from vectors, and is tested on the other. The
     test runs without a defence, and with noise, shorter or coded vectors and a secret rotation, each with its cost in
-    nDCG@10. With a gate the exit code is 1 when no setting is within it, and 2 when the attack was
-    too weak to tell.
+    nDCG@10. With a gate the exit code is 1 when no setting is within it, and 2 when the attack was too weak to tell.
 
     \b
     binocle audit docs --out leak
@@ -188,8 +187,7 @@ def audit(
     _prepare(retriever, out, encoder, apply=apply)
     with ProgressBar("reading the index", lines=10) as progress:
         options |= {"settings": defences, "texts_per_length": texts, "lengths": lengths[0], "stored": lengths[1]}
-        if quick:
-            options |= _QUICK_LIMITS
+        options |= _QUICK_LIMITS if quick else {}
         report = run_audit(retriever, suspects=suspects or (), progress=progress, **options)
     passing = gate.passing(report)
     if not as_json:

@@ -177,7 +177,7 @@ class LexicalIndex:
         return np.concatenate([np.empty(0, np.int64), *ids])
 
     def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[float]]:
-        """Return how often each passage holds each stem, up to 255, and what each stem weighs.
+        """Return the count of each stem in each passage, up to 255, and the weight of each stem.
 
         :returns: an array of shape (len(terms), len(ids)), and the inverse document frequencies.
         """

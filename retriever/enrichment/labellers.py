@@ -54,7 +54,7 @@ class Passages:
 
     @classmethod
     def of(cls, snapshot: Snapshot, documents: Ids, columns: Sequence[str]) -> Passages:
-        """Read columns of the passages of documents, each of which has some."""
+        """Read columns of the passages of documents. Each document has passages."""
         rows = snapshot.take("chunks", snapshot.chunks_of(np.sort(documents)), ["document", *columns])
         owners = rows["document"].to_numpy()
         order = np.argsort(owners, kind="stable")
@@ -185,7 +185,7 @@ class NamesLabeller:
 
 
 def load_labeller(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Labeller:
-    """Load what fills the keys of a head.
+    """Load the labeller of a head.
 
     :raises InputError: when its model is no classifier or tagger, or its names are no labels.
     :raises ModelNotFoundError: when there is no such model.

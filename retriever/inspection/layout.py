@@ -38,7 +38,7 @@ def plane(vectors: Floats, *, seed: int = 0) -> Floats:
 
 
 def principal_axes(vectors: Floats) -> Doubles:
-    """Return the vectors along the two directions in which they differ most, shape (n, 2), from -10 to 10."""
+    """Return the vectors along the two directions of highest variance, shape (n, 2), from -10 to 10."""
     centred = vectors - (vectors.mean(0) if len(vectors) else 0)
     _, axes = np.linalg.eigh(centred.T.astype(np.float64) @ centred)
     points = centred @ axes[:, : -min(2, axes.shape[1]) - 1 : -1]

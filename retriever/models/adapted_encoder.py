@@ -30,7 +30,7 @@ _FORMS = {"format": int, "model": str, "fingerprint": str}
 
 
 class AdaptedEncoder:
-    """A base encoder whose query vectors are multiplied by a matrix.
+    """A base encoder with query vectors that are multiplied by a matrix.
 
     :param matrix: float32, shape (dim, dim).
     """

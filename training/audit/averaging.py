@@ -1,4 +1,4 @@
-"""Average stolen vectors that are near to each other: independent noise cancels, and what the texts share remains.
+"""Average stolen vectors that are near to each other: independent noise cancels, the common part of the texts remains.
 
 A thief has every vector of an index. Passages that overlap or share boilerplate have nearly equal vectors, each with
 noise of its own. This is the denoising by non-local means (Buades et al. 2005, doi:10.1109/CVPR.2005.38). A ridge that

@@ -76,7 +76,7 @@ def _shared_arguments(run: TrainingRun[Any]) -> dict[str, Any]:
     """Return the training arguments that all runs share."""
     return {
         "output_dir": str(run.checkpoints),
-        "report_to": "none",  # what is asked for comes as a callback, with a folder that stays
+        "report_to": "none",  # a tracker comes as a callback, with a folder that stays
         "run_name": run.out.name,
         "disable_tqdm": True,
         "save_total_limit": KEEP,

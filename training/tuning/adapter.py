@@ -2,7 +2,7 @@
 
 Each query has its own passage, and the best passages of other documents by hybrid search. The loss is the mean of two
 cross-entropies of the own passage: of the cosines, and of the fused score of hybrid search, where the words' part is
-constant. So the map learns what the words do not say already. It begins as the identity, and a penalty holds it there.
+constant. So the map learns only what adds to the words. It begins as the identity, and a penalty holds it there.
 At the end it moves back towards the identity (Wortsman et al. 2021, arXiv:2109.01903), by the share that ranks the
 queries of some held-back documents best.
 """

@@ -127,7 +127,7 @@ class IndexTuning:
         self.run.report("fitting a map of the query vectors")
         data = candidates(self.base, self.pairs, self.passages, self.run.progress)
         matrix, share = fit_adapter(data, self.config.seed)
-        self.run.discard()  # of what a longer run would resume from
+        self.run.discard()  # the state to resume from
         adapted = save_adapted_encoder(self.run.out, self.base, matrix)
         self.run.report("asking held-out documents")
         after = self.judges.by_mode(adapted, self._base_vectors)

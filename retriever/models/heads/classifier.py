@@ -141,7 +141,7 @@ class Classifier:
         return [_prediction(row, self.settings, floor) for row in logits]
 
     def predict(self, logits: Floats, *, precision: float | None = None) -> list[Prediction]:
-        """Return the labels of texts whose logits are known, shape (texts, labels); see `classify`."""
+        """Return the labels of texts from their logits, shape (texts, labels); see `classify`."""
         floor = self._floor(precision)
         return [_prediction(row, self.settings, floor) for row in logits]
 
