@@ -650,12 +650,12 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         return self._read(lambda snapshot: measure(snapshot, self.folder))
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return all documents in order of path, without their texts; `metadata` is JSON."""
-        return self._read(stored_documents.rows)
+        """Return all documents in order of path, as mappings without their texts."""
+        return list(map(stored_documents.readable, self._read(stored_documents.rows)))
 
     def document(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Return one document with its text."""
-        return self._read(lambda snapshot: stored_documents.row(snapshot, path))
+        """Return one document with its text, as a mapping."""
+        return stored_documents.readable(self._read(lambda snapshot: stored_documents.row(snapshot, path)))
 
     def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None, hidden: bool = True) -> str:
         """Return the text that was read from a document.

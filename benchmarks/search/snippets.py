@@ -43,7 +43,7 @@ def printed(question: str, texts: list[str], width: int) -> str:
             format="text",
             metadata={},
             source="file",
-            document=rank,
+            document_row=rank,
             passage=rank,
         )
         for rank, text in enumerate(texts, 1)

@@ -111,7 +111,7 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
     """Warn of cited files that were changed or removed after indexing: their lines may have moved."""
     from ...retriever.documents.scan import written_since
 
-    documents = list({hit.document for hit in hits if hit.source == "file"})
+    documents = list({hit.document_row for hit in hits if hit.source == "file"})
     if root is None or not documents or not root.is_dir():
         return
     columns = ["path", "size", "mtime_ns", "sha256"]

@@ -106,7 +106,7 @@ class Search:
         except BinocleError as error:
             return (), printable(str(error))
         milliseconds = (time.perf_counter() - start) * 1000
-        note = "" if hits.answerable or not hits else "   nothing here answers this; the nearest:"
+        note = "" if hits.answerable is not False or not hits else "   nothing here answers this; the nearest:"
         return hits, f"{len(hits)} {'passage' if len(hits) == 1 else 'passages'}, {milliseconds:.0f} ms{note}"
 
 

@@ -293,7 +293,7 @@ def _print_answers(
     """
     if recover and not printing.as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
-    may_answer = not hits or hits.answerable or ranking.min_relevance is not None
+    may_answer = not hits or hits.answerable is not False or ranking.min_relevance is not None
     if answers is not None and may_answer and not printing.as_json:
         print_answer(answers, retriever)
     shares_of = word_shares(query, retriever) if printing.explain and ranking.mode != "lexical" else None

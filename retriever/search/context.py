@@ -60,7 +60,7 @@ class Context:
     passages: tuple[Passage, ...]
     tokens: int  # of the text
     query: str = field(default="", compare=False)
-    answerable: bool = field(default=False, compare=False)  # the index seems to answer the query, as `Hits` says
+    answerable: bool | None = field(default=False, compare=False)  # as in `Hits`; None where it was not judged
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -129,7 +129,7 @@ def find_context(
     :param count: counts the tokens of a text; by default the encoder's.
     """
     hits = request.hits(snapshot, encoder_of)
-    if not hits.answerable and request.min_relevance is None:
+    if hits.answerable is False and request.min_relevance is None:
         return Context("", (), 0, request.text)
     encoder = encoder_of(snapshot.head.encoder)
     documents = _Documents(snapshot)
@@ -168,7 +168,7 @@ class _Documents(dict[int, str]):
 
     def read_shared(self, hits: Iterable[Hit]) -> None:
         """Read the documents of several hits at once: these may be joined."""
-        owners = [hit.document for hit in hits]
+        owners = [hit.document_row for hit in hits]
         if shared := sorted({number for number in owners if owners.count(number) > 1}):
             self._read(shared)
 
@@ -190,9 +190,9 @@ def find_siblings(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> Iterat
     owners = snapshot.documents_by_id(sorted({row["document"] for row in rows.values()}), ["metadata", "source"])
     for hit in hits:
         for step in steps:
-            row = rows.get(hit.passage + step)
-            if row and (row["document"], tuple(row["heading"]), row["page"]) == (hit.document, hit.heading, hit.page):
-                yield _sibling(hit, rows.pop(row["id"]), owners[hit.document])
+            row, section = rows.get(hit.passage + step), (hit.document_row, hit.heading, hit.page)
+            if row and (row["document"], tuple(row["heading"]), row["page"]) == section:
+                yield _sibling(hit, rows.pop(row["id"]), owners[hit.document_row])
 
 
 def _sibling(hit: Hit, row: dict[str, Any], owner: dict[str, Any]) -> Hit:
@@ -330,14 +330,14 @@ class _Selection:
     def _text(self, run: Sequence[Hit]) -> str:
         if len(run) == 1:
             return run[0].text
-        return self._documents[run[0].document][run[0].char_start : run[-1].char_end]
+        return self._documents[run[0].document_row][run[0].char_start : run[-1].char_end]
 
 
 def _runs(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[list[Hit]]:
     """Yield runs of hits on one page with nothing but white space between them."""
     by_document: dict[int, list[Hit]] = {}
     for hit in hits:
-        by_document.setdefault(hit.document, []).append(hit)
+        by_document.setdefault(hit.document_row, []).append(hit)
     for document, neighbours in by_document.items():
         run: list[Hit] = []
         for hit in sorted(neighbours, key=lambda hit: hit.char_start):

@@ -165,7 +165,8 @@ class Query:
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        return Hits(hits, answerable=bool(hits) and not hits[0].weak, seconds=self._seconds, total=total)
+        answerable = None if hits and not line else bool(hits) and not hits[0].weak
+        return Hits(hits, answerable=answerable, seconds=self._seconds, total=total)
 
     def _selected(
         self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int

@@ -46,4 +46,6 @@ def similar(
     chunk = chunk_at(snapshot, path, line)
     vector = np.array([chunk["vector"]], np.float32)
     query = queries.Query(snapshot, "", lambda: vector)
-    return query.hits(int(k), mode="semantic", where=where, without=chunk["id"])
+    hits = query.hits(int(k), mode="semantic", where=where, without=chunk["id"])
+    hits.answerable = None  # there is no question
+    return hits

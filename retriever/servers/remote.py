@@ -129,7 +129,7 @@ class RemoteRetriever:
         body = {"query": query, "max_tokens": max_tokens, "order": order, "mode": mode, "where": _sent(where)}
         answer = self._ask("POST", "/context", {**body, "rerank": rerank, "min_relevance": min_relevance})
         passages = tuple(map(_passage, answer["sources"]))
-        return Context(answer["text"], passages, answer["tokens"], query, bool(passages))
+        return Context(answer["text"], passages, answer["tokens"], query, answer["answerable"])
 
     # Documents
 
@@ -314,7 +314,7 @@ def _hit(row: Mapping[str, Any]) -> Hit:
     )
     tuples = {"heading": tuple(row["heading"]), "hidden": tuple(map(tuple, row["hidden"])), "copies": copies}
     fields = {name: value for name, value in row.items() if name != "highlights"} | tuples
-    return Hit(**{**fields, "explanation": row.get("explanation") or {}}, document=_UNKNOWN, passage=_UNKNOWN)
+    return Hit(**{**fields, "explanation": row.get("explanation") or {}}, document_row=_UNKNOWN, passage=_UNKNOWN)
 
 
 def _passage(source: Mapping[str, Any]) -> Passage:

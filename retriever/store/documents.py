@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import concealed_of, hidden_spans, visible_text
+from ..documents.document import HIDDEN, concealed_of, hidden_spans, visible_text
 from ..documents.file_parts import file_of
 from . import tombstones
 from .filters.where import parse
@@ -38,6 +39,14 @@ def ids_passing(snapshot: Snapshot, where: Where) -> set[int]:
     """Return the row ids of the documents that pass a filter, of all if it has no conditions."""
     conditions, ids = parse(where), snapshot.document_rows["id"].to_numpy()
     return set((ids if conditions is None else ids[snapshot.select(conditions)]).tolist())
+
+
+def readable(row: Row) -> Row:
+    """Return a row with its metadata as a mapping, without what the index notes there for itself."""
+    metadata = json.loads(row["metadata"])
+    if row["source"] == "file":
+        metadata.pop(HIDDEN, None)
+    return row | {"metadata": metadata}
 
 
 def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:

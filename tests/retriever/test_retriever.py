@@ -478,6 +478,9 @@ def test_metadata_comes_back_as_it_went_in(notes):
     metadata = {"s": "größe 天気", "i": 10**30, "f": 1e-300, "b": True, "l": ["a", 1, 2.5, False], "e": [], "": "empty"}
     notes.add([{"text": "cat", "metadata": metadata}])
     (hit,) = notes.search("cat")
+    (row,) = notes.documents()
+    rows = notes.document(hit.document), notes.get(hit.document)
+    assert row["metadata"] == rows[0]["metadata"] == rows[1].metadata == metadata
     assert hit.metadata == metadata
     assert [type(value) for value in hit.metadata.values()] == [type(value) for value in metadata.values()]
 

@@ -106,7 +106,7 @@ class Hit(CitedText):
     format: str
     metadata: dict[str, Any] = field(hash=False)
     source: str  # "file" or "added"
-    document: int  # its row id
+    document_row: int  # its row id
     passage: int  # its row id
     symbols: tuple[str, ...] = ()  # qualified names of the definitions in source code
     parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
@@ -115,6 +115,11 @@ class Hit(CitedText):
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
     weak: bool = False  # probably no answer; always False if the index was not measured, or is often wrong about this
     vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
+
+    @property
+    def document(self) -> str:
+        """The id of its document, as `get` takes it: the path of a file, or the id that it was added with."""
+        return self.path
 
     @property
     def best(self) -> Hit:
@@ -176,7 +181,7 @@ def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> di
         "format": document["format"],
         "metadata": metadata,
         "source": document["source"],
-        "document": document["id"],
+        "document_row": document["id"],
         "passage": chunk["id"],
     }
 

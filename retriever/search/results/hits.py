@@ -22,13 +22,14 @@ class Hits(list[Hit]):
         self,
         hits: Iterable[Hit] = (),
         *,
-        answerable: bool = False,
+        answerable: bool | None = False,
         corrections: dict[str, str] | None = None,
         seconds: Mapping[str, float] | None = None,
         version: int = 0,
         total: int = 0,
     ) -> None:
-        """:param answerable: whether the index seems to answer the query: the best hit is not weak.
+        """:param answerable: whether the index seems to answer the query: the best hit is not weak. None where this was
+            not judged: in mode "lexical", or if the index was not measured, or is often wrong about it.
         :param corrections: unknown words of the query -> the words that were searched for instead.
         :param seconds: stage of the search -> how long it took.
         :param version: of the index: it grows with each commit.
@@ -60,5 +61,5 @@ class Hits(list[Hit]):
         """The hits with at least this relevance."""
         hits = [hit for hit in self if hit.relevance >= threshold]
         remaining = self.replaced_by(hits)
-        remaining.answerable = self.answerable and bool(hits)
+        remaining.answerable = self.answerable if hits else False
         return remaining

@@ -32,9 +32,9 @@ def with_neighbours_joined(hits: Hits, snapshot: Snapshot, offset: int = 0) -> H
     :param offset: the number of hits on earlier pages.
     """
     runs = list(runs_of(hits[offset:]))
-    owners = sorted({run[0].document for run in runs if len(run) > 1})
+    owners = sorted({run[0].document_row for run in runs if len(run) > 1})
     texts = snapshot.documents_by_id(owners, ["text"]) if owners else {}
-    page = [_joined(run, texts[run[0].document]["text"]) if len(run) > 1 else run[0] for run in runs]
+    page = [_joined(run, texts[run[0].document_row]["text"]) if len(run) > 1 else run[0] for run in runs]
     page.sort(key=lambda hit: hit.rank)
     return hits.replaced_by([*hits[:offset], *(replace(hit, rank=rank) for rank, hit in enumerate(page, offset + 1))])
 
@@ -42,7 +42,7 @@ def with_neighbours_joined(hits: Hits, snapshot: Snapshot, offset: int = 0) -> H
 def runs_of(hits: Iterable[Hit]) -> Iterator[list[Hit]]:
     """Group passages that follow each other on one page of a document; the passages of one have consecutive ids."""
     ordered = enumerate(sorted(hits, key=lambda hit: hit.passage))
-    for _, run in groupby(ordered, key=lambda item: (item[1].document, item[1].page, item[1].passage - item[0])):
+    for _, run in groupby(ordered, key=lambda item: (item[1].document_row, item[1].page, item[1].passage - item[0])):
         yield [hit for _, hit in run]
 
 

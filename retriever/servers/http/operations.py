@@ -94,7 +94,8 @@ def context(caller: Caller, request: shapes.ContextInput) -> Answer:
     )
     fields = [name for name in shapes.SourceOfContext.model_fields if name != "citation"]
     sources = [{**_fields(passage, fields), "citation": passage.citation} for passage in packed.passages]
-    return {"text": packed.text, "tokens": packed.tokens, "sources": sources, "messages": packed.messages}
+    counts = {"tokens": packed.tokens, "answerable": packed.answerable}
+    return {"text": packed.text, **counts, "sources": sources, "messages": packed.messages}
 
 
 def facets(caller: Caller, request: shapes.FacetsInput) -> Answer:

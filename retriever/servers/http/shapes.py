@@ -183,6 +183,11 @@ class CopyOf(Output):
     heading: list[str]
 
 
+Answerable = Annotated[
+    bool | None, Field(description="Whether the index seems to answer the query; null where this was not judged.")
+]
+
+
 class SearchHit(Output):
     """A passage, its citation and its scores. `text` is the document's text[char_start:char_end]."""
 
@@ -242,7 +247,7 @@ class SearchOutput(Output):
     """The hits of one query."""
 
     query: str
-    answerable: Annotated[bool, Field(description="Whether the index seems to answer the query.")]
+    answerable: Answerable
     corrections: dict[str, str]
     hits: list[SearchHit]
     facets: dict[str, FacetCounts] | None = None
@@ -272,6 +277,7 @@ class ContextOutput(Output):
 
     text: str
     tokens: int
+    answerable: Answerable
     sources: list[SourceOfContext]
     messages: list[dict[str, str]]
 

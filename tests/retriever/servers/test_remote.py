@@ -27,7 +27,7 @@ def remote(retriever, serving):
 
 def known(hits):
     """The hits without the times, and without the fields that a server leaves out."""
-    parts = {"document": -1, "passage": -1, "symbols": ()}
+    parts = {"document_row": -1, "passage": -1, "symbols": ()}
 
     def of_server(hit):
         copies = tuple(dataclasses.replace(copy, passage=-1, source=hit.source) for copy in hit.copies)

@@ -135,7 +135,7 @@ def made(passage, document, page=None, rank=1):
         format="text",
         metadata={},
         source="file",
-        document=document,
+        document_row=document,
         passage=passage,
     )
 
@@ -148,7 +148,10 @@ def test_runs_are_those_that_comparing_all_pairs_gives():
         groups = [{hit.passage} for hit in hits]
         for hit in hits:
             for other in hits:
-                if other.passage == hit.passage + 1 and (other.document, other.page) == (hit.document, hit.page):
+                if other.passage == hit.passage + 1 and (other.document_row, other.page) == (
+                    hit.document_row,
+                    hit.page,
+                ):
                     first, second = (next(g for g in groups if x.passage in g) for x in (hit, other))
                     if first is not second:
                         groups.remove(second)

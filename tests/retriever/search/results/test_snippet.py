@@ -23,7 +23,7 @@ FIELDS = {
     "title": "",
     "format": "text",
     "metadata": {},
-    "document": 1,
+    "document_row": 1,
     "passage": 1,
     "explanation": {"mode": "hybrid", "ranks": {"lexical": 2, "semantic": None}, "milliseconds": {"lexical": 1.234}},
 } | ({"source": "file"} if "source" in Hit.__dataclass_fields__ else {})
