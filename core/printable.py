@@ -103,7 +103,7 @@ def printable_path(path: str) -> str:
 
 def visible(text: str) -> str:
     """Leave out invisible characters, for a prompt: a model reads hidden letters like any others."""
-    if _is_plain(text.replace("\n", " ")):
+    if _is_plain(text.replace("\n", " ").replace("\t", " ").replace("\xa0", " ")):
         return text
     plain = re.sub("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))  # colours
     return _special().sub(_visible_part, plain)

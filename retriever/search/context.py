@@ -259,7 +259,8 @@ class _Selection:
         weights: Mapping[str, float],
     ) -> None:
         self._documents = documents
-        self._count = cache(count)  # most passages are counted alone, and again when neighbours are joined
+        self._count = cache(count)
+        self._costs: dict[tuple[str, str, int, int], int] = {}  # most passages are counted alone, and again when joined
         self._packing = packing
         self._weights = weights
         self._reserve = max(0, min(_EXTRACTS, packing.max_tokens - _WHOLE))  # for extracts
@@ -278,11 +279,10 @@ class _Selection:
             reserve = min(self._reserve, remaining * _EXTRACT) if extracts else 0
             passage = Passage.join(1, [hit], hit.text)
             shingles = _shingles(passage.visible_text)
-            if not shingles or len(shingles & self._shingles) >= _COPY_SHARE * len(shingles):
+            if self._repeats(shingles):
                 continue
             if self._fits(passage, reserve):
-                self.chosen.append(hit)
-                self._shingles |= shingles
+                self._take(hit, shingles)
             elif not (extracts and self._choose_cut(hit, passage, reserve)) and (misses := misses + 1) == _MISSES:
                 return
 
@@ -291,11 +291,21 @@ class _Selection:
         overhead = self._count(passage.citation) + self._separator
         room = min(self.room - overhead, max(_EXTRACT, self.room - reserve - overhead))
         shorter = shorten(hit, self._weights, self._count, room) if room > 0 else None
-        if shorter is None or not self._fits(extract := Passage.join(1, [shorter], shorter.text)):
+        if shorter is None:
             return False
-        self.chosen.append(shorter)
-        self._shingles |= _shingles(extract.visible_text)
+        extract = Passage.join(1, [shorter], shorter.text)
+        if self._repeats(shingles := _shingles(extract.visible_text)) or not self._fits(extract):
+            return False
+        self._take(shorter, shingles)
         return True
+
+    def _repeats(self, shingles: set[tuple[str, ...]]) -> bool:
+        """Tell whether a text with these shingles has nothing new."""
+        return not shingles or len(shingles & self._shingles) >= _COPY_SHARE * len(shingles)
+
+    def _take(self, hit: Hit, shingles: set[tuple[str, ...]]) -> None:
+        self.chosen.append(hit)
+        self._shingles |= shingles
 
     def _fits(self, passage: Passage, reserve: int = 0) -> bool:
         """Take up room for a passage, if there is enough beside a reserve."""
@@ -309,7 +319,10 @@ class _Selection:
         return True
 
     def _cost(self, passage: Passage) -> int:
-        return self._count(passage.write()) + self._separator
+        place = passage.path, passage.sha256, passage.char_start, passage.char_end
+        if place not in self._costs:
+            self._costs[place] = self._count(passage.write()) + self._separator
+        return self._costs[place]
 
     def write(self) -> Context:
         """Write the context; it may cost more than its passages alone, so the last of them go."""

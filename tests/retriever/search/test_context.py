@@ -279,6 +279,15 @@ def test_a_near_copy_of_the_text_is_left_out():
     assert [passage.path for passage in pack(hits, documents, words, 1_000).passages] == ["1.md", "4.md"]
 
 
+def test_an_extract_that_repeats_the_text_is_left_out():
+    answer = "Dogs bark at the cat who walks along the wall."
+    documents = {1: f"{answer} They bark again.", 2: f"{'Nothing like it stands here. ' * 20}{answer}"}
+    hits = [hit(number, 0, len(text), documents) for number, text in documents.items()]
+    assert len(pack_within(hits, documents, words, Packing(200), query="why do dogs bark").passages) == 2
+    packed = pack_within(hits, documents, words, Packing(27), query="why do dogs bark")  # one sentence fits
+    assert [passage.path for passage in packed.passages] == ["1.md"]
+
+
 @pytest.mark.parametrize(
     ("scores", "count"),
     [
