@@ -102,16 +102,18 @@ def collections() -> list[Collection]:
 def remove_collection(name: str) -> Collection:
     """Remove the index of a collection. The folders that it holds are not touched.
 
-    :raises NoIndexError: when there is none.
+    :raises NoIndexError: when there is none, or another process removed it meanwhile.
     :raises StoreError: when it is a symbolic link.
     :raises LockedError: when another process writes it.
     """
     path = existing_collection(name)
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
+    from .store import locked
+
     collection, settings = _describe(path.name), _settings(path)
     removed = path.with_name(f".{path.name}")  # no collection has such a name
-    with open_location(path).locked():
+    with locked(open_location(path)):
         shutil.rmtree(removed, ignore_errors=True)  # left by a process that was killed here
         path.rename(removed)  # at once: a writer that waits finds no half of it
         shutil.rmtree(removed)

@@ -176,13 +176,26 @@ def naming_way_back(store: Store) -> Iterator[None]:
         raise with_way_back(error) from error
 
 
+@contextlib.contextmanager
+def locked(location: Location) -> Iterator[None]:
+    """Hold the writer's lock of an index that is there.
+
+    :raises NoIndexError: when another process removed it, as one may that had the lock before.
+    """
+    with location.locked():
+        if not _is_index(location):
+            location.abandon()
+            raise NoIndexError(f"another process removed {location}: 'binocle index' makes it anew")
+        yield
+
+
 def go_back(store: Store, damaged: Head | None) -> None:
     """Commit the state before the committed one again.
 
     :param damaged: the committed state, None if it cannot be read. One that was committed meanwhile stays.
     """
     store.check_trusted()
-    with store.location.locked(), writing(store.location):
+    with locked(store.location), writing(store.location):
         previous, present = store.previous(), None
         with contextlib.suppress(DamagedError):
             present = store.head()
@@ -197,7 +210,7 @@ def allow(store: Store) -> Store:
     """
     index_id = store.settings.id
     if index_id is None:
-        with store.location.locked(), writing(store.location):
+        with locked(store.location), writing(store.location):
             store = upgrade(store)
             index_id = store.settings.id or trust.new_id()
             store = replace(store, settings=replace(store.settings, id=index_id))
@@ -212,7 +225,7 @@ def change_settings(store: Store, change: Callable[[Settings], Settings]) -> Sto
     :param change: gets the present settings, under the lock.
     """
     store.check_trusted()
-    with store.location.locked(), writing(store.location):
+    with locked(store.location), writing(store.location):
         store = upgrade(store)
         settings = change(store.settings)
         if settings != store.settings:

@@ -14,7 +14,7 @@ from .derived.lexical import LexicalPublisher
 from .derived.search_backend import CPU, SearchBackend
 from .derived.vector_index import IndexPublisher, is_stale
 from .snapshot import Snapshot
-from .store import upgrade
+from .store import locked, upgrade
 from .tables import (
     FULL_TEXT,
     chunk_schema,
@@ -54,9 +54,10 @@ def open_writer(
     :param earlier: a state that was read before. If its vector index is still published, it is not loaded again.
     :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
     :raises UntrustedError: when the user neither made nor allowed the index.
+    :raises NoIndexError: when the index was removed before this process had the lock.
     """
     store.check_trusted()
-    with store.location.locked():
+    with locked(store.location):
         with writing(store.location):
             store = upgrade(store)
             commits = Commits(store, *store.tagged_head(), backend, earlier)

@@ -124,7 +124,7 @@ class FolderLocation:
 
         lock = FileLock(self.cache / "lock", timeout=0, mode=0o600)
         with reachable(self):
-            self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder()
             check_files(self.cache)
             self._acquire(lock)
         try:
@@ -134,17 +134,25 @@ class FolderLocation:
         finally:
             lock.release()
 
+    def _make_folder(self) -> None:
+        if not self.cache.is_dir():
+            self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def _acquire(self, lock: BaseFileLock) -> None:
         from filelock import Timeout
 
         def attempt() -> None:
-            first = line.first()
-            if first is None:
-                with contextlib.suppress(Timeout):
-                    lock.acquire()
-                    return
-            if self.patience.seconds:
-                line.join()
+            try:
+                self._make_folder()  # another process may have removed it
+                first = line.first()
+                if first is None:
+                    with contextlib.suppress(Timeout):
+                        lock.acquire()
+                        return
+                if self.patience.seconds:
+                    line.join()
+            except (FileNotFoundError, FileExistsError):
+                raise Busy("a process that removes it") from None
             raise Busy(writer_in(self.cache / "lock.json") if first is None else f"process {first}, whose turn it is")
 
         line = WaitingLine(self.cache)
@@ -152,6 +160,12 @@ class FolderLocation:
             wait_for(self, attempt, poll_seconds=_POLL_SECONDS)
         finally:
             line.leave()
+
+    def abandon(self) -> None:
+        """Remove the files of the lock, and the folder if nothing else is in it."""
+        self.remove("lock")
+        with contextlib.suppress(OSError):
+            self.cache.rmdir()
 
     def is_free(self) -> bool:
         """Tell whether the folder is missing, empty, or has only remains of an index; this reads its small files."""

@@ -87,6 +87,10 @@ class Location(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """Under the lock, remove it from a place without an index."""
+        ...
+
     def is_free(self) -> bool:
         """Tell whether nothing is here but the remains of an unfinished index."""
         ...

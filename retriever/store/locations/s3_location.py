@@ -145,6 +145,9 @@ class S3Location:
             holder = b""
         raise Busy(writer_in(holder))
 
+    def abandon(self) -> None:
+        """Do nothing: the lease goes anyway."""
+
     def is_free(self) -> bool:
         """List keys up to the first that no unfinished index leaves."""
         return unfinished_files(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))

@@ -90,16 +90,20 @@ class WaitingLine:
         self._lock: BaseFileLock | None = None
 
     def join(self) -> None:
-        """Take the last place, unless this process has one."""
-        from filelock import FileLock
+        """Take the last place, unless this process has one.
 
-        if self._ticket is None or not self._ticket.exists():  # another writer took it for that of a dead one
+        Another writer may look at the ticket before it is locked, and remove it: the next call takes a new one.
+        """
+        from filelock import FileLock, Timeout
+
+        if self._ticket is None or not self._ticket.exists():
             self.leave()
             numbers = [int(match[1]) for match in self._tickets().values()]
             name = f"waiting-{max(numbers, default=0) + 1:08}-{os.getpid()}-{os.urandom(4).hex()}"
             self._ticket = self._folder / name
             self._lock = FileLock(self._ticket, timeout=0, mode=0o600)
-            self._lock.acquire()
+            with contextlib.suppress(Timeout):
+                self._lock.acquire()
 
     def leave(self) -> None:
         """Give the place up."""

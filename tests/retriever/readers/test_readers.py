@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -1404,9 +1405,17 @@ def test_a_package_in_an_unknown_compression_is_not_said_to_have_a_password() ->
 
 def test_a_zip_bomb_is_stopped_while_it_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert package_limits.MAX_INFLATED == 256 << 20
-    monkeypatch.setattr(package_limits, "MAX_INFLATED", 4 << 20)
-    with pytest.raises(UnreadableError, match="unpacks to more than 4 MB"):
-        read(docx(p("a" * 5_000_000)), "a.docx")
+    monkeypatch.setattr(package_limits, "MAX_INFLATED", 1 << 20)
+    bomb = docx(p("a" * 20_000_000))
+    tracemalloc.start()
+    with pytest.raises(UnreadableError, match="unpacks to more than 1 MB"):
+        read(bomb, "a.docx")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 << 20
+    bomb = docx(p("a" * 5_000), header="b" * 700_000, footer="c" * 700_000)  # each file is small enough
+    with pytest.raises(UnreadableError, match="unpacks to more than 1 MB"):
+        read(bomb, "a.docx")
     with pytest.raises(UnreadableError, match="packs 20,001 files"):
         read(package({**TYPES, "word/document.xml": "", **{str(number): "" for number in range(19_999)}}), "a.docx")
 

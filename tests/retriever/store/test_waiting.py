@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
 import pytest
+from filelock import FileLock
 
 from binocle import Retriever
 from binocle.core.errors import InputError, LockedError
@@ -75,6 +77,27 @@ def test_a_dead_writer_has_no_turn(retriever):
     (retriever.path / "waiting-00000001-12345-0123abcd").touch()
     assert retriever.add(DOG).indexed == 1
     assert tickets(retriever.path) == []
+
+
+def test_ticket_that_another_writer_takes_for_a_dead_one_is_replaced(retriever, monkeypatch):
+    acquire, looks = FileLock.acquire, []
+
+    def acquire_second(lock, **options):
+        if not looks:
+            looks.append(FileLock(lock.lock_file, timeout=0))
+            acquire(looks[0])
+        return acquire(lock, **options)
+
+    monkeypatch.setattr(FileLock, "acquire", acquire_second)
+    line = WaitingLine(retriever.path)
+    line.join()
+    (ticket,) = tickets(retriever.path)
+    ticket.unlink()
+    looks[0].release()
+    line.join()
+    assert tickets(retriever.path) not in ([], [ticket])
+    assert WaitingLine(retriever.path).first() == os.getpid()
+    line.leave()
 
 
 def test_patience_ends_with_the_name_of_the_writer(retriever):
