@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..core.checks import is_whole
 from ..core.errors import InputError
+from .store import documents as stored_documents
 from .store.filters.fields import shown
 from .store.filters.filter import Filter, Within
 from .store.filters.where import Where, parse
 
 if TYPE_CHECKING:
+    from .open_index import OpenIndex
     from .search.grep import DocumentMatches
     from .store.records import Facet, Id, Record
     from .store.snapshot import Snapshot
@@ -26,10 +28,8 @@ _T = TypeVar("_T")
 class DocumentReads:
     """The documents of an index, or of the part of it that passes a filter."""
 
+    _index: OpenIndex
     _inside: Filter | None = None  # the filter that a document passes, or it is not there
-
-    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
-        raise NotImplementedError
 
     def _where(self, where: Where) -> Filter | None:
         """Read a caller's filter, which can only narrow what is inside."""
@@ -55,13 +55,13 @@ class DocumentReads:
         names = [ids] if isinstance(ids, (str, os.PathLike)) else list(ids)
         from .store import records
 
-        result = self._read(lambda snapshot: records.get(snapshot, names, vectors=vectors, inside=self._inside))
+        result = self._index.read(lambda snapshot: records.get(snapshot, names, vectors=vectors, inside=self._inside))
         return result[0] if isinstance(ids, (str, os.PathLike)) else result
 
     def __contains__(self, name: object) -> bool:
         from .store import records
 
-        return self._read(lambda snapshot: records.contains(snapshot, name, self._inside))
+        return self._index.read(lambda snapshot: records.contains(snapshot, name, self._inside))
 
     def __len__(self) -> int:
         return self.count()
@@ -97,14 +97,49 @@ class DocumentReads:
         checked = LinePattern.parse(pattern, fixed=fixed, ignore_case=ignore_case, word=word)
         check_context(before, after)
         conditions = self._where(where)
-        return grep(self._read(lambda snapshot: snapshot), checked, conditions, before=before, after=after, lines=lines)
+        return grep(self._index.snapshot(), checked, conditions, before=before, after=after, lines=lines)
+
+    def text(self, path: Id, *, lines: tuple[int, int] | None = None, hidden: bool = True) -> str:
+        """Return the text that was read from a document.
+
+        :param lines: the first and the last line to return, from 1, as citations count them.
+        :param hidden: with what a person does not see in the document, such as white letters on white.
+        :raises NotFoundError: when the document is not there.
+        :raises InputError: when it has no text, with the reason, or not these lines.
+        """
+        if lines is None:
+            return self._read_document(path, lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
+        first, last = lines
+        return self._read_document(
+            path, lambda snapshot: stored_documents.lines(snapshot, path, first, last, hidden=hidden)
+        )
+
+    def line_range(self, path: Id) -> tuple[int, int]:
+        """Return the first and the last line of a document, counted as citations count them.
+
+        :raises NotFoundError: when the document is not there.
+        :raises InputError: when it has no text, with the reason.
+        """
+        return self._read_document(path, lambda snapshot: stored_documents.line_range(snapshot, path))
+
+    def _read_document(self, path: Id, answer: Callable[[Snapshot], _T]) -> _T:
+        """Read a document, unless it is outside."""
+
+        def checked(snapshot: Snapshot) -> _T:
+            if self._inside is not None:
+                from .store import records
+
+                records.check_inside(snapshot, path, self._inside)
+            return answer(snapshot)
+
+        return self._index.read(checked)
 
     def count(self, where: Where = None) -> int:
         """Count the documents, or only documents that pass a filter."""
         conditions = self._where(where)
         from .store import records
 
-        return self._read(lambda snapshot: records.count(snapshot, conditions))
+        return self._index.read(lambda snapshot: records.count(snapshot, conditions))
 
     def iterate(
         self, where: Where = None, *, after: str | None = None, limit: int | None = None, vectors: bool = False
@@ -123,7 +158,7 @@ class DocumentReads:
             raise InputError(f"after is the id of a document, not {after!r}")
         from .store import records
 
-        return records.pages(self._read, self._where(where), after, limit, vectors=vectors)
+        return records.pages(self._index.read, self._where(where), after, limit, vectors=vectors)
 
     def facets(self, fields: str | Iterable[str], where: Where = None, *, limit: int = 100) -> dict[str, Facet]:
         """Return the values that documents have under some keys, with counts, the least and the greatest.
@@ -144,4 +179,4 @@ class DocumentReads:
         conditions = self._where(where)
         from .store import records
 
-        return self._read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))
+        return self._index.read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))

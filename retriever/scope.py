@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
 from .search.results.currency import Currency, check_passage
 from .search.similar import check, similar
-from .store import documents as stored_documents
 from .store import records
 from .store.filters import fields
 from .store.filters.columns import DocumentColumns
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
     Choice = Callable[[Snapshot], list[dict[str, Any]]]
 
-_T = TypeVar("_T")
 _BATCH_SIZE = 1_000  # documents checked together
 
 
@@ -72,11 +70,9 @@ class Scope(DocumentReads, AsyncCalls):
         if inside is None:
             raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {where!r}")
         self._retriever = retriever
+        self._index = retriever._index  # noqa: SLF001 - as below
         self._inside = inside
         self._calls = retriever._calls  # noqa: SLF001 - a scope is a part of the retriever
-
-    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
-        return self._retriever._read(answer)  # noqa: SLF001 - a scope is a part of the retriever
 
     def scope(self, where: Where) -> Scope:
         """Return a part of this part."""
@@ -98,7 +94,8 @@ class Scope(DocumentReads, AsyncCalls):
         """
         check(line, k)
         conditions = self._where(where)
-        return self._read(lambda snapshot: similar(snapshot, path, line, k, where=conditions, inside=self._inside))
+        inside = self._inside
+        return self._index.read(lambda snapshot: similar(snapshot, path, line, k, where=conditions, inside=inside))
 
     def search_many(
         self,
@@ -117,30 +114,16 @@ class Scope(DocumentReads, AsyncCalls):
 
         def answer(snapshot: Snapshot) -> Currency:
             records.check_inside(snapshot, passage.path, self._inside)
-            return check_passage(snapshot, self._retriever.folder, passage)
+            return check_passage(snapshot, self._index.folder, passage)
 
         try:
-            return self._read(answer)
+            return self._index.read(answer)
         except NotFoundError:
             return "gone"
 
     def context(self, query: str, *, where: Where = None, **options: Any) -> Context:
         """Pack the best passages for a prompt; options as in `Retriever.context`."""
         return self._retriever.context(query, where=self._where(where), **options)
-
-    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
-        """Return the text of a document, or some of its lines.
-
-        :raises NotFoundError: when the document is not there.
-        """
-
-        def answer(snapshot: Snapshot) -> str:
-            records.check_inside(snapshot, path, self._inside)
-            if lines is None:
-                return stored_documents.text(snapshot, path)
-            return stored_documents.lines(snapshot, path, *lines)
-
-        return self._read(answer)
 
     def add(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
         """Add documents, as `Retriever.add` does, with the values that the scope demands.
@@ -196,7 +179,7 @@ class Scope(DocumentReads, AsyncCalls):
 
     @contextlib.contextmanager
     def _writing(self, wait: float | None) -> Iterator[Writer]:
-        with self._retriever._patient(wait), self._retriever._writer() as writer:  # noqa: SLF001 - as above
+        with self._index.patient(wait), self._index.writer() as writer:
             yield writer
 
     def _chosen(
@@ -241,7 +224,7 @@ class Scope(DocumentReads, AsyncCalls):
         _check_passing([repr(row["path"]) for row in rows], rows, self._inside)
 
     def __repr__(self) -> str:
-        return f"<part of {self._retriever.location}: {self._inside!r}>"
+        return f"<part of {self._index.location}: {self._inside!r}>"
 
     def _admitted(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the documents with the values that the scope demands.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InputError, NotFoundError
@@ -18,18 +17,12 @@ from .store import documents as stored_documents
 from .store.filters.where import Where, parse
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from .indexing.report import Report
-    from .models.cache import ModelCache
-    from .store.locations.location import Location
+    from .open_index import OpenIndex
     from .store.records import Id
-    from .store.root import Request
     from .store.snapshot import Snapshot
-    from .store.store import Store
-    from .store.writer import Writer
 
     Choice = Callable[[Snapshot], list[dict[str, Any]]]
 
@@ -37,18 +30,7 @@ if TYPE_CHECKING:
 class DocumentWrites:
     """What changes the documents of an index, besides `sync`."""
 
-    location: Location
-    _models: ModelCache
-    _writing: threading.RLock
-
-    def _writer(self, store: Store | None = None) -> AbstractContextManager[Writer]:
-        raise NotImplementedError
-
-    def _existing(self) -> Store | None:
-        raise NotImplementedError
-
-    def _prepare_store(self, store: Store | None, request: Request | None) -> Store:
-        raise NotImplementedError
+    _index: OpenIndex
 
     def add(
         self,
@@ -78,8 +60,8 @@ class DocumentWrites:
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         policy = AddPolicy(if_exists, on_error).check()
-        with self._patient(wait), self._writer(self._prepare_store(self._existing(), None)) as writer:
-            encoder = self._models.encoder_of(writer.head.encoder)
+        with self._index.patient(wait), self._index.writer(self._index.prepare(self._index.existing(), None)) as writer:
+            encoder = self._index.models.encoder_of(writer.head.encoder)
             report = add(writer, encoder, documents, policy)
             renew_scale(writer.snapshot(), encoder)
             return report
@@ -102,7 +84,7 @@ class DocumentWrites:
         :raises NotFoundError: naming the first id that is not there.
         """
         choose, change = self._chosen(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)
-        with self._patient(wait), self._writer() as writer:
+        with self._index.patient(wait), self._index.writer() as writer:
             return update(writer, choose, change)
 
     def delete(
@@ -129,7 +111,7 @@ class DocumentWrites:
         """
         choose = self._chosen(ids, where, folder=folder)
         erasure_delay(erase)
-        with self._patient(wait), self._writer() as writer:
+        with self._index.patient(wait), self._index.writer() as writer:
             return delete(writer, choose, erase=erase)
 
     def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
@@ -138,7 +120,7 @@ class DocumentWrites:
         :param erase: as in `delete`.
         """
         erasure_delay(erase)
-        with self._patient(wait), self._writer() as writer:
+        with self._index.patient(wait), self._index.writer() as writer:
             return delete(writer, stored_documents.rows, erase=erase)
 
     @contextlib.contextmanager
@@ -156,9 +138,9 @@ class DocumentWrites:
         self._commit(batch, wait)
 
     def _commit(self, batch: Batch, wait: float | None) -> None:
-        store = self._prepare_store(self._existing(), None)
-        with self._patient(wait), self._writer(store) as writer:
-            encoder = self._models.encoder_of(writer.head.encoder) if batch.has_documents else None
+        store = self._index.prepare(self._index.existing(), None)
+        with self._index.patient(wait), self._index.writer(store) as writer:
+            encoder = self._index.models.encoder_of(writer.head.encoder) if batch.has_documents else None
             batch.commit(writer, encoder)
             if encoder:
                 renew_scale(writer.snapshot(), encoder)
@@ -181,20 +163,6 @@ class DocumentWrites:
             return rows if conditions is None else rows + stored_documents.passing(snapshot, conditions)
 
         return choose
-
-    @contextlib.contextmanager
-    def _patient(self, wait: float | None) -> Iterator[None]:
-        """Wait for the lock of another process in this block, for some seconds."""
-        if wait is None:
-            yield
-            return
-        with self._writing:
-            patience = self.location.patience
-            self.location.patience = replace(patience, seconds=wait).check()
-            try:
-                yield
-            finally:
-                self.location.patience = patience
 
 
 def _name(path: Id) -> str:

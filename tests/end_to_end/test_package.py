@@ -70,11 +70,14 @@ def test_type_hints_of_the_public_names_resolve():
     from binocle.retriever.scope import Scope
     from binocle.retriever.search.answers import Answer
     from binocle.retriever.search.context import Passage
+    from binocle.retriever.searches import Searches
+    from binocle.retriever.upkeep import Upkeep
 
     # their modules are imported when they are first used
     late = {"Scope": Scope, "Reader": Reader, "Answer": Answer, "EnrichReport": EnrichReport}
 
-    functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
+    members = {**vars(Searches), **vars(Upkeep), **vars(binocle.Retriever)}.values()
+    functions = [getattr(function, "__func__", function) for function in members]
     public = [function for function in functions if callable(function) and not function.__name__.startswith("_")]
     assert len(public) > 10
     for annotated in [*public, binocle.Retriever.__init__, binocle.Hit, Passage, binocle.Context]:

@@ -815,7 +815,7 @@ def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):
 def test_search_parameters_can_be_published_without_building(added):
     added.build_index("ivf", nlist=3)
     before = added.snapshot().published
-    with added._writer() as writer:
+    with added._index.writer() as writer:
         writer.index.amend(IndexMetadata({"nprobe": 2}, {"recall": 0.97}))
     after = added.snapshot().published
     assert (after.files, after.search, after.measurements) == (before.files, {"nprobe": 2}, {"recall": 0.97})

@@ -119,7 +119,7 @@ def test_a_scope_erases_later_too(secrets):
 
 def test_another_writer_only_delays_it(secrets, monkeypatch):
     monkeypatch.setattr(deferred, "_AGAIN", 0.01)
-    attempts, erase = [], secrets._erase_deleted
+    attempts, erase = [], secrets._index.erase_deleted
 
     def refused_twice():
         attempts.append(1)
@@ -127,7 +127,7 @@ def test_another_writer_only_delays_it(secrets, monkeypatch):
             raise LockedError("another process is writing")
         erase()
 
-    secrets._erase_deleted = refused_twice
+    secrets._index.erase_deleted = refused_twice
     secrets.delete("a", "b", "c", erase=timedelta(milliseconds=1))
     until(lambda: erasure.due(secrets.location) is None)
     assert (len(attempts), is_on_disk(secrets)) == (3, False)

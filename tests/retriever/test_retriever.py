@@ -268,7 +268,7 @@ def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_mode
     monkeypatch.setattr(BertNumpy, "forward", lambda *_: pytest.fail("numpy computed a query"))
     found = warm.search("the sea at low tide", mode="semantic")
     assert {hit.passage for hit in found} == {hit.passage for hit in expected}
-    warm._models.use(load_encoder(tiny_model))  # as a switch has it
+    warm._index.models.use(load_encoder(tiny_model))  # as a switch has it
     warm.search("the sea", mode="semantic")
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
 

@@ -177,7 +177,7 @@ def test_a_long_batch_equals_one_add(tmp_path, tiny_model):
 
 
 def _hold(path, model, ready):
-    with Retriever.open(path, model=model)._writer():
+    with Retriever.open(path, model=model)._index.writer():
         ready.set()
         time.sleep(1)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...core.progress import OnProgress
-    from ...retriever.retriever import Rerank
+    from ...retriever.searches import Rerank
 
 _DEPTH = 100  # documents ranked for each query
 

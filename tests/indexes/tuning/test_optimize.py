@@ -680,7 +680,7 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
 
 def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
     for turn, measured in enumerate([{"recall": "high"}, {"demand": {"recall": 0.9}}, {"demand": None, "curve": [1]}]):
-        with stored._writer() as writer:
+        with stored._index.writer() as writer:
             writer.index.amend(IndexMetadata(None, measured))
         assert stored.status().vector_kind["measured"] == measured
         stored.add(documents(1_000 * (turn + 1), 60))
@@ -712,7 +712,7 @@ def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_ha
     shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.requirements, shown.met, shown.count) == (demand, True, 50)
     published = stored.snapshot().published
-    with stored._writer() as writer:
+    with stored._index.writer() as writer:
         writer.index.amend(IndexMetadata(published.search, published.measurements))
     assert stored.snapshot().head.demand == demand
     stored.build_index("ivf_int8", nlist=3)
@@ -764,7 +764,7 @@ def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored
 
 
 def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
-    with stored._writer() as writer:
+    with stored._index.writer() as writer:
         writer.index.amend(IndexMetadata(measurements=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
     says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"
     for command in (["forget", "7"], ["verify", "--repair"]):

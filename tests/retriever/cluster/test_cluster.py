@@ -123,7 +123,7 @@ class Actors:
 
 
 def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(retriever, tmp_path):
-    cluster, store = Here(), retriever._reopened()
+    cluster, store = Here(), retriever._index.reopened()
     cluster._ray = ray = Actors()
     cluster._kill = Cluster._kill.__get__(cluster)
     elsewhere = clusters._name(str(tmp_path / "elsewhere"), "flat-1-0123456789abcdef")
@@ -209,11 +209,11 @@ def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch
 
 
 def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_model, tmp_path):
-    retriever._cluster = cluster = Here()
+    retriever._index._cluster = cluster = Here()
     other = make_model(tmp_path / "other", seed=1)
 
     def amend():
-        with retriever._writer() as writer:
+        with retriever._index.writer() as writer:
             writer.index.amend(IndexMetadata())
 
     for write in (
@@ -256,7 +256,7 @@ def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder,
         raise OSError("No space left on device")
 
     monkeypatch.setattr(TableLocation, "fragments", full)
-    with retriever._writer() as writer:
+    with retriever._index.writer() as writer:
         run = str(writer.snapshot().store.location), asdict(writer.head), str(folder), False
         entries = tuple(entry for entry in scan(folder) if entry.path.startswith("new/"))
         portion = FileBatch(entries, writer.head.next_document, writer.head.next_chunk)

@@ -82,7 +82,7 @@ class World:
     @property
     def retriever(self) -> Retriever:
         retriever = Retriever.open(self.folder / ".binocle")
-        retriever._models.use(self.encoder)
+        retriever._index.models.use(self.encoder)
         return retriever
 
     def sync(self, **options):
@@ -177,12 +177,12 @@ def test_touching_a_file_embeds_nothing_and_is_remembered(world):
 def test_moving_a_file_embeds_nothing_and_keeps_its_chunks(world):
     world.write("a.txt", TEXT)
     world.sync()
-    before = contents(world.retriever._reopened())["chunks"]
+    before = contents(world.retriever._index.reopened())["chunks"]
     (world.folder / "deep").mkdir()
     (world.folder / "a.txt").rename(world.folder / "deep" / "b.txt")
     assert world.sync() == {"moved": 1}
     assert world.encoder.texts == []
-    after = contents(world.retriever._reopened())["chunks"]
+    after = contents(world.retriever._index.reopened())["chunks"]
     assert [row["id"] for row in after] == [row["id"] for row in before]
     assert world.retriever.search("cat")[0].path == "deep/b.txt"
 
@@ -441,7 +441,7 @@ def test_a_folder_that_is_gone_takes_nothing_from_the_index(tmp_path, tiny):
     world = World(tmp_path / "folder", Counting(tiny))
     world.write("a.txt", TEXT)
     retriever = Retriever.open(tmp_path / "index")
-    retriever._models.use(world.encoder)
+    retriever._index.models.use(world.encoder)
     retriever.sync(world.folder)
     world.folder.rename(tmp_path / "away")
     with pytest.raises(InputError, match="folder"):
@@ -597,7 +597,7 @@ def test_a_folder_renamed_in_the_middle_of_a_run_loses_nothing(tmp_path, tiny, m
     """As a disk that is unmounted."""
     world = World(tmp_path / "folder", Counting(tiny))
     retriever = Retriever.open(tmp_path / "index")
-    retriever._models.use(world.encoder)
+    retriever._index.models.use(world.encoder)
     for number in range(5):
         world.write(f"{number}.txt", TEXT.format(number))
     retriever.sync(world.folder)

@@ -195,7 +195,7 @@ def test_repair_keeps_a_changed_file_until_the_sync_has_its_new_text(retriever, 
     file.write_bytes(file.read_bytes().replace(b"cat", b"dog"))  # of the same size, and below of the same time
     os.utime(file, (1_700_000_000, 1_700_000_000))
     assert [fault.kind for fault in retriever.verify().faults] == ["document"]
-    with open_writer(retriever._opened()) as writer:
+    with open_writer(retriever._index.store()) as writer:
         repair(writer, retriever.verify().faults, lambda _: retriever.encoder, deep=False, progress=lambda _: None)
     assert "The cat sat" in retriever.text("notes/cats.txt")
     retriever.repair()

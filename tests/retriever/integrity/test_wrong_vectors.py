@@ -132,7 +132,7 @@ def stored(retriever):
 
 def plant(retriever, vectors):
     """Put these vectors, by chunk id, into the store and into its index, as if they had always been there."""
-    with Retriever.open(retriever.path)._writer() as writer:
+    with Retriever.open(retriever.path)._index.writer() as writer:
         snapshot = writer.snapshot()
 
         def rows():

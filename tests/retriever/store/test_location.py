@@ -245,7 +245,7 @@ def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_pa
             Retriever(place).delete("dog", erase=True)
         return snapshot.read("chunks", ["text"])["text"].to_pylist()
 
-    assert retriever._read(answer) == ["The cat sat."]
+    assert retriever._index.read(answer) == ["The cat sat."]
     assert len(set(seen)) == len(seen) == 2
     shutil.rmtree(tmp_path / "tables/chunks.lance")
     with pytest.raises(StoreError, match="cannot be read"):

@@ -1,0 +1,259 @@
+"""Searches of an index: hits, answers, similar passages, contexts, and whether a passage is still current."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from .models.reranker import Reranker
+from .search import arguments
+from .search import query as queries
+from .search import similar as similarity
+from .search.context import Context, Order, Packing, counter, find_context
+from .search.deadline import Deadline
+from .search.events import SearchEvent
+from .search.request import SearchRequest, hits_of_many
+from .search.results.currency import Currency, check_passage
+from .search.results.hit import Hit
+from .search.results.hits import Hits
+from .search.results.passage import Passage
+from .store.filters.where import Where, among, parse
+
+if TYPE_CHECKING:
+    from .models.heads.reader import Reader
+    from .open_index import OpenIndex
+    from .search.answers import Answer
+    from .store.snapshot import Snapshot
+
+Rerank = str | os.PathLike[str] | Reranker | None
+
+
+class Searches:
+    """What finds passages in an index."""
+
+    _index: OpenIndex
+    on_search: Callable[[SearchEvent], None] | None = None  # called after each search that succeeds
+
+    def search(
+        self,
+        query: str | None = None,
+        k: int = 10,
+        *,
+        vector: ArrayLike | None = None,
+        mode: queries.Mode = "hybrid",
+        where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
+        offset: int = 0,
+        rerank: Rerank = None,
+        rerank_depth: int = 50,
+        rerank_seconds: float | None = None,
+        per_document: int | None = None,
+        collapse: bool = True,
+        join: bool = False,
+        min_relevance: float | None = None,
+        with_vectors: bool = False,
+        group_by: arguments.GroupBy = "passage",
+        mmr: float | None = None,
+        deadline: float | None = None,
+    ) -> Hits:
+        """Return the k best passages, best first, as a list that also says whether the index answers the query.
+
+        Copies of a passage, also those with a word or two changed, are no hits: the best of them has the others in
+        `copies`.
+
+        A reranker reads as many of the `rerank_depth` best passages as it has time for; these come first, the rest
+        follow in the old order. The reranker alone orders them, unless its folder has a `binocle.json` with a
+        `first_stage_weight`, such as {"first_stage_weight": 0.3}: then the order is the mean, with this weight, of the
+        standard scores of both stages.
+
+        Passages that hold an identifier of the query literally come before the others, definitions before uses. Words
+        in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
+
+        :param query: the text; None with a `vector`, which then searches by meaning alone.
+        :param vector: the meaning of the query, shape (dim,), of the index's encoder; the words are the text's.
+        :param mode: "hybrid" (words and meaning), "semantic" or "lexical". An index without an encoder searches a text
+            without a vector by words.
+        :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
+            `{"author": "Ada"}`: see `retriever.store.filters`.
+        :param ids: only passages of these documents.
+        :param offset: the number of best hits to leave out, for the next page. Ranks go on where the page before ended.
+        :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
+        :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
+            once in a process, do not count.
+        :param per_document: the number of passages of a document at most, 1 for documents; 0 for no limit. By default
+            3, and more where other documents have no passages to offer.
+        :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
+        :param join: make one hit of neighbouring passages among the k best, with the scores of the best one and all in
+            `parts`. There are then fewer hits than k. The ranks of parts count passages.
+        :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
+        :param with_vectors: give each hit its `vector`, the stored one of its passage.
+        :param group_by: "document" gives the best passage of each of the k best documents.
+        :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is
+            the best one, and the others are no longer in the order of their scores. See `search.results.diversity`.
+        :param deadline: the seconds from now for the search, loading models included. The reranker reads as many
+            passages as time allows. A stage that has begun is not interrupted, so the answer may come a little later.
+        :raises NoIndexError: when there is no index yet.
+        :raises EncoderMismatchError: when the index was built with another encoder.
+        :raises DeadlineError: when the time is over before words and meaning were searched.
+        """
+        request = arguments.search_request(
+            self._index.models,
+            query,
+            k,
+            mode,
+            among(where, ids),
+            rerank,
+            rerank_depth,
+            rerank_seconds,
+            per_document,
+            collapse=collapse,
+            min_relevance=min_relevance,
+            vector=vector,
+            with_vectors=with_vectors,
+            group_by=group_by,
+            mmr=mmr,
+            deadline=Deadline.after(deadline),
+            join=join,
+            offset=offset,
+        )
+        return self._answer(request).after(int(offset))
+
+    def search_many(
+        self,
+        texts: Iterable[str] | None = None,
+        k: int = 10,
+        *,
+        vectors: ArrayLike | None = None,
+        offset: int = 0,
+        where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
+        deadline: float | None = None,
+        **options: Any,
+    ) -> list[Hits]:
+        """Return the hits of each query, the same as `search` returns; all are encoded together.
+
+        :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
+        :param deadline: the seconds from now for all searches.
+        :param options: the others of `search`.
+        """
+        conditions = among(where, ids)
+        options = {"per_document": None, "deadline": Deadline.after(deadline), **options, "offset": offset}
+        pairs = arguments.check_queries(texts, vectors)
+        requests = [
+            arguments.search_request(self._index.models, text, k, where=conditions, vector=vector, **options)
+            for text, vector in pairs
+        ]
+
+        def answer(snapshot: Snapshot) -> list[Hits]:
+            return hits_of_many(requests, snapshot, self._index.models.encoder_of)
+
+        return [hits.after(int(offset)) for hits in self._index.read(answer)]
+
+    def answer(
+        self,
+        question: str,
+        *,
+        reader: str | os.PathLike[str] | Reader,
+        k: int = 10,
+        hits: Sequence[Hit] | None = None,
+        **options: Any,
+    ) -> list[Answer]:
+        """Return the spans of the k best passages that answer a question, the surest first; none if none does.
+
+        Each answer cites its own characters and lines, and has the `hit` that it stands in.
+
+        :param reader: a `Reader`, or a folder or name to load one from and keep in memory.
+        :param hits: read these instead of searching.
+        :param options: of `search`.
+        :raises InputError: when the model is no reader, or the question is empty.
+        """
+        from .search.answers import answers
+
+        model = self._index.models.reader_of(reader)
+        return answers(question, self.search(question, k, **options) if hits is None else hits, model)
+
+    def check(self, passage: Hit | Passage) -> Currency:
+        """Tell whether a hit, or a passage of a context, is still the text of its document.
+
+        "exact": the same characters at the same place. "moved": the document has them elsewhere. "stale": the document
+        changed, and lacks them. "gone": there is no such document, or file. A file is read as it is on the disk now.
+        """
+        return self._index.read(lambda snapshot: check_passage(snapshot, self._index.folder, passage))
+
+    def warm_up(self) -> None:
+        """Load everything that a search needs, for a process that answers many.
+
+        The first search is then as fast as the rest. The graph of a plain BERT encoder is compiled, so that a query
+        takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
+        processes' in the fourth digit.
+
+        :raises NoIndexError: when there is no index yet.
+        """
+        self._index.read(lambda snapshot: self._index.models.warm_up(snapshot.head.encoder))
+        self.search("warm up", k=1)
+
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
+        """Return the k passages most similar to the passage at a line of a document, without itself."""
+        similarity.check(line, k)
+        conditions = parse(where)
+        return self._index.read(lambda snapshot: similarity.similar(snapshot, path, line, k, where=conditions))
+
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 2_000,
+        tokenizer: Callable[[str], Any] | None = None,
+        siblings: int = 1,
+        order: Order = "best_first",
+        k: int = 24,
+        mode: queries.Mode = "hybrid",
+        where: Where = None,
+        rerank: Rerank = None,
+        rerank_depth: int = 50,
+        rerank_seconds: float | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> Context:
+        """Pack the best passages for a prompt into at most `max_tokens`.
+
+        Near-copies and passages far below the best are left out, neighbours are joined, and a numbered citation
+        precedes each passage. No document can forge a citation (`search.results.passage`). The context is empty where a
+        search says that nothing answers; `min_relevance=0` packs even then. The other parameters are as in `search`.
+
+        :param tokenizer: gives the tokens of a text, or their number, as the model of the prompt counts them; by
+            default the encoder's.
+        :param siblings: how many passages of the same section may extend a hit on either side, if there is room.
+        :param order: "best_first", or "best_last" for a model that heeds the end of a prompt.
+        """
+        packing = Packing(max_tokens, siblings, order).check()
+        count = None if tokenizer is None else counter(tokenizer)
+        request = arguments.search_request(
+            self._index.models,
+            query,
+            k,
+            mode,
+            where,
+            rerank,
+            rerank_depth,
+            rerank_seconds,
+            collapse=False,
+            min_relevance=min_relevance,
+            deadline=Deadline.after(deadline),
+        )
+        encoder_of = self._index.models.encoder_of
+        return self._index.read(lambda snapshot: find_context(snapshot, request, encoder_of, packing, count))
+
+    def _answer(self, request: SearchRequest) -> Hits:
+        """Search, and tell who observes."""
+        start = time.perf_counter()
+        hits = self._index.read(lambda snapshot: request.hits(snapshot, self._index.models.encoder_of))
+        event = SearchEvent(request.text, hits, time.perf_counter() - start)
+        event.log()
+        if self.on_search:
+            self.on_search(event)
+        return hits

@@ -1,0 +1,166 @@
+"""Upkeep of an index: another encoder, another vector index, checks and repair."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from ..core.errors import InputError
+from ..core.progress import OnProgress, ignore
+from ..indexes.base import VectorIndex
+from ..indexes.manifest import IndexManifest, IndexMetadata
+from ..indexes.registry import IndexSpec
+from ..indexes.tuning.benchmark import Requirements
+from ..indexes.tuning.optimize import TuningResult, check_kinds
+from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
+from .integrity.repair import Repair, repair
+from .integrity.verify import Verification, verify
+from .models.cache import model_name
+from .models.load import load_encoder
+from .search.calibration import renew_scale
+from .store.derived import benchmark_queries
+from .store.root import to_sync
+
+if TYPE_CHECKING:
+    from .indexing.report import Report
+    from .open_index import OpenIndex
+
+
+class Upkeep:
+    """What keeps an index sound and fast, and changes its encoder."""
+
+    _index: OpenIndex
+    sync: Callable[..., Report]
+    documents: Callable[[], list[dict[str, Any]]]
+
+    def switch(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        keep: bool = True,
+        progress: OnProgress = ignore,
+    ) -> SwitchReport:
+        """Replace the encoder: embed every passage with the new one, then change all vectors at once.
+
+        Until then the old encoder answers every search, here and in other processes; then the new one does, with no
+        restart. You may interrupt it: the same call goes on from there, unless something else was written meanwhile.
+        The old vectors stay for `rollback` until the next switch.
+
+        :param model: the folder or name of an encoder that splits texts into the same passages, such as one fine-tuned
+            from the index's own.
+        :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
+        :raises EncoderMismatchError: when it splits texts into other passages: that needs a new index.
+        """
+        name = model_name(model)
+        store = self._index.store()
+        encoder = load_encoder(name)
+        with self._index.writer(store) as writer:
+            report = switch(writer, encoder, progress, keep=keep)
+            renew_scale(writer.snapshot(), encoder)
+        self._index.models.use(encoder)
+        return report
+
+    def rollback(
+        self,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        progress: OnProgress = ignore,
+    ) -> SwitchReport:
+        """Restore the encoder before the last switch, with its vectors; embed newer documents with it.
+
+        :param model: the present location of that encoder, if it was moved.
+        :raises StoreError: when there was no switch, or it was rolled back already.
+        """
+        name = None if model is None else model_name(model)
+        with self._index.writer() as writer:
+            encoder = previous_encoder(writer.head, name)
+            report = rollback(writer, encoder, progress)
+            renew_scale(writer.snapshot(), encoder)
+        self._index.models.use(encoder)
+        return report
+
+    def build_index(
+        self,
+        kind: str,
+        *,
+        search: Mapping[str, Any] | None = None,
+        settle: Callable[[VectorIndex], IndexMetadata] | None = None,
+        **build: Any,
+    ) -> IndexManifest:
+        """Replace the vector index by one of another kind, built beside the old one; later writes keep it current.
+
+        >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
+
+        :param kind: a key of `indexes.registry.KINDS`, its `build_parameters` and `search_parameters` describe it.
+        :param settle: gets the finished index, and returns search parameters and measurements to publish it with. If
+            it raises, the old index stays in service.
+        :raises InputError: when there is no such kind, or no such parameter.
+        """
+        if not isinstance(kind, str):
+            raise InputError(f"a kind of index is named by a text, not {kind!r}: expected one such as 'ivf_int8'")
+        if search is not None and not isinstance(search, Mapping):
+            raise InputError(f"search is a mapping of parameters, such as {{'nprobe': 32}}, not {search!r}")
+        with self._index.writer() as writer:
+            writer.index.build(IndexSpec(kind, build, dict(search or {})), settle)
+            published = writer.snapshot().published
+        assert published is not None
+        return published
+
+    def optimize(
+        self,
+        recall: float = 0.99,
+        *,
+        memory: float | None = None,
+        latency: float | None = None,
+        queries: Sequence[str] | ArrayLike | None = None,
+        kinds: Sequence[str] = (),
+        seed: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> TuningResult:
+        """Put the fastest vector index in service that meets requirements, proven on queries that did not choose it.
+
+        If no index meets them, nothing changes, and the result says what would be possible.
+
+        :param recall: of the ten best passages, on average over queries: its lower 95 % bound must reach this.
+        :param memory: the bytes that searches may read at random.
+        :param latency: the 99th percentile of the seconds that a query may keep the vector index busy, one query at a
+            time, for the 200 neighbours that a search takes into account.
+        :param queries: real queries to measure with, or their vectors, shape (n, dim); by default sentences of the
+            passages. An index without an encoder needs vectors.
+        :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
+        :param seed: of the sample of queries.
+        """
+        requirements = Requirements(recall, memory, latency).check()
+        check_kinds(kinds)
+        queries = benchmark_queries.check(queries, seed)
+        with self._index.writer() as writer:
+            encoder = self._index.models.encoder_of(writer.head.encoder)
+            sample = benchmark_queries.choose(queries, writer.snapshot(), encoder, requirements, seed)
+            return writer.index.optimize(requirements, sample, kinds=tuple(kinds), log=progress)
+
+    def verify(self, *, deep: bool = False, progress: OnProgress = ignore) -> Verification:
+        """Check the index against the present documents, and its parts against each other.
+
+        :param deep: also look for vectors that do not belong to their texts.
+        """
+        folder, encoder_of = self._index.folder, self._index.models.encoder_of
+        return self._index.read(lambda snapshot: verify(snapshot, folder, encoder_of, deep=deep, progress=progress))
+
+    def repair(self, *, deep: bool = False, progress: OnProgress = ignore) -> Repair:
+        """Embed wrong vectors anew, drop documents with faulty passages, rebuild both indexes, and sync the folder.
+
+        Vectors are wrong if they changed in the store since the vector index was published; with `deep`, also if they
+        do not belong to their texts. If the committed state is damaged, the one before is committed again first.
+
+        :raises InputError: when the folder does not exist, before anything is changed.
+        """
+        if self._index.folder:
+            to_sync(self._index.location, self._index.existing(), None, self.documents)
+        faults = self.verify().faults
+        self._index.commit_previous()
+        with self._index.writer() as writer:
+            result = repair(writer, faults, self._index.models.encoder_of, deep=deep, progress=progress)
+        return result.followed_by(self.sync()) if self._index.folder else result
