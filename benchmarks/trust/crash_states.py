@@ -388,7 +388,7 @@ def shortcuts(batch: int) -> ExitStack:
         )
 
     shared = stack.enter_context(pool.ReaderPool(workers=1))
-    for module in ("models.cache", "retriever", "indexing.switch"):
+    for module in ("models.cache", "upkeep", "indexing.switch"):
         stack.enter_context(mock.patch(f"binocle.retriever.{module}.load_encoder", cached))
     stack.enter_context(mock.patch.object(pool, "ReaderPool", return_value=nullcontext(shared)))
     stack.enter_context(mock.patch.object(indexer, "_BATCH_CHUNKS", batch))

@@ -1,7 +1,8 @@
 """The indexes that this user made or allowed: only these are written, and only their model names are followed.
 
-Each has a file, named by the random id in the settings of the index, below the user's state folder. Nothing in the
-index itself can be proof: a downloaded archive belongs to the user who unpacks it.
+Each has a file below the user's state folder, named by the random id in the settings of the index. It lists where the
+index is, and where copies of it are that the user allowed too. Nothing in the index itself can be proof: a downloaded
+archive belongs to the user who unpacks it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import json
 import os
 import shlex
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.files import user_folder
 from .locations.open_location import is_s3
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .locations.location import Location
 
 ALL = "BINOCLE_TRUST"  # the environment variable that, set to "all", trusts every index
@@ -43,11 +43,10 @@ def is_trusted(location: Location, index_id: str | None) -> bool:
     if index_id is None:
         return False
     try:
-        known = json.loads(_file(index_id).read_bytes())
         address = _address(location)
-        return known["place"] == address["place"] or ("inode" in address and known.get("inode") == address["inode"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except OSError:
         return False
+    return any(known["place"] == address["place"] or _is_moved(known, address) for known in _known(index_id))
 
 
 def remember(location: Location, index_id: str) -> None:
@@ -55,18 +54,47 @@ def remember(location: Location, index_id: str) -> None:
     file = _file(index_id)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        staging = file.with_name(f".{file.name}.{os.getpid()}")
-        with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-            json.dump(_address(location), stream)
-        staging.replace(file)
+        address = _address(location)
+        copies = [known for known in _present(index_id) if known["place"] != address["place"]]
+        _write(file, [address, *copies])
     except OSError as error:
         message = f"{file} cannot be written ({error.strerror}), so {location} is read-only in later runs"
         warnings.warn(f"{message}: set XDG_STATE_HOME to a folder of yours, or {ALL}=all", stacklevel=2)
 
 
 def forget(index_id: str) -> None:
-    """Trust an index no more: it was removed."""
-    _file(index_id).unlink(missing_ok=True)
+    """Trust an index no more: it was removed. Copies of it that the user allowed stay trusted."""
+    file, copies = _file(index_id), _present(index_id)
+    if copies:
+        _write(file, copies)
+    else:
+        file.unlink(missing_ok=True)
+
+
+def _is_moved(known: dict[str, Any], address: dict[str, Any]) -> bool:
+    return "inode" in address and known.get("inode") == address["inode"]
+
+
+def _known(index_id: str) -> list[dict[str, Any]]:
+    """Return the addresses of the index and of its copies that the user allowed."""
+    try:
+        noted = json.loads(_file(index_id).read_bytes())
+    except (OSError, ValueError):
+        return []
+    noted = noted if isinstance(noted, list) else [noted]  # earlier versions noted one address
+    return [known for known in noted if isinstance(known, dict) and isinstance(known.get("place"), str)]
+
+
+def _present(index_id: str) -> list[dict[str, Any]]:
+    """Return the addresses where an index still is, or may be."""
+    return [known for known in _known(index_id) if is_s3(known["place"]) or Path(known["place"]).exists()]
+
+
+def _write(file: Path, addresses: list[dict[str, Any]]) -> None:
+    staging = file.with_name(f".{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        json.dump(addresses, stream)
+    staging.replace(file)
 
 
 def _file(index_id: str) -> Path:

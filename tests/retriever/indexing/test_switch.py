@@ -678,7 +678,7 @@ switching._BATCH_SIZE = 2
 source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
 loaded = {name: load.load_encoder(name) for name in sys.argv[7:]}
 cache.load_encoder = switching.load_encoder = loaded.__getitem__
-TRACED = ("switch", "vector_log", "writer", "store", "head", "published", "flat", "tables", "retriever", "cache")
+TRACED = ("switch", "vector_log", "writer", "store", "head", "published", "flat", "tables", "open_index", "upkeep", "cache")
 
 
 def run(index, stop_at=None):

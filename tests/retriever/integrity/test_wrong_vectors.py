@@ -112,7 +112,7 @@ def _many(tmp_path_factory, tiny_model):
 @pytest.fixture
 def many(tmp_path, _many, monkeypatch, tiny):
     """An index of one passage a document, whose encoder is compiled already."""
-    for module in ("models.cache", "retriever"):
+    for module in ("models.cache", "upkeep"):
         name = f"binocle.retriever.{module}.load_encoder"
         monkeypatch.setattr(name, lambda name: tiny if name == tiny.name else load_encoder(name))
     return Retriever.open(shutil.copytree(_many, tmp_path / "index"))

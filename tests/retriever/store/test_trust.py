@@ -86,6 +86,18 @@ def test_index_that_was_copied_here_is_read_only_until_the_user_allows_it(mine, 
     assert opened.trusted
     assert opened.search("cat")
     assert opened.sync().unchanged == 1
+    assert Retriever.open(mine).trusted  # still
+
+
+def test_removing_an_index_leaves_an_allowed_copy_trusted(mine, tmp_path, state):
+    shutil.copytree(mine, tmp_path / "copy")
+    Retriever.open(tmp_path / "copy").allow()
+    (note,) = (state / "binocle/trusted").iterdir()
+    for folder, remaining in ((mine, 1), (tmp_path / "copy", 0)):
+        shutil.rmtree(folder)
+        trust.forget(note.name)
+        assert len(list((state / "binocle/trusted").iterdir())) == remaining
+    assert not note.exists()
 
 
 def test_other_index_in_the_place_of_an_own_one_is_not_trusted(mine, tmp_path, tiny_model, state):
@@ -108,7 +120,21 @@ def test_index_without_an_id_of_ours_is_not_trusted(index_id, mine):
     assert_untrusted(mine)
 
 
-@pytest.mark.parametrize("note", [b"", b"[]", b"{", b"{}", b"\xff", b'{"place": 1}', b'{"place": "/", "inode": 1}'])
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"{}",
+        b"\xff",
+        b'{"place": 1}',
+        b"[[], 1]",
+        b'[{"inode": []}]',
+        b'[{"place": "/", "inode": []}]',
+        b'{"place": "/", "inode": 1}',
+    ],
+)
 def test_note_that_says_nothing_is_no_trust(note, mine, state):
     for file in (state / "binocle/trusted").iterdir():
         file.write_bytes(note)
