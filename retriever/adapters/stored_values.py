@@ -32,7 +32,7 @@ def unique_values(index: Any, key: str, where: Filter | None = None) -> list[Any
         nested = [value for value in map(_decoded, encoded) if isinstance(value, (list, dict))]
         return _values(columns.column(f"metadata.{key}"), mask & ~evaluate(is_list(key), columns)) + nested
 
-    values: list[Any] = index._read(answer)  # noqa: SLF001 - as above
+    values: list[Any] = index._index.read(answer)  # noqa: SLF001 - as above
     return values
 
 
@@ -46,7 +46,7 @@ def value_types(index: Any) -> dict[str, type]:
         values = {key: _values(columns.column(f"metadata.{key}"), mask) for key in columns.keys(mask)}
         return {key: type(members[0]) for key, members in values.items() if members}
 
-    types: dict[str, type] = index._read(answer)  # noqa: SLF001 - as above
+    types: dict[str, type] = index._index.read(answer)  # noqa: SLF001 - as above
     return types
 
 
