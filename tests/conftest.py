@@ -26,8 +26,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of processes start:
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+# No test judges the time that a loaded machine takes.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
