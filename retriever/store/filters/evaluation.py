@@ -98,6 +98,7 @@ def check_keys(
         inside = mask if inside is None else mask & inside
     if isinstance(where, Condition) and where.operator != "exists" and where.key not in optional:
         check_key(where.key, documents, inside)
+        _check_quoted_glob(where, documents, inside)
     if isinstance(where, Junction) and where.operator == "and":
         optional |= {part.key for part in where.parts if isinstance(part, Condition) and part.operator == "exists"}
     for part in _parts(where):
@@ -124,6 +125,17 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
         name, known = key.removeprefix(fields.METADATA), documents.keys(inside)
         if name not in known:  # a key may have empty lists only
             raise InputError(_unknown(name, known))
+
+
+def _check_quoted_glob(where: Condition, documents: DocumentColumns, inside: Mask | None) -> None:
+    """Refuse a glob of paths in quotes, where it is a path like any other, unless there is such a document."""
+    if (where.key, where.operator) != ("path", "same") or not any(sign in where.value for sign in "*?["):
+        return
+    mask = _paths(where, documents)
+    if documents.count and not (mask if inside is None else mask & inside).any():
+        raise InputError(
+            f"no document has the path {fields.shown(where.value)}: in quotes it is no glob, so leave the quotes out"
+        )
 
 
 def _unknown(key: str, known: list[str]) -> str:

@@ -10,8 +10,8 @@ more than `or`. The fields are:
     title     and any key of the documents' own metadata
 
 The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, `in (...)` and `not in (...)`. `=` ignores capitals and reads
-numbers. Its value may be a glob; a value in quotes has no special characters. `metadata.path` is the key `path` of
-metadata.
+numbers. Its value may be a glob; a value in quotes has no special characters. A glob of paths in quotes is refused,
+unless a document has this very path. `metadata.path` is the key `path` of metadata.
 
 The metadata of an added document may use the name of a field (`type`, `title`, …). Both values then count: a document
 may have several types. `modified` in metadata is a date, or seconds since 1970.
@@ -33,6 +33,7 @@ _NAME = re.compile(rf"\s*({_QUOTED}|[\w.-]+)\s*({_OPERATOR})\s*", re.IGNORECASE)
 _NOT = re.compile(r"\s*not(?=[\s(])(?!\s*(?:[!<>=:]|in\s*\())", re.IGNORECASE)
 _WORDS = {word: re.compile(rf"\s*\b{word}(?=[\s(])", re.IGNORECASE) for word in ("and", "or")}
 _VALUE_END = re.compile(r"[()]|(?<=\s)(?:and|or)(?=[\s(]|$)", re.IGNORECASE)
+_CONDITION_IN_VALUE = re.compile(r"\s([\w.-]+\s*(?:[!<>=]=|[<>=]).*)", re.DOTALL)
 _QUOTED_VALUE = re.compile(_QUOTED, re.DOTALL)
 _ITEM = re.compile(r"[^,()]*")
 _SIGNS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -157,8 +158,12 @@ class _Reader:
             else:
                 end = match.start()
                 break
+        value = self._text[start:end].strip()
+        if second := _CONDITION_IN_VALUE.search(value):
+            self._position = start + self._text[start:end].index(second[0]) + 1
+            raise self._refusal("expected 'and' or 'or' before a second condition, and quotes around a value like this")
         self._position = end
-        return self._text[start:end].strip()
+        return value
 
     def _close(self) -> None:
         if not self._rest().startswith(")"):

@@ -17,7 +17,7 @@ from binocle.retriever.documents.gitignore import holds
 from binocle.retriever.store.filters import columns, fields
 from binocle.retriever.store.filters.columns import DocumentColumns
 from binocle.retriever.store.filters.evaluation import evaluate, select
-from binocle.retriever.store.filters.filter import F, Filter
+from binocle.retriever.store.filters.filter import F, Filter, Within
 from binocle.retriever.store.filters.where import parse
 
 
@@ -620,6 +620,8 @@ def test_filters_in_each_other_have_an_end():
         "not ()",
         "()",
         "a=1 and (b=2 or )",
+        "tenant=t1 tenant=t2",
+        "tenant=t1 xor n>=2 and b=3",
     ],
 )
 def test_a_text_that_is_no_filter_is_refused_and_shown(text):
@@ -655,8 +657,19 @@ def test_a_quoted_value_has_no_special_characters():
     assert passes('tag="a*" and not tag="b*"', tag="A*")
     assert not passes('tag="a*"', tag="ab")
     assert passes('path="docs/*.md"', path="docs/*.md")
-    assert not passes('path="docs/*.md"', path="docs/a.md")
     assert passes("author='O\\'Neill'", author="O'Neill")
+
+
+@pytest.mark.parametrize("where", ["path='docs/**'", 'path!="docs/?.md"', "(type=md or path in (a.md, 'docs/*'))"])
+def test_a_glob_of_paths_in_quotes_is_refused_unless_a_document_is_called_so(where):
+    with pytest.raises(InputError, match="no document has the path 'docs/.*': in quotes it is no glob"):
+        select(parse(where), documents(row("docs/a.md")))
+    select(parse(where.replace("'", "").replace('"', "")), documents(row("docs/a.md")))
+    with pytest.raises(InputError, match="in quotes it is no glob"):  # the only one is outside of the scope
+        select(
+            Within(F.tenant == "t1", parse("path='docs/**'")),
+            documents(row("docs/**", tenant="t2"), row("a.md", tenant="t1")),
+        )
 
 
 def test_a_filter_is_no_truth():
