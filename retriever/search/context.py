@@ -319,10 +319,10 @@ class _Selection:
         return True
 
     def _cost(self, passage: Passage) -> int:
-        place = passage.path, passage.sha256, passage.char_start, passage.char_end
-        if place not in self._costs:
-            self._costs[place] = self._count(passage.write()) + self._separator
-        return self._costs[place]
+        span = passage.path, passage.sha256, passage.char_start, passage.char_end
+        if span not in self._costs:
+            self._costs[span] = self._count(passage.write()) + self._separator
+        return self._costs[span]
 
     def write(self) -> Context:
         """Write the context; it may cost more than its passages alone, so the last of them go."""
