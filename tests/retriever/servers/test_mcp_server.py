@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -198,21 +200,66 @@ def test_a_client_of_an_older_revision_gets_answers_in_it(retriever, revision):
     assert answers[4]["contents"][0]["text"] == retriever.text("notes/guide/tasks.md", lines=(1, 2))
 
 
-def test_a_client_over_http_gets_answers(retriever):
+@contextlib.contextmanager
+def over_http(retriever, **streams):
+    """The address of the command, which serves until the end of the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen(command(retriever.path.parent, "--http", port), env=dict(os.environ)) as process:
+    with subprocess.Popen(command(retriever.path.parent, "--http", port), env=dict(os.environ), **streams) as process:
         try:
             for _ in range(300):
                 with socket.socket() as probe:
                     if probe.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 time.sleep(0.1)
-            found = answer(f"http://127.0.0.1:{port}/mcp", "search", query="cancel a task", k=1)
+            yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.terminate()
+
+
+def test_a_client_over_http_gets_answers(retriever):
+    with over_http(retriever) as address:
+        found = answer(address, "search", query="cancel a task", k=1)
     assert found["passages"][0]["path"] == "notes/guide/tasks.md"
+
+
+CALLS = {
+    "search": ["query=cancel a task", "k=1"],
+    "context": ["query=cancel a task", "max_tokens=100"],
+    "similar": ["path=notes/guide/tasks.md", "line=1"],
+    "read": ["path=notes/guide/tasks.md", "line=1"],
+    "files": ["limit=1"],
+    "status": [],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("mcp-inspector-cli") is None, reason="npm install @modelcontextprotocol/inspector")
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_the_inspector_calls_every_tool(transport, retriever, tmp_path):
+    def inspect(*words):
+        run = subprocess.run(
+            ["mcp-inspector-cli", "--cli", *target, *words], capture_output=True, text=True, check=True
+        )
+        assert "Traceback" not in run.stderr
+        return json.loads(run.stdout)
+
+    log = tmp_path / "log.txt"
+    with contextlib.ExitStack() as stack:
+        if transport == "http":
+            stream = stack.enter_context(log.open("wb"))
+            target = [stack.enter_context(over_http(retriever, stderr=stream)), "--transport", "http"]
+        else:
+            target = [*command(retriever.path.parent), "-e", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"]
+        assert {tool["name"] for tool in inspect("--method", "tools/list")["tools"]} == set(CALLS)
+        for name, values in CALLS.items():
+            words = ["--tool-arg", *values] if values else []
+            result = inspect("--method", "tools/call", "--tool-name", name, *words)
+            assert not result["isError"] and result["structuredContent"]
+        refused = inspect("--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=nowhere.md", "line=1")
+        assert refused["isError"] and "'nowhere.md' is not in the index" in refused["content"][0]["text"]
+    assert transport == "stdio" or "Traceback" not in log.read_text()
 
 
 def test_without_an_index_the_command_says_so_at_once(tmp_path):
