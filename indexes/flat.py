@@ -8,6 +8,7 @@ beside its own. It takes true scores from them, and exact answers where that is 
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,28 @@ class FlatIndex:
                 batch = slice(start, start + step)
                 scores[batch, :depth], ids[batch, :depth] = self._best(queries[batch], depth, allowed, count)
         return scores, ids
+
+    def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
+        """Return what `search` returns for each query alone, to the last bit, by one matrix product for all.
+
+        The product selects; its few best are computed again as `search` computes them.
+
+        :returns: None if one by one is as fast.
+        """
+        if self.metric != "ip" or len(self.ids) > _NUMPY_ROWS or not 0 < k <= len(self.ids):
+            return None
+        queries = self.prepare_queries(vectors)
+        products = queries @ self.vectors.T
+        lengths = [float(np.vecdot(rows, rows).max(initial=0)) for rows in (queries, self.vectors)]
+        error = 4 * self.vectors.shape[1] * float(np.finfo(np.float32).eps) * math.sqrt(math.prod(lengths))
+        if not (np.isfinite(products).all() and math.isfinite(error)):
+            return None
+        limits = np.partition(products, products.shape[1] - k, axis=1)[:, products.shape[1] - k]
+        answers = [
+            self._search_by_numpy(query, k, np.flatnonzero(row >= limit - error))
+            for query, row, limit in zip(queries, products, limits, strict=True)
+        ]
+        return np.concatenate([scores for scores, _ in answers]), np.concatenate([ids for _, ids in answers])
 
     def prepare_queries(self, vectors: Floats) -> Floats:
         """Return queries as FAISS takes them.

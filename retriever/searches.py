@@ -134,7 +134,7 @@ class Searches:
         deadline: float | None = None,
         **options: Any,
     ) -> list[Hits]:
-        """Return the hits of each query, the same as `search` returns; all are encoded together.
+        """Return the hits of each query, the same as `search` returns; all are encoded and read together.
 
         :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
         :param deadline: the seconds from now for all searches.

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Floats, Ids, Mask
+    from ...core.arrays import Floats, Ids, Mask, Positions
     from .segment import Field, Numbers, Rows, Segment
 
 _K1 = 1.2
@@ -185,9 +185,10 @@ class LexicalIndex:
         for part in self._parts:
             by_row = np.zeros(len(part.segment.ids), np.uint8)
             rows, own = self._rows(part, ids)
+            columns: Any = slice(None) if len(own) == len(ids) else own
             for number, (with_term, counts) in enumerate(part.stems(terms)):
                 by_row[with_term] = counts
-                table[number, own] = by_row[rows]
+                table[number, columns] = by_row[rows]
                 by_row[with_term] = 0
                 totals[number] += len(with_term)
         return table, list(map(self._idf, totals))
@@ -201,12 +202,12 @@ class LexicalIndex:
         return lengths
 
     @staticmethod
-    def _rows(part: Part, ids: Ids) -> tuple[Rows, NDArray[np.intp]]:
+    def _rows(part: Part, ids: Ids) -> tuple[Positions, Positions]:
         """Return the rows of the passages that a segment has, and their positions in `ids`."""
         own = part.segment.ids
         if not len(own):
-            return np.empty(0, np.uint16), np.empty(0, np.intp)
-        rows = np.searchsorted(own, ids).clip(max=len(own) - 1).astype(np.uint16)
+            return np.empty(0, np.intp), np.empty(0, np.intp)
+        rows = np.searchsorted(own, ids).clip(max=len(own) - 1)
         positions = np.flatnonzero(own[rows] == ids)
         return rows[positions], positions
 

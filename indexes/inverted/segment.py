@@ -16,7 +16,7 @@ a term when they are read: opening reads a few pages only.
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ Rows = NDArray[np.uint16]
 MAX_ROWS = 65_536  # so that a row fits into 16 bits
 MAX_COUNT = 255
 _ALIGNMENT = 8
+_KEPT = 8_192  # terms that a field remembers the places of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Field:
     stops: Numbers
     rows: Rows
     counts: Bytes  # empty if the field has none
+    _bounds: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)  # of postings, by term
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -71,16 +73,33 @@ class Field:
                 high = middle
         return low
 
-    def postings(self, term: bytes) -> tuple[Rows, Bytes]:
-        """Return the rows with a term and how often each holds it; empty arrays if none does."""
+    def postings(self, term: str, size: int) -> tuple[Rows, Bytes]:
+        """Return the rows with a term and how often each holds it; empty arrays if none does.
+
+        The next query with this term finds its place at once.
+
+        :param size: of the segment.
+        :raises DamagedError: when they are no rows of the segment.
+        """
+        bounds = self._bounds.get(term)
+        if bounds is None:
+            bounds = self._bounds_of(term.encode(), size)
+            if len(self._bounds) >= _KEPT:
+                self._bounds.clear()
+            self._bounds[term] = bounds
+        return self.rows[slice(*bounds)], self.counts[slice(*bounds)]
+
+    def _bounds_of(self, term: bytes, size: int) -> tuple[int, int]:
         number = self.first_from(term)
         if number == len(self) or self.term(number) != term:
-            return self.rows[:0], self.counts[:0]
+            return 0, 0
         start = int(self.stops[number - 1]) if number else 0
         stop = int(self.stops[number])
         if not start <= stop <= len(self.rows):
             raise DamagedError("a posting list of the inverted index does not lie within it")
-        return self.rows[start:stop], self.counts[start:stop]
+        if stop > start and int(self.rows[start:stop].max()) >= size:
+            raise DamagedError("a posting list of the inverted index names passages that it does not have")
+        return start, stop
 
     def terms(self, first: int = 0, last: int | None = None) -> list[bytes]:
         """Return the terms from one place in the vocabulary up to another."""
@@ -172,10 +191,7 @@ class Segment:
 
         :raises DamagedError: when they are no rows of this segment.
         """
-        postings = [field.postings(term.encode()) for term in terms]
-        if any(len(rows) and int(rows.max()) >= len(self.ids) for rows, _ in postings):
-            raise DamagedError("a posting list of the inverted index names passages that it does not have")
-        return postings
+        return [field.postings(term, len(self)) for term in terms]
 
 
 _FIELD_TYPES = {"vocabulary": np.uint8, "ends": np.uint32, "stops": np.uint32, "rows": np.uint16, "counts": np.uint8}

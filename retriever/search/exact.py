@@ -106,14 +106,18 @@ class ExactQuery:
 
     def passes(self, passage: str) -> bool:
         """Whether a passage holds all that is required, in any case, and nothing that is excluded."""
-        return all(_holds(literal, passage) for literal in self.required) and not any(
-            _holds(literal, passage) for literal in self.excluded
+        if not (self.required or self.excluded):
+            return True
+        folded = passage.casefold()
+        return all(_holds(literal, passage, folded) for literal in self.required) and not any(
+            _holds(literal, passage, folded) for literal in self.excluded
         )
 
     def level(self, passage: str, headings: Sequence[str] = ()) -> tuple[int, int]:
         """How many literals a passage holds, and how well: more is better."""
-        grades = [grade(literal, passage, headings) for literal in (*self.required, *self.tokens)]
-        grades += [DEFINITION * (grade(name, passage, headings) == DEFINITION) for name in self.names]
+        folded = passage.casefold()
+        grades = [grade(literal, passage, headings, folded) for literal in (*self.required, *self.tokens)]
+        grades += [DEFINITION * (grade(name, passage, headings, folded) == DEFINITION) for name in self.names]
         return sum(map(bool, grades)), sum(grades)
 
     def held(self, passage: str, headings: Sequence[str] = ()) -> dict[str, str]:
@@ -197,9 +201,12 @@ def _identifier(word: str) -> str | None:
     return bare if len(bare) <= _MAX_CHARACTERS and _IDENTIFIER.fullmatch(bare) else None
 
 
-def grade(literal: str, passage: str, headings: Sequence[str] = ()) -> int:
-    """How well a passage holds a literal: `DEFINITION` the best, 0 if it does not."""
-    if not _may_hold(literal, passage):
+def grade(literal: str, passage: str, headings: Sequence[str] = (), folded: str | None = None) -> int:
+    """How well a passage holds a literal: `DEFINITION` the best, 0 if it does not.
+
+    :param folded: the passage, case folded.
+    """
+    if not _may_hold(literal, passage.casefold() if folded is None else folded):
         return 0
     for any_case, definition, use in (
         (False, DEFINITION, USE),
@@ -210,14 +217,18 @@ def grade(literal: str, passage: str, headings: Sequence[str] = ()) -> int:
     return 0
 
 
-def _holds(literal: str, passage: str) -> bool:
-    return _may_hold(literal, passage) and _pattern(literal, any_case=True).search(passage) is not None
+def _holds(literal: str, passage: str, folded: str) -> bool:
+    return _may_hold(literal, folded) and _pattern(literal, any_case=True).search(passage) is not None
 
 
-def _may_hold(literal: str, passage: str) -> bool:
-    """Whether a passage has the words of a literal anywhere, in any case: much faster than a regular expression."""
-    folded = passage.casefold()
-    return all(word in folded for word in literal.casefold().split())
+def _may_hold(literal: str, folded: str) -> bool:
+    """Whether a folded passage has the words of a literal anywhere: much faster than a regular expression."""
+    return all(word in folded for word in _folded_words(literal))
+
+
+@lru_cache(256)
+def _folded_words(literal: str) -> list[str]:
+    return literal.casefold().split()
 
 
 def _defines(literal: str, passage: str, headings: Sequence[str], *, any_case: bool) -> bool:

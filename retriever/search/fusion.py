@@ -70,10 +70,13 @@ def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask
 
     :param by_words: best first, as `by_meaning`.
     """
-    ids = np.union1d(by_words.ids, by_meaning.ids)
+    ids = np.sort(np.concatenate([by_words.ids, by_meaning.ids]))
+    ids = ids[np.concatenate([ids[:1] == ids[:1], ids[1:] != ids[:-1]])]
     lexical = _align(ids, by_words.ids, by_words.lexical)
     semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
-    leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
+    leading = np.zeros(len(ids), np.bool_)
+    for best in (by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]):
+        leading[np.searchsorted(ids, best)] = True
     return Candidates(ids, lexical, semantic, np.zeros_like(lexical)), leading
 
 

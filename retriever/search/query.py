@@ -26,28 +26,32 @@ from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
 from ...core.terms import query_stems
 from ...indexes.tuning.benchmark import DEPTH
+from ..documents.chunker import context_of
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
 from .fusion import Candidates, fuse, reranked_score
 from .ranking import Ranking
-from .results.duplicates import Passage, distinct, in_deviations, select
+from .results.duplicates import Marks, Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
     from ..models.reranker import Reranker
+    from ..store.derived.recent_rows import RecentRows
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
     from .deadline import Deadline
     from .results.diversity import Diversity
     from .results.duplicates import Group
+
+    Steps = Generator[tuple[str, list[int]], None, Hits]  # table and ids of the rows that the next step reads
 
 
 Mode = Literal["hybrid", "semantic", "lexical"]
@@ -87,6 +91,8 @@ class Query:
     :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
     :param parts: the exact parts of the query.
     :param deadline: no stage but the reranker begins after it.
+    :param nearest: cosines and ids of the passages nearest to the vector, if they are known: as many as the first
+        stage needs at least, best first.
     """
 
     def __init__(
@@ -96,17 +102,24 @@ class Query:
         vector: Callable[[], Floats],
         parts: exact.ExactQuery | None = None,
         deadline: Deadline | None = None,
+        nearest: tuple[Floats, Ids] | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._text = text
         self._stems = query_stems(text)
         self._exact = parts or None
-        self._passages: dict[int, dict[str, Any]] = {}  # read for the exact parts, by id
+        self._contexts: dict[int, str] = {}  # by id, as read for the exact parts
+        self._held: dict[int, tuple[int, int]] = {}  # how well passages hold the exact parts, by id
         self._vector = cache(vector)
         self._deadline = deadline
+        self._nearest = nearest
         self._seconds: dict[str, float] = {}  # by stage
 
-    def hits(
+    def hits(self, k: int, **options: Any) -> Hits:
+        """The k best passages: `steps` without a stop."""
+        return finish(self.steps(k, **options))
+
+    def steps(
         self,
         k: int,
         *,
@@ -120,8 +133,11 @@ class Query:
         by_document: bool = False,
         diversity: Diversity | None = None,
         offset: int = 0,
-    ) -> Hits:
-        """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
+    ) -> Steps:
+        """Search in steps: before each, yield the rows that it reads. Several searches can then read theirs at once.
+
+        The result is the k best passages, best first; of equal ones the first in the index. The best of copies cites
+        the others.
 
         :param without: the id of a chunk to leave out.
         :param per_document: as in `duplicates.select`.
@@ -144,7 +160,9 @@ class Query:
         limit = depth * _DEEPER if collapse and not reranking else depth
         deepest = min(self._snapshot.chunks.count_rows(), math.inf if by_document else limit)
         while True:
-            stage = self._first_stage(depth, mode, passing, without)
+            stage = self._candidates(depth, mode, passing)
+            yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
+            stage = self._first_stage(stage, mode, without)
             candidates = self._lifted(stage, mode)
             copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
             if len(copies) >= k or depth >= deepest or len(stage.ids) + 1 < depth:  # one may be left out
@@ -158,6 +176,8 @@ class Query:
         relevance = self._relevance(read, relevances.highest(candidates.semantic))
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
+        cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
+        yield "documents", [row["document"] for row in cited.values()]
         line = relevances.line(self._snapshot, mode)
         hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
         if with_vectors:
@@ -185,15 +205,12 @@ class Query:
         ids = candidates.ids
         literal = np.zeros(len(ids), bool)
         if self._exact:
-            self._contexts(ids)
-            rows = [self._passages[number] for number in ids.tolist()]
-            literal = np.array([self._exact.level(row["context"], row["heading"])[0] > 0 for row in rows], bool)
+            literal = np.array([count > 0 for count, _ in self._held_by(self._exact, ids)], bool)
         shares = relevances.shares(self._snapshot.lexical, self._stems, ids)
         return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
 
-    def _first_stage(self, depth: int, mode: Mode, passing: Passing | None, without: int | None) -> Candidates:
+    def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others."""
-        candidates = self._candidates(depth, mode, passing)
         if without is not None:
             candidates = candidates.take(np.flatnonzero(candidates.ids != without))
         return self._exact_first(candidates, mode)
@@ -208,10 +225,10 @@ class Query:
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
-            rows = self._snapshot.chunks_by_id(ids, ["document", "text"])
+            rows = self._snapshot.cited_passages.of(ids)
             passages = [
-                Passage(number, rows[number]["document"], rows[number]["text"], level, score)
-                for number, level, score in zip(ids, levels, scores, strict=False)
+                Passage(number, row["document"], row["text"], level, score, _marks(row))
+                for (number, row), level, score in zip(rows.items(), levels, scores, strict=False)
             ]
             groups = select(distinct(passages), k, per_document, all_read=limit >= count, offset=offset)
             if groups is not None:
@@ -274,8 +291,8 @@ class Query:
         with self._timed("exact"):
             candidates = [self._with_tokens(words, passing) for words in parts.lookups]
             ids = np.unique(np.concatenate([np.empty(0, np.int64), *candidates]))
-            contexts = self._contexts(ids)
-            holds = [parts.passes(contexts[number]) and parts.level(contexts[number])[0] for number in ids.tolist()]
+            contexts = self._read(ids)
+            holds = [parts.passes(context) and parts.level(context)[0] for context in contexts]
             literal: Ids = ids[np.array(holds, bool)]
             return literal
 
@@ -289,19 +306,26 @@ class Query:
                 return best if len(best) else ids[:_LOOKED_UP]
         return self._by_words(words, _LOOKED_UP, passing, every=True)[1]
 
-    def _contexts(self, ids: Ids) -> dict[int, str]:
-        """The headings and texts of passages, each read once for a query."""
-        unread = [number for number in ids.tolist() if number not in self._passages]
-        for number, row in self._snapshot.chunks_by_id(unread, ["context", "heading"]).items() if unread else ():
-            self._passages[number] = row
-        return {number: self._passages[number]["context"] for number in ids.tolist()}
+    def _read(self, ids: Ids) -> list[str]:
+        """The headings and texts of passages, each made once for a query."""
+        unread = [number for number in ids.tolist() if number not in self._contexts]
+        for number, row in self._snapshot.cited_passages.of(unread).items():
+            self._contexts[number] = context_of(row["heading"], row["text"])
+        return [self._contexts[number] for number in ids.tolist()]
+
+    def _held_by(self, parts: exact.ExactQuery, ids: Ids) -> list[tuple[int, int]]:
+        """How well passages hold the exact parts, each judged once for a query."""
+        new = ids[[number not in self._held for number in ids.tolist()]]
+        rows = self._snapshot.cited_passages.of(new.tolist())
+        for (number, row), context in zip(rows.items(), self._read(new), strict=True):
+            self._held[number] = parts.level(context, row["heading"])
+        return [self._held[number] for number in ids.tolist()]
 
     def _exact_first(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
         if (parts := self._exact) is None:
             return candidates
-        contexts = self._contexts(candidates.ids)
-        passing = np.array([parts.passes(contexts[number]) for number in candidates.ids.tolist()], bool)
+        passing = np.array([parts.passes(context) for context in self._read(candidates.ids)], bool)
         candidates = candidates.take(np.flatnonzero(passing))
         return candidates.take(np.argsort(-self._levels(candidates, parts, mode), kind="stable"))
 
@@ -309,8 +333,7 @@ class Query:
         """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
         if mode == "semantic" or not len(candidates.ids):
             return np.zeros(len(candidates.ids), np.intp)
-        rows = [self._passages[number] for number in candidates.ids.tolist()]
-        levels = [parts.level(row["context"], row["heading"]) for row in rows]
+        levels = self._held_by(parts, candidates.ids)
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
 
@@ -367,8 +390,11 @@ class Query:
         with self._timed("encoding"):
             vector = self._vector()
         with self._timed("semantic"):
-            allowed = None if passing is None else passing.chunks
-            cosines, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
+            if self._nearest is not None and passing is None and len(self._nearest[1]) == depth:
+                cosines, ids = self._nearest
+            else:
+                allowed = None if passing is None else passing.chunks
+                cosines, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
             exists = ids >= 0  # an index fills up with -1
             return Candidates.by_meaning(ids[exists], cosines[exists])
 
@@ -380,8 +406,9 @@ class Query:
         """Reorder the candidates: first by the new score as far as the reranker got, then the rest."""
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
-            rows = self._snapshot.chunks_by_id(ids, ["context"])
-            scores = reranking.scores(self._text, [rows[number]["context"] for number in ids], self._deadline)
+            rows = self._snapshot.cited_passages.of(ids).values()
+            contexts = [context_of(row["heading"], row["text"]) for row in rows]
+            scores = reranking.scores(self._text, contexts, self._deadline)
         reached = len(scores)
         if not reached:
             return replace(candidates, reranker=np.full(len(candidates.ids), np.nan, np.float32))
@@ -402,3 +429,36 @@ class Query:
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
+
+
+def finish(steps: Steps) -> Hits:
+    """Run all steps of a search; each reads its own rows."""
+    [hits] = finish_together([steps], {})
+    return hits
+
+
+def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -> list[Hits]:
+    """Run several searches step by step, so that one read serves a step of all.
+
+    :param rows: of each table, to read ahead of a step.
+    """
+    hits: dict[int, Hits] = {}
+    while len(hits) < len(searches):
+        needed: dict[str, list[int]] = {table: [] for table in rows}
+        for number, steps in enumerate(searches):
+            if number not in hits:
+                try:
+                    table, ids = next(steps)
+                except StopIteration as end:
+                    hits[number] = end.value
+                else:
+                    needed.get(table, []).extend(ids)
+        for table, ids in needed.items():
+            rows[table].of(ids)
+    return [hits[number] for number in range(len(searches))]
+
+
+def _marks(row: dict[str, Any]) -> Marks:
+    """The marks of a passage, kept with its row."""
+    marks: Marks = row.get("marks") or row.setdefault("marks", Marks.of(row["text"]))
+    return marks

@@ -78,14 +78,14 @@ def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, in
     """
     counts = Counter(terms)
     frequencies, weights = lexical.frequency_table(list(counts), passages)
-    own, nearest = indices[:, 0], indices[:, 1:]
+    own, nearest = indices[:, 0], np.ascontiguousarray(indices[:, 1:].T)
 
     def expanded(values: NDArray[Any]) -> Floats:
         padded = np.append(values, 0).astype(np.float32)  # so that the index -1 holds 0
-        total: Floats = padded[own] + np.float32(_WEIGHT) * padded[nearest].sum(axis=1)
+        total: Floats = padded[own] + np.float32(_WEIGHT) * padded.take(nearest, mode="wrap").sum(axis=0)
         return total
 
-    average = lexical.average_length * (1 + _WEIGHT * nearest.shape[1])
+    average = lexical.average_length * (1 + _WEIGHT * len(nearest))
     norms = np.float32(_K1 * (1 - _B)) + expanded(lexical.lengths(passages)) * np.float32(_K1 * _B / average)
     scores = np.zeros(len(indices), np.float32)
     for row, idf, count in zip(frequencies, weights, counts.values(), strict=True):
@@ -102,8 +102,10 @@ def smoothed(scores: Floats, vectors: Floats, documents: Ids) -> Floats:
     """
     cosines = np.maximum(vectors @ vectors.T, 0)
     equal = cosines > _COPY
-    copies = np.triu(equal, 1).any(axis=0)  # of a candidate before them
-    cosines[(documents[:, None] == documents) | equal | copies] = 0
+    excluded = equal | (documents[:, None] == documents)
+    if np.count_nonzero(equal) > np.count_nonzero(equal.diagonal()):
+        excluded |= np.triu(equal, 1).any(axis=0)  # a copy of a candidate before it
+    np.copyto(cosines, 0, where=excluded)
     rows, total, sums = np.arange(len(scores)), np.zeros_like(scores), np.zeros_like(scores)
     for _ in range(min(_SIMILAR, len(scores))):
         nearest = cosines.argmax(axis=1)

@@ -6,25 +6,30 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...core.vectors import check_dimension
+from ...indexes.tuning.benchmark import DEPTH
 from ..models.encoder import encode_finite
 from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
-from .query import Mode, Query, Reranking
+from .query import Mode, Query, Reranking, finish, finish_together
 from .results.joining import with_neighbours_joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Floats, Ids
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
     from .deadline import Deadline
+    from .query import Steps
     from .results.hits import Hits
 
+_TOGETHER = 32  # searches that read their rows at once
 _NONE: Mapping[str, Floats] = MappingProxyType({})
 
 
@@ -56,6 +61,19 @@ class SearchRequest:
         :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
         :raises InputError: when the index has no encoder for a search by meaning, or the vector another dimension.
         """
+        return finish(self.steps(snapshot, encoder_of, vectors))
+
+    def steps(
+        self,
+        snapshot: Snapshot,
+        encoder_of: Callable[[EncoderId], Encoder],
+        vectors: Mapping[str, Floats],
+        nearest: tuple[Floats, Ids] | None = None,
+    ) -> Steps:
+        """Search as `hits` does, in the steps of `Query.steps`.
+
+        :param nearest: cosines and ids of the passages nearest to the vector, or to that of the text as it is.
+        """
         mode, vector = self._mode(snapshot), self.vector
         if vector is not None:
             check_dimension(vector, snapshot.head.encoder.dim, "the vector of the query")
@@ -79,8 +97,9 @@ class SearchRequest:
             from .results.diversity import Diversity  # few searches need it
 
             diversity = Diversity(self.mmr, self.min_relevance or 0.0)
-        query = Query(snapshot, parts.text, encode, parts, self.deadline)
-        hits = query.hits(
+        is_known = vector is not None or not corrections
+        query = Query(snapshot, parts.text, encode, parts, self.deadline, nearest if is_known else None)
+        hits = yield from query.steps(
             self.k,
             mode=mode,
             where=self.where,
@@ -121,4 +140,28 @@ def hits_of_many(
     texts = list(filter(None, dict.fromkeys(request.to_encode(snapshot) for request in requests)))
     vectors = encode_finite(encoder_of(snapshot.head.encoder), texts, kind="query") if texts else ()
     encoded = dict(zip(texts, vectors, strict=True))
-    return [request.hits(snapshot, encoder_of, encoded) for request in requests]
+    rows = {"chunks": snapshot.cited_passages, "documents": snapshot.cited_documents}
+    hits: list[Hits] = []
+    for start in range(0, len(requests), _TOGETHER):
+        block = requests[start : start + _TOGETHER]
+        nearest = _nearest(block, snapshot, encoded)
+        searches = [
+            request.steps(snapshot, encoder_of, encoded, nearest.get(number)) for number, request in enumerate(block)
+        ]
+        hits += finish_together(searches, rows)
+    return hits
+
+
+def _nearest(
+    requests: Sequence[SearchRequest], snapshot: Snapshot, encoded: Mapping[str, Floats]
+) -> dict[int, tuple[Floats, Ids]]:
+    """The cosines and ids of the passages nearest to some searches, by their numbers, if one product finds all."""
+    vectors: dict[int, Floats] = {}
+    for number, request in enumerate(requests):
+        text = request.to_encode(snapshot)
+        vector = request.vector if text is None else encoded.get(text)
+        if vector is not None and request.where is None and len(vector) == snapshot.head.encoder.dim:
+            vectors[number] = vector
+    depth = min(snapshot.chunks.count_rows(), DEPTH)
+    nearest = snapshot.index.search_each(np.stack(list(vectors.values())), depth) if vectors else None
+    return {} if nearest is None else dict(zip(vectors, zip(*nearest, strict=True), strict=True))

@@ -19,6 +19,7 @@ from . import tombstones
 from .derived import lexical, neighbours
 from .derived.fragment_columns import FragmentColumns
 from .derived.live_index import LiveIndex, LoadedIndex, load_index
+from .derived.recent_rows import RecentRows
 from .derived.relevance_scale import Scale, scale_of
 from .derived.search_backend import CPU, SearchBackend
 from .tables import (
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     Table = Literal["documents", "chunks"]
 
 _CACHED_FILTERS = 8
+_CITED_PASSAGE = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
+_CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = 2**63 - 1
 
 
@@ -302,6 +305,17 @@ class Snapshot:
 
     def _by_id(self, table: Table, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
         return {row["id"]: row for row in self.take(table, ids, columns).to_pylist()}
+
+    @locked_cached_property
+    def cited_passages(self) -> RecentRows:
+        """The columns of passages that hits cite."""
+        columns = [*_CITED_PASSAGE, *([SYMBOLS] if self.has_symbols else [])]
+        return RecentRows(lambda ids: self.chunks_by_id(ids, columns))
+
+    @locked_cached_property
+    def cited_documents(self) -> RecentRows:
+        """The columns of documents that hits cite."""
+        return RecentRows(lambda ids: self.documents_by_id(ids, _CITED_DOCUMENT))
 
     def take(self, table: Table, ids: Sequence[int] | Ids, columns: list[str]) -> pa.Table:
         """Read columns of the rows with these ids, in order of id.

@@ -109,6 +109,29 @@ def test_numpy_and_faiss_find_the_same_for_one_query(share, k, monkeypatch):
     np.testing.assert_array_equal(by_numpy[1], by_faiss[1])
 
 
+@pytest.mark.parametrize("k", [1, 7, 400])
+def test_queries_searched_together_have_the_answers_of_each_to_the_last_bit(k):
+    draw = np.random.default_rng(2)
+    vectors = vectors_of(400, dim=384)[draw.integers(0, 60, 400)]  # copies, which tie
+    vectors[300:] *= draw.uniform(0.1, 30, (100, 1)).astype(np.float32)
+    index = FlatIndex(np.arange(400) * 3, vectors)
+    queries = np.concatenate([vectors_of(40, 9, 384), vectors[:9] + np.float32(1e-7)])
+    scores, ids = index.search_each(queries, k)
+    for number, query in enumerate(queries):
+        own_scores, own_ids = index.search(query[None], k)
+        np.testing.assert_array_equal(scores[number], own_scores[0])
+        np.testing.assert_array_equal(ids[number], own_ids[0])
+
+
+def test_queries_are_searched_one_by_one_where_a_product_would_not_find_the_same():
+    index, queries = index_of(20), vectors_of(3)
+    vectors = index.vectors.copy()
+    vectors[7, 3] = np.nan
+    assert FlatIndex(index.ids, vectors).search_each(queries, 5) is None
+    assert FlatIndex(index.ids, index.vectors, "l2").search_each(queries, 5) is None
+    assert index.search_each(queries, 21) is index.search_each(queries, 0) is None
+
+
 @pytest.mark.parametrize("share", [0, 0.03, 0.5, 1])
 def test_only_what_is_allowed_is_found(share):
     index = index_of(100)

@@ -12,6 +12,7 @@ import pytest
 
 from binocle import InputError, Retriever
 from binocle.retriever import asynchronous
+from binocle.retriever.store.snapshot import Snapshot
 
 QUERIES = ("cat", "cancel a task", "income tax", "bread in the oven")
 
@@ -65,6 +66,53 @@ def test_many_queries_have_the_hits_of_each(mode, retriever):
     for invalid in ("cat", 7):
         with pytest.raises(InputError, match="list of queries"):
             retriever.search_many(invalid)
+
+
+MANY = [
+    *QUERIES,
+    'cat "mat"',
+    "+dog cat",
+    "cat",
+    "cat",
+    "the cat -dog",
+    "bred in the oven",
+    "Cat",
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"k": 30},
+        {"mode": "semantic", "with_vectors": True},
+        {"group_by": "document", "offset": 1},
+        {"collapse": False},
+        {"mmr": 0.5, "min_relevance": 0.01},
+        {"where": {"format": "text"}, "join": True},
+    ],
+)
+def test_many_queries_have_all_that_the_hits_of_each_have(options, retriever):
+    fresh = Retriever.open(retriever.path)  # it has read no row yet
+    together = fresh.search_many(MANY, **options)
+    alone = [retriever.search(query, **options) for query in MANY]
+    assert together == alone
+    for hits, own in zip(together, alone, strict=True):
+        assert vars(hits) | {"seconds": 0} == vars(own) | {"seconds": 0}
+        for hit, other in zip(hits, own, strict=True):
+            assert hit.explanation | {"milliseconds": 0} == other.explanation | {"milliseconds": 0}
+
+
+def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, monkeypatch):
+    reads, take = [], Snapshot.take
+
+    def counted(snapshot, table, ids, columns):
+        reads.append((table, "vector" in columns))
+        return take(snapshot, table, ids, columns)
+
+    monkeypatch.setattr(Snapshot, "take", counted)
+    fresh = Retriever.open(retriever.path)
+    assert all(fresh.search_many(QUERIES[1:] * 5, k=3))
+    assert [table for table, of_vectors in reads if not of_vectors] == ["chunks", "documents"]
 
 
 def test_a_hook_and_a_logger_observe_each_search(retriever, caplog):

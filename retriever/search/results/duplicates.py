@@ -8,8 +8,11 @@ The best ranked passage stays and names the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,19 @@ if TYPE_CHECKING:
 PER_DOCUMENT = 3  # passages of a document, by default
 _GAP = 0.2  # standard deviations of the scores of all candidates
 _SHARED = 9  # tenths of the shingles of two near copies
+
+
+class Marks(NamedTuple):
+    """The parts of a text by which copies are found."""
+
+    words: str  # in lower case, with single spaces
+    sample: tuple[int, ...]  # of the shingles: near copies have one of these in common
+
+    @classmethod
+    def of(cls, text: str) -> Marks:
+        """The marks of a text."""
+        words = " ".join(text.casefold().split())
+        return cls(words, _sample(_shingles(words)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,7 @@ class Passage:
     text: str
     level: int = 0
     score: float = 0.0
+    marks: Marks | None = None  # of the text, if they are known
 
 
 @dataclass(slots=True)
@@ -49,47 +66,47 @@ class Group:
 
 def distinct(candidates: Iterable[Passage]) -> list[Group]:
     """Group the copies; groups are in the order of their first passages."""
+    marked = [(candidate, *(candidate.marks or Marks.of(candidate.text))) for candidate in candidates]
+    counts = Counter(chain.from_iterable({words: sample for _, words, sample in marked}.values()))
+    common = {mark for mark, count in counts.items() if count > 1}  # as a rule few
     groups: list[Group] = []
     texts: dict[str, Group] = {}
-    shingles: list[frozenset[int]] = []  # of each group
+    words_of: list[str] = []  # of each group
     by_shingle: dict[int, list[int]] = {}  # numbers of the groups with this shingle in their sample
-    for candidate in candidates:
-        words = candidate.text.casefold().split()
-        text = " ".join(words)
-        group = texts.get(text) if text else None  # passages without text have only their vectors, and are never copies
+    shingles = cache(_shingles)  # few are compared whole
+    for candidate, words, sample in marked:
+        group = texts.get(words) if words else None  # passages without text have only vectors, and are never copies
         if group is None:
-            marks = frozenset(map(hash, zip(words, words[1:], words[2:], strict=False)))
-            sample = _sample(marks)
-            number = _near(marks, sample, shingles, by_shingle)
-            group = texts[text] = groups[number] if number is not None else Group(candidate)
+            shared = common.intersection(sample)
+            nearby = sorted({number for mark in shared for number in by_shingle.get(mark, ())})
+            number = next((number for number in nearby if _are_near(shingles(words), shingles(words_of[number]))), None)
+            group = texts[words] = groups[number] if number is not None else Group(candidate)
             if number is None:
-                for mark in sample:
+                for mark in shared:
                     by_shingle.setdefault(mark, []).append(len(groups))
                 groups.append(group)
-                shingles.append(marks)
+                words_of.append(words)
                 continue
         group.copies.append(candidate)
     return groups
 
 
-def _sample(marks: frozenset[int]) -> list[int]:
+def _shingles(words: str) -> frozenset[int]:
+    split = words.split(" ")
+    return frozenset(map(hash, zip(split, split[1:], split[2:], strict=False)))
+
+
+def _sample(shingles: frozenset[int]) -> tuple[int, ...]:
     """The lowest tenth of the shingles and one more. Near copies have one of these in common.
 
     A near copy lacks at most a tenth of them. Chaudhuri, Ganti and Kaushik 2006, "A primitive operator for similarity
     joins in data cleaning": the prefix filter.
     """
-    return sorted(marks)[: len(marks) * (10 - _SHARED) // 10 + 1]
+    return tuple(sorted(shingles)[: len(shingles) * (10 - _SHARED) // 10 + 1])
 
 
-def _near(
-    marks: frozenset[int], sample: list[int], shingles: list[frozenset[int]], by_shingle: dict[int, list[int]]
-) -> int | None:
-    """The number of the first group with nearly the same shingles; None if there is none."""
-    for number in sorted({number for mark in sample for number in by_shingle.get(mark, ())}):
-        theirs = shingles[number]
-        if 10 * len(marks & theirs) >= _SHARED * len(marks | theirs):
-            return number
-    return None
+def _are_near(ours: frozenset[int], theirs: frozenset[int]) -> bool:
+    return 10 * len(ours & theirs) >= _SHARED * len(ours | theirs)
 
 
 def in_deviations(scores: Floats, levels: Sequence[int]) -> Floats:

@@ -14,7 +14,6 @@ from ...documents.chunker import context_of
 from ...documents.document import HIDDEN, hidden_spans
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
-from ...store.tables import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from ....core.arrays import Ids
     from ...store.snapshot import Snapshot
     from ..fusion import Candidates
-
-_CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
-_DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +145,8 @@ def cite(
     :param line: a hit of less relevance is weak.
     :param seconds: stage -> how long it took.
     """
-    columns = [*_CHUNK_COLUMNS, *([SYMBOLS] if snapshot.has_symbols else [])]
-    chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], columns)
-    documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
+    chunks = snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
+    documents = snapshot.cited_documents.of(row["document"] for row in chunks.values())
     evidence = _Evidence(candidates, relevance, line, mode, seconds)
     hits = [chunks[number] for number in copies]
     symbols = symbols_of(hits, [documents[chunk["document"]]["format"] for chunk in hits])
@@ -220,7 +215,7 @@ class _Evidence:
             "scores": {stage: _number(scores[row]) for stage, scores in self._stages.items()},
             "explanation": {
                 **self._explanation,
-                "ranks": {stage: ranks.get(number) for stage, ranks in self._ranks.items()},
+                "ranks": {stage: int(ranks[row]) or None for stage, ranks in self._ranks.items()},
                 "milliseconds": self._milliseconds.copy(),
             },
             "relevance": round(float(self._relevance[row]), 4),
@@ -228,10 +223,12 @@ class _Evidence:
         }
 
 
-def _ranks(scores: Floats, ids: Ids) -> dict[int, int]:
-    """Map the ids that have a score to their rank, from 1."""
+def _ranks(scores: Floats, ids: Ids) -> NDArray[np.int64]:
+    """The rank of each row by its score, from 1; 0 without a score."""
     order = np.lexsort((ids, -scores))[: int((~np.isnan(scores)).sum())]  # NaN comes last
-    return {number: rank for rank, number in enumerate(ids[order].tolist(), 1)}
+    ranks = np.zeros(len(ids), np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks
 
 
 def _number(score: np.float32) -> float | None:

@@ -79,6 +79,11 @@ class LiveIndex:
         newer_scores, newer_ids = self.unindexed.search(vectors, k, allowed=newer)
         return top_k(np.hstack([scores, newer_scores]), np.hstack([ids, newer_ids]), k)
 
+    def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
+        """Return what `search` returns for each query alone; None if one by one is as fast."""
+        is_whole = self.live_mask is None and self.unindexed is None
+        return self.published.search_each(vectors, k) if is_whole and isinstance(self.published, FlatIndex) else None
+
     def _allowed_rows(self, allowed: Ids | None) -> Mask | Positions | None:
         """Select the published rows that still exist and are allowed, as a mask or as positions."""
         if allowed is None:

@@ -1,0 +1,52 @@
+"""The rows of a table that were read last, kept in memory: passages and documents that hits cite again and again."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Row = dict[str, Any]
+
+_ROWS = 8_192
+_CHARACTERS = 16_000_000  # of all kept rows
+
+
+class RecentRows:
+    """Some columns of rows by id. The longest known rows make room for new ones."""
+
+    def __init__(self, read: Callable[[Sequence[int]], Mapping[int, Row]]) -> None:
+        """:param read: reads rows by id; unknown ids are left out."""
+        self._read = read
+        self._rows: dict[int, Row] = {}
+        self._sizes: dict[int, int] = {}
+        self._characters = 0
+        self._lock = Lock()
+
+    def of(self, ids: Iterable[int]) -> dict[int, Row]:
+        """Return rows by id, in the order of `ids`; unknown ids are left out.
+
+        A caller changes no column; what it derives from a row, it may keep there under a key of its own.
+        """
+        requested = list(dict.fromkeys(ids))
+        rows = {number: row for number in requested if (row := self._rows.get(number)) is not None}
+        if len(rows) < len(requested):
+            missing = self._read([number for number in requested if number not in rows])
+            self._keep(missing)
+            rows.update(missing)
+            rows = {number: rows[number] for number in requested if number in rows}
+        return rows
+
+    def _keep(self, rows: Mapping[int, Row]) -> None:
+        with self._lock:
+            for number, row in rows.items():
+                size = sum(len(value) for value in row.values() if isinstance(value, (str, list)))
+                self._rows[number] = row
+                self._characters += size - self._sizes.pop(number, 0)
+                self._sizes[number] = size
+            while len(self._sizes) > _ROWS or self._characters > _CHARACTERS:
+                oldest = next(iter(self._sizes))
+                del self._rows[oldest]
+                self._characters -= self._sizes.pop(oldest)
