@@ -5,6 +5,7 @@
 needs `pip install coverage`. One run of the tests notes which lines each test reaches, and how long it takes. Then a
 mutant at a time is compiled in a forked child, which runs the tests that reach its line, the fastest first, until one
 fails. A mutant that passes all of them survives. Tests that start processes do not see it, so they count for nothing.
+The results lie in `--work` too: a run that was stopped by `--seconds` goes on there.
 
 A mutant swaps a comparison, an arithmetic or a logical operator, negates a condition, changes a number or a truth
 value, deletes a statement, returns None, or exchanges `break` and `continue`. Texts stay as they are.
@@ -46,7 +47,7 @@ MODULES = (
 )
 TESTS = (
     *("tests/retriever/store", "tests/retriever/indexing", "tests/retriever/integrity", "tests/retriever/test_*.py"),
-    *("tests/indexes/test_indexes.py", "tests/indexes/test_kinds.py"),
+    *("tests/indexes/test_indexes.py", "tests/indexes/test_kinds.py", "tests/end_to_end/test_folders.py"),
 )
 PRELOADED = ("numpy", "pyarrow.dataset", "lance", "faiss", "tokenizers", "safetensors.numpy", "coverage")
 _SECONDS = 60  # of processor time, of all tests of a mutant
@@ -274,7 +275,6 @@ def _run_child(mutant: Mutant | None, tests: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=300, help="mutants, drawn by chance")
-    parser.add_argument("--first", type=int, default=0, help="pass over so many of those drawn")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--modules", nargs="+", default=MODULES)
@@ -292,8 +292,8 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)  # once, before the forks
     mutants = [mutant for module in modules for mutant in find(module)]
-    drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))[arguments.first :]
-    results = _judge(drawn, reach, time.monotonic() + arguments.seconds)
+    drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))
+    results = _judge(drawn, reach, time.monotonic() + arguments.seconds, arguments.work / "ends.json")
     results = {"mutants": len(mutants), "modules": modules, **results, "coverage": reach["missing"]}
     if arguments.print:
         print(json.dumps(results))
@@ -310,17 +310,22 @@ def _fork_reach(modules: list[str], arguments: argparse.Namespace) -> None:
     os.waitpid(child, 0)
 
 
-def _judge(drawn: list[Mutant], reach: dict[str, Any], until: float) -> dict[str, Any]:
+def _judge(drawn: list[Mutant], reach: dict[str, Any], until: float, file: Path) -> dict[str, Any]:
+    ends: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
     counts: Counter[str] = Counter()
     by_module: dict[str, Counter[str]] = defaultdict(Counter)
     left = []
     for number, mutant in enumerate(drawn):
-        if time.monotonic() > until:
-            break
-        tests = tests_of(mutant, reach)
-        if tests and number % _CONTROLS == 0 and outcome(None, tests) == "killed":
-            raise SystemExit(f"these tests fail on the unchanged code, by themselves: {tests}")
-        end = outcome(mutant, tests)
+        name = f"{mutant.module} {mutant.number} {mutant.kind}"
+        if name not in ends:
+            if time.monotonic() > until:
+                break
+            tests = tests_of(mutant, reach)
+            if tests and number % _CONTROLS == 0 and outcome(None, tests) == "killed":
+                raise SystemExit(f"these tests fail on the unchanged code, by themselves: {tests}")
+            ends[name] = outcome(mutant, tests)
+            file.write_text(json.dumps(ends))
+        end = ends[name]
         counts[end] += 1
         by_module[mutant.module][end] += 1
         if end != "killed":

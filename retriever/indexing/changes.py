@@ -66,7 +66,8 @@ class FolderChanges:
         elif state in (State.SKIPPED, State.STILL_SKIPPED):
             self.report.skipped += 1
             self.drop_rows(members)
-        elif row is not None:
+        else:
+            assert row is not None
             rows = [row, *members]
             for unchanged in rows:
                 _count_unchanged(self.report, unchanged)

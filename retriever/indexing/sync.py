@@ -212,7 +212,4 @@ def row_of(entry: Entry, reading: Reading | None, *, is_member: bool = False) ->
     if reading.state != "ok" or reading.document is None:
         is_first = reading.again and reading.sha256 != entry.tried and not is_member
         return {**row, "state": reading.state, "reason": reading.reason + TRY_AGAIN * is_first}, None
-    if not reading.document.parts and not reading.members:
-        reason = reading.reason or "no text in it"
-        return {**row, "state": "skipped", "reason": reason, "format": reading.document.format}, None
     return {**row, "reason": reading.document.metadata.get(UNREAD, "")}, reading.document

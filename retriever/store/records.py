@@ -84,13 +84,11 @@ def contains(snapshot: Snapshot, name: object, inside: Filter | None = None) -> 
     return isinstance(name, (str, os.PathLike)) and positions(snapshot, [name_of(name)], inside) != [None]
 
 
-def check_inside(snapshot: Snapshot, name: Id, inside: Filter | None) -> None:
+def check_inside(snapshot: Snapshot, name: Id, inside: Filter) -> None:
     """Check that a document may be read by its name.
 
     :raises NotFoundError: when it does not pass the filter of a scope. The message is the same if there is none.
     """
-    if inside is None:
-        return
     (position,), (anywhere,) = (positions(snapshot, [name_of(name)], part) for part in (inside, None))
     if position is None or position != anywhere:
         raise NotFoundError(f"{os.fspath(name)!r} is not in the index")

@@ -168,9 +168,11 @@ def manifests(location: TableLocation) -> list[tuple[int, Path]]:
 
 
 def drop_version_hint(location: TableLocation) -> None:
-    """Remove Lance's note of the latest version: its permissions follow the umask, and Lance does not need it."""
-    if "://" not in location.uri:
-        (Path(location.uri) / "_versions" / "latest_version_hint.json").unlink(missing_ok=True)
+    """Remove Lance's note of the latest version of a table in a folder.
+
+    Its permissions follow the umask, and Lance does not need it.
+    """
+    (Path(location.uri) / "_versions" / "latest_version_hint.json").unlink(missing_ok=True)
 
 
 def _version_of(manifest: str) -> int:

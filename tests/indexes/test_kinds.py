@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -24,8 +26,9 @@ from binocle.indexes.faiss_structures import Lists
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.metric import METRICS
-from binocle.indexes.published import amend, build
+from binocle.indexes.published import amend, build, publish_files
 from binocle.indexes.registry import KINDS, IndexSpec
+from binocle.indexes.sharded import BuiltShards
 from binocle.indexes.tuning.renewal import rebuild
 from binocle.retriever.store.snapshot import LiveIndex
 
@@ -494,7 +497,45 @@ def test_equal_rows_make_equal_files(tmp_path):
         assert one.files == other.files
 
 
+def test_an_index_is_published_again_on_a_file_system_without_links(tmp_path, monkeypatch):
+    def link(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    ids, vectors = rows()
+    name = publish(tmp_path, spec_of("flat"), ids, vectors)
+    monkeypatch.setattr(os, "link", link)
+    again = tmp_path / amend(tmp_path, name, IndexMetadata(None, {"recall": 1.0}))
+    for file in IndexManifest.read(again).files:
+        assert (again / file).read_bytes() == (tmp_path / name / file).read_bytes()
+    assert load(again).search(vectors[:3], 1)[1].tolist() == [[number] for number in ids[:3]]
+
+
+def test_files_that_cannot_be_written_leave_nothing(tmp_path):
+    def write(folder):
+        (folder / "words.bin").write_bytes(b"part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        publish_files(tmp_path / "vectors", "words", write, count=1, covers=1, description={})
+    assert list((tmp_path / "vectors").iterdir()) == []
+
+
+def test_shards_on_other_machines_have_no_files_to_share(tmp_path):
+    built = build(tmp_path, spec_of("flat").check(DIM), [rows()], dim=DIM, covers=1)
+    before = {file: file.stat().st_ino for file in built.folder.iterdir()}
+    built.share_files(BuiltShards(("flat-1",), built.manifest, 0, load, None, None))
+    assert {file: file.stat().st_ino for file in built.folder.iterdir()} == before
+
+
 # Damage
+
+
+def test_index_of_another_format_is_refused(tmp_path):
+    folder = tmp_path / publish(tmp_path, spec_of("flat"), *rows())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(DamagedError, match="has format 99, this version reads"):
+        IndexManifest.read(folder)
 
 
 def reseal(folder, **changes):

@@ -117,6 +117,17 @@ def test_a_scope_erases_later_too(secrets):
     assert not is_on_disk(secrets)
 
 
+def test_what_another_process_has_erased_is_not_erased_again(secrets):
+    secrets.delete("a", erase=HOUR)
+    with open_writer(secrets.snapshot().store) as writer:
+        writer.erase_deleted()
+        assert writer.erasure_due is None
+        commits = writer.head.commits
+        writer.erase_deleted()
+        assert writer.head.commits == commits
+    assert erasure.due(secrets.location) is None
+
+
 def test_another_writer_only_delays_it(secrets, monkeypatch):
     monkeypatch.setattr(deferred, "_AGAIN", 0.01)
     attempts, erase = [], secrets._index.erase_deleted

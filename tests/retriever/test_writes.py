@@ -8,6 +8,7 @@ import time
 import pytest
 
 from binocle import F, InputError, LockedError, NotFoundError, Retriever, StoreError
+from binocle.retriever.indexing.add import sha256_of, with_metadata
 
 
 @pytest.fixture
@@ -25,6 +26,27 @@ def notes(tmp_path, tiny_model):
 
 def metadata(retriever):
     return {record.id: record.metadata for record in retriever.iterate()}
+
+
+def test_a_batch_of_nothing_commits_nothing_and_one_may_only_delete(notes):
+    commits = notes.snapshot().head.commits
+    with notes.batch():
+        pass
+    assert notes.snapshot().head.commits == commits
+    with notes.batch() as batch:
+        batch.delete("a")
+    assert set(metadata(notes)) == {"a/b", "c"}
+
+
+def test_document_whose_hash_is_no_hash_gets_one_with_its_next_metadata():
+    assert with_metadata("damaged", "text", "title", {"a": 1}, {"b": 2}) == sha256_of("text", "title", {"b": 2})
+    assert with_metadata("0" * 63 + "g", "", "", {}, {}) == sha256_of("", "", {})
+
+
+@pytest.mark.parametrize("documents", ["a text", b"bytes", 3, None])
+def test_other_than_documents_is_refused(notes, documents):
+    with pytest.raises(InputError, match="expected documents, each a mapping with 'text', not"):
+        notes.add(documents)
 
 
 # Updates
@@ -54,6 +76,7 @@ def test_an_updated_document_is_equal_to_one_that_was_added_so(notes):
     [
         ([["zz"]], {}, NotFoundError, "'zz' is not in the index"),
         ([], {}, InputError, "nothing is chosen"),
+        ([[3]], {}, InputError, "3 is not a document: expected its path, or its id"),
         (["a"], {}, InputError, "ids is a list"),
         ([["a"]], {"mode": "add"}, InputError, "mode is one of merge, replace"),
         ([["a"]], {"metadata": {"x": {}}}, InputError, "metadata 'x'"),

@@ -10,6 +10,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.documents import file_parts
+from binocle.retriever.indexing.missing import take_doubtful
 from binocle.retriever.readers import large_files
 
 DISK = {f"disk/{number}.txt": f"The cat of house number {number} sat on the mat.\n" for number in range(6)}
@@ -143,3 +144,11 @@ def test_the_parts_of_a_large_file_count_as_one(tmp_path, write, tiny_model, mon
     (root / "big.log").unlink()
     assert retriever.sync().missing == 0
     assert paths(retriever) == set(list(DISK)[:2])
+
+
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(tmp_path):
+    row = {"state": "indexed"}
+    gone = {f"disk/{number}.txt": row for number in range(6)}
+    (tmp_path / "disk").mkdir()
+    assert len(take_doubtful(tmp_path, dict(gone), 20, set())) == 6
+    assert take_doubtful(tmp_path / "gone", dict(gone), 20, set()) == []

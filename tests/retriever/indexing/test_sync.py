@@ -23,13 +23,14 @@ from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
+from binocle.retriever.indexing import reading
 from binocle.retriever.indexing import sync as syncing
 from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.readers import ReaderPool, large_files
+from binocle.retriever.readers import ReaderPool, large_files, ocr
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
@@ -1066,6 +1067,52 @@ def test_an_interrupted_run_reads_an_archive_again(world):
     assert len(world.states()) > 1
     assert world.sync()["indexed"] == 41
     assert world.sync() == {"unchanged": 41}
+
+
+def test_archives_in_archives_are_read_to_a_depth_and_a_number(world, monkeypatch):
+    deep = "the cat"
+    for name in ("deep.txt", "d.zip", "c.zip", "b.zip"):
+        archive(world, {name: deep, "note.txt": DOG})
+        deep = (world.folder / "a.zip").read_bytes()
+    assert world.sync() == {"indexed": 7, "skipped": 2}
+    assert world.reasons() == {
+        "a.zip/b.zip/c.zip/d.zip/deep.txt": "it lies more than 3 files deep",
+        "a.zip/b.zip/c.zip/d.zip/note.txt": "it lies more than 3 files deep",
+    }
+    monkeypatch.setattr(reading, "MAX_MEMBERS", 4)
+    archive(world, {"b.zip": (world.folder / "a.zip").read_bytes(), "note.txt": DOG}, OLD + 1)
+    world.sync()
+    assert "its file holds more than" in world.reasons()["a.zip/b.zip/b.zip/more files"]
+    assert world.states()["a.zip/b.zip/note.txt"] == "indexed"
+
+
+def test_what_is_no_folder_of_documents_is_refused(world, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / os.fsdecode(b"\xff")).mkdir()
+    world.sync()
+    index = Retriever.open(tmp_path / "index")
+    for place, says in (
+        ("none", "there is no folder or file"),
+        ("pipe", "is neither a folder nor a regular file"),
+        ("folder/.binocle", "is an index, not a folder of documents"),
+        (os.fsdecode(b"\xff"), "is not valid UTF-8"),
+    ):
+        with pytest.raises(InputError, match=says):
+            index.sync([tmp_path / place])
+
+
+def test_the_indexed_folder_may_be_named_in_a_list(world, tmp_path):
+    world.write("x.md", CAT)
+    world.sync()
+    assert world.retriever.sync([world.folder]).unchanged == 1
+    with pytest.raises(InputError, match="is of one folder"):
+        world.retriever.sync([world.folder, tmp_path])
+
+
+def test_pictures_are_not_read_without_the_program_for_it(world, monkeypatch):
+    monkeypatch.setattr(ocr, "COMMAND", "no-such-command")
+    with pytest.raises(InputError, match="OCR needs the command no-such-command"):
+        world.sync(ocr=True)
 
 
 def test_the_members_of_a_file_on_a_disk_that_is_away_stay(world):

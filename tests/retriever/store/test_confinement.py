@@ -5,11 +5,13 @@ import shutil
 import socket
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from binocle import Retriever
 from binocle.core.errors import StoreError
-from binocle.retriever.store.confinement import check_files, read_file
+from binocle.retriever.store.confinement import check_files, check_table, read_file
 
 PLACES = [
     "chunks.lance/_indices/11111111-2222-3333-4444-555555555555",
@@ -93,6 +95,20 @@ def test_fifo_and_socket_in_an_index_are_refused_and_nobody_waits(place, retriev
             os.chdir(here)
         with pytest.raises(StoreError, match=f"/{place} is a socket"):
             Retriever.open(retriever.path).search("cat")
+
+
+def test_table_with_data_elsewhere_or_of_references_is_refused(tmp_path):
+    table = lance.write_dataset(pa.table({"id": [1]}), tmp_path / "own.lance")
+    check_table(table)
+    table.shallow_clone(str(tmp_path / "clone.lance"), 1)
+    with pytest.raises(StoreError, match=r"keeps data outside of the index, in .*own\.lance: remove the index"):
+        check_table(lance.dataset(tmp_path / "clone.lance"))
+    marked = pa.field("id", pa.int64(), metadata={"own": "x"})
+    for field in (marked, pa.field("id", pa.uint8()), pa.field("id", pa.list_(pa.uint8()))):
+        values = pa.array([[1]] if pa.types.is_list(field.type) else [1], field.type)
+        other = lance.write_dataset(pa.table([values], pa.schema([field])), tmp_path / "own.lance", mode="overwrite")
+        with pytest.raises(StoreError, match="has a column 'id' that may hold references"):
+            check_table(other)
 
 
 def test_open_retriever_sees_a_link_that_a_later_commit_brings(retriever, victim):

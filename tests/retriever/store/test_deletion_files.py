@@ -97,6 +97,22 @@ def refusal(table: Path) -> str:
     return ""
 
 
+def test_deletion_file_that_is_gone_is_left_to_lance(table):
+    opened = lance.dataset(table)
+    file_of(table).unlink()
+    check_deletions(opened)
+
+
+def test_deleted_rows_of_a_file_without_batches_are_damage(table):
+    file = file_of(table)
+    data = file.read_bytes()
+    footer = len(data) - 10 - struct.unpack_from("<i", data, len(data) - 10)[0]
+    root = footer + struct.unpack_from("<I", data, footer)[0]
+    fields = root - struct.unpack_from("<i", data, root)[0]
+    file.write_bytes(data[:fields] + struct.pack("<H", 4) + data[fields + 2 :])  # the size of a table without fields
+    assert "it has not one batch" in refusal(table)
+
+
 def with_block(data: bytes, *, offset: int = 192, metadata: int = 192, body: int = 128) -> bytes:
     """The file with another place and other sizes of its batch."""
     return data.replace(struct.pack("<qi4xq", 192, 192, 128), struct.pack("<qi4xq", offset, metadata, body))

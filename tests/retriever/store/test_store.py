@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,18 +24,21 @@ import pyarrow as pa
 import pytest
 
 from binocle import Retriever
-from binocle.core.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
+from binocle.core.errors import BinocleError, DamagedError, InputError, LockedError, NoIndexError, StoreError
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import commits
 from binocle.retriever.store import store as storing
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import vector_index as vectors
+from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.filters.where import parse
-from binocle.retriever.store.head import FORMAT, SCOPED, Settings
+from binocle.retriever.store.head import FORMAT, SCOPED, Settings, read_json
+from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
-from binocle.retriever.store.tables import FULL_TEXT, TableLocation, check, chunk_schema, document_schema
+from binocle.retriever.store.tables import FULL_TEXT, TableLocation, check, chunk_schema, document_schema, reading_error
 from binocle.retriever.store.writer import open_writer
 
 DIM = 32
@@ -99,6 +103,68 @@ def put(writer, *numbers, drop=()):
 @pytest.fixture
 def store(tmp_path):
     return Store.create(tmp_path / "index", ENCODER)
+
+
+def test_index_that_a_cluster_serves_is_searched_there(retriever):
+    snapshot = retriever.snapshot()
+    folder = snapshot.store.location.vectors(snapshot.head.vectors)
+    manifest = IndexManifest.read(folder)
+
+    def serve(_store, head):
+        assert head == snapshot.head
+        return manifest.load(folder), manifest
+
+    for gpu, name in ((False, "the CPU"), (True, "the CPU: a Ray cluster searches")):
+        other = Snapshot(snapshot.store, snapshot.head, SearchBackend(gpu, serve))
+        assert (other.searched_by, other.published, other.damage) == (name, manifest, None)
+
+
+def test_index_that_a_cluster_does_not_build_in_shards_is_built_here(retriever):
+    calls, store = [], retriever.snapshot().store
+    backend = SearchBackend(build_shards=lambda *arguments: calls.append(arguments))
+    with open_writer(store, backend=backend) as writer:
+        before = writer.head.vectors
+        writer.finish(rebuild=True)
+        assert writer.head.vectors not in (before, None)
+    assert len(calls) == 1
+    assert retriever.verify().faults == []
+
+
+def test_search_parameters_need_a_vector_index(store):
+    with open_writer(store) as writer, pytest.raises(InputError, match="there is no vector index yet"):
+        writer.index.amend(IndexMetadata())
+
+
+def test_file_that_may_not_be_read_is_named(tmp_path):
+    class Denied(FolderLocation):
+        def read(self, file):
+            raise PermissionError(file)
+
+    with pytest.raises(StoreError, match=r"HEAD\.json cannot be read: permission denied"):
+        read_json(Denied(tmp_path), "HEAD.json")
+    error = reading_error(TableLocation(str(tmp_path / "t.lance")), OSError("Permission denied (os error 13)"))
+    assert str(error).endswith("t.lance cannot be read: permission denied")
+
+
+def test_advice_to_go_back_is_given_once():
+    error = storing.with_way_back(DamagedError("HEAD.json is damaged: remove the folder x and index again"))
+    assert str(error) == "HEAD.json is damaged: 'binocle verify --repair' goes back to the state before the last commit"
+    assert storing.with_way_back(error) is error
+
+
+def test_settings_that_do_not_change_are_not_written(store, monkeypatch):
+    monkeypatch.setattr(Settings, "write", None)
+    store = replace(store, trusted=True)
+    assert storing.change_settings(store, lambda settings: settings) == store
+
+
+def test_state_that_was_committed_meanwhile_is_not_taken_back(store):
+    with open_writer(store) as writer:
+        put(writer, 0)
+        damaged = writer.head
+        put(writer, 1)
+    storing.go_back(store, damaged)
+    assert ids(store) == ([0, 1], [0, 1])
 
 
 def ids(store):
