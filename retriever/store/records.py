@@ -179,7 +179,7 @@ def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -
     return [best[name][2] if name in best else None for name in names]
 
 
-def _records(snapshot: Snapshot, ids: Sequence[int], *, vectors: bool = False) -> list[Record]:
+def _records(snapshot: Snapshot, ids: Sequence[int], *, vectors: bool) -> list[Record]:
     rows = snapshot.documents_by_id(ids, _COLUMNS)
     arrays = _vectors(snapshot, sorted(rows)) if vectors else {}
     return [_record(rows[number], arrays.get(number)) for number in ids]

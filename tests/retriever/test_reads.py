@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from binocle import F, NotFoundError, Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.store.tables import document_schema
+from binocle.retriever.store.writer import open_writer
 
 
 @pytest.fixture(scope="session")
@@ -121,6 +124,17 @@ def test_values_of_different_types_are_counted_apart(tmp_path, tiny_model):
         (str, "1", 2),
     ]
     assert (facet.documents, facet.distinct, facet.min, facet.max) == (6, 3, 1, 1)
+
+
+def test_value_that_only_a_foreign_index_has_is_neither_the_least_nor_the_greatest(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add({"id": value, "text": f"The cat {value}.", "metadata": {"v": value}} for value in "abc")
+    with open_writer(retriever.snapshot().store) as writer:
+        rows = writer.snapshot().documents.to_table(filter="path = 'c'").to_pylist()
+        foreign = pa.Table.from_pylist([{**rows[0], "metadata": '{"v": NaN}'}], document_schema())
+        writer.replace_rows(foreign)
+    facet = Retriever.open(retriever.path).facets("v")["v"]
+    assert (facet.min, facet.max, facet.documents) == ("a", "b", 3)
 
 
 @pytest.mark.parametrize("mode", ["lexical", "semantic", "hybrid"])

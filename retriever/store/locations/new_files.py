@@ -79,7 +79,7 @@ class NewFiles:
         return stat.S_IMODE(self._folder.stat().st_mode)
 
     def _settle(self, path: Path, flags: int, mode: int | None = None) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        descriptor = os.open(path, os.O_RDONLY | flags)
         try:
             if mode not in (None, stat.S_IMODE(os.fstat(descriptor).st_mode)):
                 with contextlib.suppress(PermissionError):  # it belongs to another user

@@ -225,7 +225,9 @@ def test_if_the_last_commit_is_damaged_the_state_before_answers_and_repair_commi
     retriever.add([{"id": "one", "text": "The queen sailed by night."}])
     before = [row["path"] for row in retriever.documents()]
     with open_writer(Store.open(retriever.path)) as writer:
-        documents = pa.Table.from_pylist([{**retriever.document("one"), "id": 99, "path": "two"}], document_schema())
+        documents = pa.Table.from_pylist(
+            [{**retriever.document("one"), "id": 99, "path": "two", "metadata": "{}"}], document_schema()
+        )
         writer.commit(drop=[], documents=documents)
     spoil(retriever.path, data)
     fresh = Retriever.open(retriever.path)
