@@ -20,7 +20,7 @@ from binocle.core.progress import ignore
 from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.document import Document, Part
 from binocle.retriever.documents.file_parts import file_of
-from binocle.retriever.documents.scan import scan
+from binocle.retriever.documents.scan import Entry, scan
 from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
 from binocle.retriever.indexing import reading
@@ -1084,6 +1084,30 @@ def test_archives_in_archives_are_read_to_a_depth_and_a_number(world, monkeypatc
     world.sync()
     assert "its file holds more than" in world.reasons()["a.zip/b.zip/b.zip/more files"]
     assert world.states()["a.zip/b.zip/note.txt"] == "indexed"
+
+
+def test_files_that_may_hold_others_are_not_for_a_cluster(world, tmp_path):
+    world.write("x.md", CAT)
+    archive(world, {"b.md": DOG})
+    store, names = memory(tmp_path, world.encoder), []
+    with open_writer(store) as writer:
+        sync(
+            writer,
+            world.folder,
+            world.encoder,
+            file_indexer=lambda _writer, _root, entries, *_: names.extend(entry.path for entry in entries),
+        )
+    assert names == ["x.md"]
+    assert sorted(Snapshot.latest(store).document_rows["path"].to_pylist()) == ["a.zip", "a.zip/b.md"]
+
+
+@pytest.mark.parametrize(("unknown", "rest"), [("a", {"ab", "b/a"}), ("a/", {"a", "ab", "b/a"})])
+def test_rows_at_and_below_what_cannot_be_listed_stay(unknown, rest, tmp_path):
+    report, row = Report(), {"state": "indexed"}
+    gone = dict.fromkeys(("a", "a/b", "a/c/d", "ab", "b/a"), row)
+    changes_of._retain_below(tmp_path, Entry(unknown, 0, 0, reason="cannot be listed", unknown=True), gone, report)
+    assert set(gone) == rest
+    assert report.unchanged == 5 - len(rest)
 
 
 def test_what_is_no_folder_of_documents_is_refused(world, tmp_path):

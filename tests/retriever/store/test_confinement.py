@@ -12,6 +12,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import StoreError
 from binocle.retriever.store.confinement import check_files, check_table, read_file
+from binocle.retriever.store.tables import TableLocation
 
 PLACES = [
     "chunks.lance/_indices/11111111-2222-3333-4444-555555555555",
@@ -102,7 +103,7 @@ def test_table_with_data_elsewhere_or_of_references_is_refused(tmp_path):
     check_table(table)
     table.shallow_clone(str(tmp_path / "clone.lance"), 1)
     with pytest.raises(StoreError, match=r"keeps data outside of the index, in .*own\.lance: remove the index"):
-        check_table(lance.dataset(tmp_path / "clone.lance"))
+        TableLocation(str(tmp_path / "clone.lance")).at()
     marked = pa.field("id", pa.int64(), metadata={"own": "x"})
     for field in (marked, pa.field("id", pa.uint8()), pa.field("id", pa.list_(pa.uint8()))):
         values = pa.array([[1]] if pa.types.is_list(field.type) else [1], field.type)
