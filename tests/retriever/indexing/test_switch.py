@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file, save_file
@@ -944,3 +945,22 @@ def test_a_switched_index_is_proven_with_sentences_and_one_rolled_back_with_the_
         change()
         measured = retriever.status().vector_kind["measured"]
         assert (measured["source"], measured["queries"], measured["met"]) == (source, 50, True)
+
+
+def test_rows_of_a_switch_have_the_new_vectors_and_keep_the_old(retriever, models, tmp_path):
+    def rows(log, **options):
+        return pa.Table.from_batches(switching._rows(snapshot, log, first, **options)).to_pylist()
+
+    before = retriever.snapshot().read("chunks", None).to_pylist()
+    retriever.switch(models["other"])
+    snapshot = retriever.snapshot()
+    first, present = snapshot.head.previous, snapshot.read("chunks", ["vector"])["vector"].to_pylist()
+    back = rows(VectorLog(tmp_path / "empty", first.fingerprint, first.dim), is_previous=True, keep=True)
+    kept = [np.frombuffer(row.pop("previous_vector"), "<f4").tolist() for row in back]
+    assert (back, kept) == (before, present)
+    log = VectorLog(tmp_path / "full", first.fingerprint, first.dim)
+    texts = list(dict.fromkeys(row["context"] for row in before))
+    log.add(texts, np.arange(len(texts) * first.dim, dtype=np.float32).reshape(-1, first.dim))
+    for row in rows(log, is_previous=False, keep=False):
+        assert row["vector"][0] == texts.index(row["context"]) * first.dim
+        assert "previous_vector" not in row
