@@ -93,6 +93,20 @@ def test_an_index_that_was_written_without_syncing_is_synced_by_the_next_durable
     assert not any(commits)
 
 
+def test_what_an_earlier_commit_has_synced_is_not_synced_again(retriever, monkeypatch):
+    retriever.add([{"id": "one", "text": "The queen sailed by night."}])
+    before, synced, fsync = set(retriever.path.rglob("data/*.lance")), set(), os.fsync
+
+    def syncing(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    retriever.add([{"id": "two", "text": "Cheese in a hot oven."}])
+    after = set(retriever.path.rglob("data/*.lance"))
+    assert {file for file in after if file.stat().st_ino in synced} == after - before != set()
+
+
 def test_nothing_is_synced_if_speed_was_preferred(folder, tiny_model, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("synced"))
     retriever = Retriever.open(folder, model=tiny_model, durable=False)
