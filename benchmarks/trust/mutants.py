@@ -47,7 +47,8 @@ MODULES = (
 )
 TESTS = (
     *("tests/retriever/store", "tests/retriever/indexing", "tests/retriever/integrity", "tests/retriever/test_*.py"),
-    *("tests/indexes/test_indexes.py", "tests/indexes/test_kinds.py", "tests/end_to_end/test_folders.py"),
+    *("tests/retriever/enrichment", "tests/retriever/cluster", "tests/retriever/models/test_adapted_encoder.py"),
+    *("tests/indexes/test_*.py", "tests/indexes/tuning", "tests/end_to_end/test_folders.py"),
 )
 PRELOADED = ("numpy", "pyarrow.dataset", "lance", "faiss", "tokenizers", "safetensors.numpy", "coverage")
 _SECONDS = 60  # of processor time, of all tests of a mutant
