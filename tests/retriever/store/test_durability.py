@@ -16,7 +16,8 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError
 from binocle.retriever.store import commits as commits_module
 from binocle.retriever.store.locations import new_files as new_files_module
-from binocle.retriever.store.locations.location import HEAD, PREVIOUS
+from binocle.retriever.store.locations.folder_location import FolderLocation
+from binocle.retriever.store.locations.location import ANY, HEAD, PREVIOUS
 from binocle.retriever.store.locations.new_files import NewFiles
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
@@ -105,6 +106,18 @@ def test_what_an_earlier_commit_has_synced_is_not_synced_again(retriever, monkey
     retriever.add([{"id": "two", "text": "Cheese in a hot oven."}])
     after = set(retriever.path.rglob("data/*.lance"))
     assert {file for file in after if file.stat().st_ino in synced} == after - before != set()
+
+
+def test_a_small_file_is_synced_before_its_name(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def syncing(descriptor):
+        synced.append((os.fstat(descriptor).st_ino, (tmp_path / "erase.json").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    FolderLocation(tmp_path).write("erase.json", b"{}", over=ANY)
+    assert synced == [((tmp_path / "erase.json").stat().st_ino, False), (tmp_path.stat().st_ino, True)]
 
 
 def test_nothing_is_synced_if_speed_was_preferred(folder, tiny_model, monkeypatch):

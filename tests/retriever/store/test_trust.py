@@ -120,6 +120,13 @@ def test_index_without_an_id_of_ours_is_not_trusted(index_id, mine):
     assert_untrusted(mine)
 
 
+def test_own_index_that_is_gone_is_not_trusted(mine):
+    store = Retriever.open(mine).snapshot().store
+    assert trust.is_trusted(store.location, store.settings.id)
+    shutil.rmtree(mine)
+    assert not trust.is_trusted(store.location, store.settings.id)
+
+
 @pytest.mark.parametrize(
     "note",
     [
