@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import wrong_vectors
 from .verify import changed_documents, documents_to_drop, vector_faults
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ def _mend_vectors(
     writer: Writer, encoder_of: Callable[[EncoderId], Encoder], *, deep: bool, progress: OnProgress
 ) -> VectorCheck:
     """Embed anew the vectors that changed since the index was published, or if `deep` all wrong ones."""
+    from . import wrong_vectors
+
     snapshot, head = writer.snapshot(), writer.head
     if deep:
         check = wrong_vectors.search(snapshot, encoder_of(head.encoder), progress)

@@ -18,7 +18,6 @@ from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
 from ..store.derived import lexical, neighbours
 from ..store.tables import PREVIOUS
-from .wrong_vectors import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,6 +78,8 @@ def verify(
     hidden = _hidden_text(snapshot)
     if not deep:
         return Verification(stored, None, hidden)
+    from .wrong_vectors import search  # few programs compare vectors with their texts
+
     vectors = search(snapshot, encoder_of(snapshot.head.encoder), progress)
     return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors, hidden)
 

@@ -266,10 +266,10 @@ class Query:
             scores, ids = self._by_words(self._text, depth, passing)
             best = np.lexsort((ids, -scores))[:depth]
             ids, scores = ids[best], scores[best]
-        if self._exact and len(missing := np.setdiff1d(self._look_up(self._exact, passing), ids)):
+        if self._exact and len(missing := _without(self._look_up(self._exact, passing), ids)):
             with self._timed("exact"):
                 more_scores, more_ids = self._by_words(self._text, len(missing), among=missing)
-                rest = np.setdiff1d(missing, more_ids)  # they hold stop words alone
+                rest = _without(missing, more_ids)  # they hold stop words alone
                 ids = np.concatenate([ids, more_ids, rest])
                 scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
         return Candidates.by_words(ids, scores)
@@ -279,7 +279,7 @@ class Query:
         candidates = self._semantic(depth, passing)
         if not self._exact or not self._exact.required:
             return candidates
-        missing = np.setdiff1d(self._look_up(self._exact, passing), candidates.ids)
+        missing = _without(self._look_up(self._exact, passing), candidates.ids)
         ids = np.concatenate([candidates.ids, missing])
         return Candidates.by_meaning(ids, np.concatenate([candidates.semantic, self._cosines(missing)]))
 
@@ -290,7 +290,7 @@ class Query:
         """
         with self._timed("exact"):
             candidates = [self._with_tokens(words, passing) for words in parts.lookups]
-            ids = np.unique(np.concatenate([np.empty(0, np.int64), *candidates]))
+            ids = np.array(sorted({number for each in candidates for number in each.tolist()}), np.int64)
             contexts = self._read(ids)
             holds = [parts.passes(context) and parts.level(context)[0] for context in contexts]
             literal: Ids = ids[np.array(holds, bool)]
@@ -429,6 +429,11 @@ class Query:
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
+
+
+def _without(ids: Ids, others: Ids) -> Ids:
+    """The ids that are not among others, in their order."""
+    return ids[~isin_sorted(ids, np.sort(others))]
 
 
 def finish(steps: Steps) -> Hits:

@@ -188,8 +188,8 @@ def _precision() -> str | None:
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:
     """Yield the positions of each batch: texts of one length, the longest first, as many as fit the budget."""
-    for length in np.unique(lengths)[::-1]:
-        positions, count = np.flatnonzero(lengths == length), max(1, budget // max(1, int(length)))
+    for length in sorted(set(lengths.tolist()), reverse=True):  # np.unique alone would import numpy.ma
+        positions, count = np.flatnonzero(lengths == length), max(1, budget // max(1, length))
         yield from (positions[start : start + count] for start in range(0, len(positions), count))
 
 

@@ -12,7 +12,6 @@ from ....core.errors import DamagedError
 from ....indexes.flat import FlatIndex, top_k
 from ....indexes.gpu import on_gpus
 from ....indexes.manifest import IndexManifest
-from ....indexes.sharded import ShardedIndex, merge_manifests
 
 if TYPE_CHECKING:
     from ....core.arrays import Floats, Ids, Mask, Positions
@@ -50,6 +49,8 @@ def load_index(store: Store, head: Head, backend: SearchBackend) -> LoadedIndex:
         manifests = [IndexManifest.read(folder, dim=head.encoder.dim) for folder in folders]
         shards = [manifest.load(folder) for manifest, folder in zip(manifests, folders, strict=True)]
         if len(shards) > 1:
+            from ....indexes.sharded import ShardedIndex, merge_manifests  # of few indexes
+
             reason = _on_cpu(backend, "the index is in shards")
             return LoadedIndex(ShardedIndex(shards), merge_manifests(manifests), searched_by=reason)
     except DamagedError as error:
