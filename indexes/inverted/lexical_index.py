@@ -62,15 +62,22 @@ class Part:
         [(rows, _)] = self.segment.postings(self.segment.whole, [term])
         return self.segment.ids[rows if self.live is None else rows[self.live[rows]]]
 
-    def words(self, prefix: bytes) -> Iterator[tuple[str, int]]:
+    def words(self, prefix: bytes, like: str = "", errors: int = 0) -> Iterator[tuple[str, int]]:
         """Yield whole tokens with this prefix, and in how many live rows each is.
 
+        :param like: only tokens that have most letters of this word, as `Field.similar` finds them.
         :raises DamagedError: when the field holds impossible values.
         """
         field = self.segment.whole
         if not field.has_postings(len(self.segment)):
             raise DamagedError("a segment of the inverted index holds impossible values")
         first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
+        if like:
+            for number in field.similar(like, errors, first, last).tolist():
+                term = field.term(number).decode("utf-8", "replace")
+                if frequency := len(self.whole(term)):
+                    yield term, frequency
+            return
         for term, frequency in zip(field.terms(first, last), self._frequencies(field, first, last), strict=True):
             if frequency:
                 yield term.decode("utf-8", "replace"), frequency
@@ -211,11 +218,14 @@ class LexicalIndex:
         positions = np.flatnonzero(own[rows] == ids)
         return rows[positions], positions
 
-    def words(self, prefix: str = "") -> dict[str, int]:
-        """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each."""
+    def words(self, prefix: str = "", *, like: str = "", errors: int = 0) -> dict[str, int]:
+        """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each.
+
+        :param like: leave out most of the words that `errors` wrong letters do not turn into this one.
+        """
         words: Counter[str] = Counter()
         for part in self._parts:
-            for word, frequency in part.words(prefix.encode()):
+            for word, frequency in part.words(prefix.encode(), like, errors):
                 words[word] += frequency
         return dict(words)
 

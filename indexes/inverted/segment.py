@@ -16,6 +16,7 @@ a term when they are read: opening reads a few pages only.
 from __future__ import annotations
 
 import mmap
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from ...core.arrays import Ids
+    from ...core.arrays import Ids, Positions
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.uint32]
@@ -39,6 +40,7 @@ Rows = NDArray[np.uint16]
 
 MAX_ROWS = 65_536  # so that a row fits into 16 bits
 MAX_COUNT = 255
+MAX_ASCII = 127
 _ALIGNMENT = 8
 _KEPT = 8_192  # terms that a field remembers the places of
 
@@ -108,6 +110,32 @@ class Field:
         text = self.vocabulary[start : ends[-1] if ends else start].tobytes()
         bounds = [0, *(end - start for end in ends)]
         return [text[first:last] for first, last in pairwise(bounds)]
+
+    def similar(self, word: str, errors: int, first: int, last: int) -> Positions:
+        """Return places of terms from `first` to `last`: all that a few errors in letters turn into a word, and others.
+
+        A term of ASCII shares most letters with the word. The others are many only in their own scripts.
+
+        :raises DamagedError: when the ends of the terms do not ascend.
+        """
+        bounds = np.concatenate([self.ends[first - 1 : first] if first else [0], self.ends[first:last]]).astype(
+            np.int64
+        )
+        starts, lengths = bounds[:-1], np.diff(bounds)
+        if len(lengths) and (lengths.min() < 1 or bounds[-1] > len(self.vocabulary)):
+            raise DamagedError("the terms of the inverted index do not lie one after another")
+        if not len(lengths):
+            return starts
+        is_foreign = np.logical_or.reduceat(self.vocabulary[starts[0] : bounds[-1]] > MAX_ASCII, starts - starts[0])
+        near = np.flatnonzero(~is_foreign & (np.abs(lengths - len(word)) <= errors))
+        offsets = np.arange(len(word) + errors)
+        letters = self.vocabulary[np.minimum(starts[near, None] + offsets, len(self.vocabulary) - 1)]
+        letters[offsets >= lengths[near, None]] = 0
+        shared = np.zeros(len(near), np.int64)
+        for letter, count in Counter(word).items():
+            shared += np.minimum(np.count_nonzero(letters == ord(letter), axis=1), count)
+        near = near[shared >= np.maximum(lengths[near], len(word)) - errors]
+        return first + np.sort(np.concatenate([near, np.flatnonzero(is_foreign & (lengths >= len(word) - errors))]))
 
     def document_frequencies(self) -> Numbers:
         """Return the number of rows of each term."""

@@ -69,7 +69,7 @@ def corrections_for(
         return where is None or bool(isin_sorted(lexical.whole(word), snapshot.passing(where).chunks).any())
 
     try:
-        corrections = correct(query, known, lexical.words)
+        corrections = correct(query, known, lambda word, prefix: lexical.words(prefix, like=word, errors=_errors(word)))
         return {word: correction for word, correction in corrections.items() if is_visible(correction)}
     except DamagedError:  # of the inverted index, which is a cache
         return {}
@@ -83,13 +83,13 @@ def _is_token(word: str, encoder: Callable[[], Encoder]) -> bool:
 
 
 def correct(
-    query: ExactQuery, known: Callable[[list[str]], set[str]], vocabulary: Callable[[str], Mapping[str, int]]
+    query: ExactQuery, known: Callable[[list[str]], set[str]], vocabulary: Callable[[str, str], Mapping[str, int]]
 ) -> dict[str, str]:
     """Map each unknown word of a query to its correction, in order.
 
     :param known: gives those of some words that are no errors.
-    :param vocabulary: reads the words with a prefix, in lower case, with the number of passages that hold each. Most
-        typing errors keep the first letter, so all words are read only if none of these is near.
+    :param vocabulary: reads the words like a word that have a prefix, in lower case, with the number of passages that
+        hold each. Most typing errors keep the first letter, so all words are read only if none of these is near.
     """
     words = candidates(query)
     known_words = known(words)
@@ -99,7 +99,7 @@ def correct(
     corrections = {}
     for word in unknown:
         lower = word.lower()
-        correction = nearest(lower, vocabulary(lower[0])) or nearest(lower, vocabulary(""))
+        correction = nearest(lower, vocabulary(lower, lower[0])) or nearest(lower, vocabulary(lower, ""))
         if correction is not None:
             corrections[word] = correction
     return corrections
@@ -135,7 +135,7 @@ def nearest(word: str, vocabulary: Mapping[str, int]) -> str | None:
 
     :param vocabulary: word -> frequency.
     """
-    limit = 1 if len(word) <= _SHORT else 2
+    limit = _errors(word)
     lengths = range(len(word) - limit, len(word) + limit + 1)
     alike = _sharing_letters(word, [candidate for candidate in vocabulary if len(candidate) in lengths], limit)
     if not alike:
@@ -147,6 +147,10 @@ def nearest(word: str, vocabulary: Mapping[str, int]) -> str | None:
         if distance <= limit and _PLAIN.fullmatch(candidate)
     ]
     return min(keys)[-1] if keys else None
+
+
+def _errors(word: str) -> int:
+    return 1 if len(word) <= _SHORT else 2
 
 
 def _sharing_letters(word: str, words: list[str], limit: int) -> list[str]:

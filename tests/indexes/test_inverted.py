@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 
 import numpy as np
@@ -15,6 +16,7 @@ from binocle.core.errors import DamagedError
 from binocle.indexes.inverted.build import SegmentBuilder, merge
 from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
+from binocle.retriever.search.corrections import edit_distances
 
 WORDS = [
     "cat",
@@ -205,6 +207,7 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
                 lambda index: index.frequency_table(["cat"], np.arange(3)),
                 lambda index: index.whole("snake_case"),
                 lambda index: index.words(),
+                lambda index: index.words(like="snakes", errors=2),
                 lambda index: Segment.open(path, sizes).check(),
             ):
                 try:
@@ -212,3 +215,20 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
                 except DamagedError:
                     damages += 1
     assert damages > 60
+
+
+@pytest.mark.parametrize("live", [None, np.arange(300) % 3 > 0])
+def test_the_words_like_a_word_are_all_that_few_errors_turn_into_it(live):
+    draw = random.Random(3)
+    words = ["".join(draw.choices("abcdé日", (9, 9, 9, 9, 3, 1), k=draw.randint(2, 9))) for _ in range(300)]
+    index = LexicalIndex([Part(segment_of(words), live)])
+    known = index.words()
+    for word in [*words[::10], "zebra", "abé"]:
+        for errors, prefix in ((1, ""), (2, word[0])):
+            like = index.words(prefix, like=word, errors=errors)
+            distances = edit_distances(word, known)
+            near = [each for each, distance in zip(known, distances, strict=True) if distance <= errors]
+            assert {each for each in near if each.startswith(prefix)} <= like.keys()
+            assert like.items() <= known.items()
+    assert len(index.words(like="abcdabcd", errors=1)) < len(known) / 2
+    assert index.words("zz", like="zzebra", errors=1) == {}

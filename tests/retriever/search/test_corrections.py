@@ -57,7 +57,7 @@ def test_only_words_that_nobody_knows_are_corrected():
     assert correct(
         parse("Pasword recipe promt"),
         {"recipe"}.intersection,
-        lambda prefix: {word: WORDS[word] for word in WORDS if word.startswith(prefix)},
+        lambda _, prefix: {word: WORDS[word] for word in WORDS if word.startswith(prefix)},
     ) == {
         "Pasword": "password",
         "promt": "prompt",
@@ -65,7 +65,7 @@ def test_only_words_that_nobody_knows_are_corrected():
 
 
 def test_the_vocabulary_is_read_only_for_an_unknown_word():
-    assert correct(parse("bracket table"), WORDS.keys().__and__, lambda _: pytest.fail("it was read")) == {}
+    assert correct(parse("bracket table"), WORDS.keys().__and__, lambda *_: pytest.fail("it was read")) == {}
 
 
 @pytest.mark.parametrize(
