@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from ..core.progress import Progress
     from ..retriever.retriever import Retriever
     from ..retriever.store.filters.filter import Filter
 
@@ -196,9 +197,9 @@ def split_names(_context: click.Context, _option: click.Parameter, value: str | 
     return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
-def print_step(text: str) -> None:
+def print_step(event: Progress) -> None:
     """Print the next step of the command on stderr."""
-    echo(f"{text} …", err=True)
+    echo(f"{event.message} …", err=True)
 
 
 def is_interactive() -> bool:

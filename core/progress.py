@@ -49,6 +49,11 @@ def within(on_progress: OnProgress, prefix: str) -> OnProgress:
     return lambda event: on_progress(replace(event, stage=f"{prefix}{event.stage}"))
 
 
+def messages(on_progress: OnProgress, stage: str) -> Callable[[str], None]:
+    """Return a function that reports lines for people as events of a stage."""
+    return lambda line: on_progress(Progress(stage, message=line))
+
+
 def at_intervals(on_progress: OnProgress) -> OnProgress:
     """Pass on at most one event in five seconds, for a part that cannot say how much is left."""
     last = time.monotonic()

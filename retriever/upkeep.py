@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from ..core.errors import InputError
-from ..core.progress import OnProgress, ignore
+from ..core.progress import OnProgress, ignore, messages
 from ..indexes.base import VectorIndex
 from ..indexes.manifest import IndexManifest, IndexMetadata
 from ..indexes.registry import IndexSpec
@@ -118,7 +118,7 @@ class Upkeep:
         queries: Sequence[str] | ArrayLike | None = None,
         kinds: Sequence[str] = (),
         seed: int = 0,
-        progress: Callable[[str], None] = lambda _: None,
+        progress: OnProgress = ignore,
     ) -> TuningResult:
         """Put the fastest vector index in service that meets requirements, proven on queries that did not choose it.
 
@@ -139,7 +139,8 @@ class Upkeep:
         with self._index.writer() as writer:
             encoder = self._index.models.encoder_of(writer.head.encoder)
             sample = benchmark_queries.choose(queries, writer.snapshot(), encoder, requirements, seed)
-            return writer.index.optimize(requirements, sample, kinds=tuple(kinds), log=progress)
+            log = messages(progress, "optimizing")
+            return writer.index.optimize(requirements, sample, kinds=tuple(kinds), log=log)
 
     def verify(self, *, deep: bool = False, progress: OnProgress = ignore) -> Verification:
         """Check the index against the present documents, and its parts against each other.

@@ -263,4 +263,4 @@ def _arrays(segment: Segment) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _field(arrays: dict[str, NDArray[Any]], name: str) -> Field:
-    return Field(*(arrays[f"{name}.{part}"] for part in _FIELD_TYPES))
+    return Field(**{part: arrays[f"{name}.{part}"] for part in _FIELD_TYPES})  # type: ignore[arg-type]

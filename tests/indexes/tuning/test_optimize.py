@@ -37,6 +37,7 @@ from binocle.indexes.tuning.benchmark import (
     split_queries,
 )
 from binocle.indexes.tuning.plot import plot_svg
+from binocle.retriever.open_index import OpenIndex
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import benchmark_queries as questions
 from binocle.retriever.store.derived import vector_index as vectors
@@ -632,7 +633,7 @@ def in_two_shards(store, head, ids, spec):
 
 
 def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monkeypatch):
-    monkeypatch.setattr(Retriever, "_backend", lambda _: SearchBackend(build_shards=in_two_shards))
+    monkeypatch.setattr(OpenIndex, "_backend", lambda _: SearchBackend(build_shards=in_two_shards))
     monkeypatch.setattr(optimizing, "TIE", 1e-6)  # not exact search, however few they are
     result = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
     assert result.met
