@@ -538,6 +538,13 @@ def test_index_of_another_format_is_refused(tmp_path):
         IndexManifest.read(folder)
 
 
+def test_index_of_another_dimension_is_refused(tmp_path):
+    folder = tmp_path / publish(tmp_path, spec_of("flat"), *rows())
+    assert IndexManifest.read(folder, dim=DIM).dim == DIM
+    with pytest.raises(DamagedError, match=f"holds vectors of dimension {DIM} where {DIM + 1} was expected"):
+        IndexManifest.read(folder, dim=DIM + 1)
+
+
 def reseal(folder, **changes):
     """A folder whose checksums are all true, whatever its files hold."""
     made = json.loads((folder / "manifest.json").read_text()) | changes

@@ -69,11 +69,11 @@ class NewFiles:
 
     def settle_parents(self) -> None:
         """Write the names of the folders above to the disk, as far as this user may read them."""
-        for parent in self._folder.absolute().parents:
+        parents = self._folder.absolute().parents
+        mount = next(number for number, parent in enumerate(parents) if parent.is_mount())
+        for parent in parents[: mount + 1]:
             with contextlib.suppress(PermissionError):
                 self._settle(parent, os.O_DIRECTORY)
-            if parent.is_mount():
-                break
 
     def _mode(self) -> int:
         return stat.S_IMODE(self._folder.stat().st_mode)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
-from binocle import Retriever
+from binocle import NotFoundError, Retriever
 from binocle.core.arrays import Floats
 from binocle.retriever.indexing.indexer import key_of
 from binocle.retriever.store.derived import benchmark_queries
@@ -156,6 +156,8 @@ def test_a_tombstone_differs_from_one_index_to_another(tmp_path, tiny_model, wri
 
 def test_a_forgotten_file_stays_out_while_it_is_away_and_under_a_rule_that_ignores_it(retriever, folder, write):
     retriever.delete("notes/cats.txt", erase=True)
+    with pytest.raises(NotFoundError, match="'notes/cats.txt' was forgotten on request: 'binocle index --retry'"):
+        retriever.document("notes/cats.txt")
     text = (folder / "notes/cats.txt").read_text()
     (folder / "notes/cats.txt").unlink()
     retriever.sync()

@@ -130,6 +130,24 @@ def test_index_that_a_cluster_does_not_build_in_shards_is_built_here(retriever):
     assert retriever.verify().faults == []
 
 
+def test_rows_of_documents_without_chunks_are_adopted(store):
+    with open_writer(store) as writer:
+        table = store.location.table("documents")
+        fragments = table.fragments(documents(document_row(0, chunks=0, state="failed")))
+        writer.adopt(drop=[], documents=fragments, chunks=[], next_document=1, next_chunk=0)
+        assert (writer.head.next_document, writer.head.next_chunk) == (1, 0)
+    assert ids(store) == ([0], [])
+
+
+def test_index_without_a_key_for_forgotten_names_gets_one(store):
+    values = json.loads((store.path / "HEAD.json").read_text())
+    (store.path / "HEAD.json").write_text(json.dumps({**values, "tombstone_key": ""}))
+    with open_writer(store) as writer:
+        put(writer, 0)
+    assert re.fullmatch("[0-9a-f]{32}", store.head().tombstone_key)
+    assert ids(store) == ([0], [0])
+
+
 def test_search_parameters_need_a_vector_index(store):
     with open_writer(store) as writer, pytest.raises(InputError, match="there is no vector index yet"):
         writer.index.amend(IndexMetadata())
