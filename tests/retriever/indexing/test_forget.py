@@ -185,7 +185,7 @@ def test_retry_lifts_the_tombstones_of_missing_files_too(retriever, folder):
 def test_names_that_an_earlier_version_left_are_erased_by_the_next_writer(retriever):
     (row,) = [row for row in retriever.documents() if row["path"] == "picture.bin"]
     with open_writer(Store.open(retriever.path)) as writer:
-        earlier = {**row, "reason": "forgotten on request", "text": ""}
+        earlier = {**row, "reason": "forgotten on request", "text": "", "metadata": "{}"}
         writer.replace_rows(pa.Table.from_pylist([earlier], document_schema()))
     for name, change in (("HEAD.json", {"tombstone_key": ""}), ("settings.json", {"format": 2})):
         file = retriever.path / name
