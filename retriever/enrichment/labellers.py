@@ -92,7 +92,7 @@ class Labeller(Protocol):
 
 
 class ClassifierLabeller:
-    """A classifier. One that is linear on the vectors of this index encodes nothing."""
+    """A classifier. A probe on the vectors of this index encodes nothing."""
 
     def __init__(self, key: str, classifier: Classifier, encoder: Encoder, precision: float | None) -> None:
         """:raises InputError: when it reads pairs, or cannot promise the precision."""
@@ -105,12 +105,15 @@ class ClassifierLabeller:
         scorer = classifier.scorer
         is_same = classifier.settings.fingerprint == encoder.fingerprint
         self._probe = scorer if isinstance(scorer, ProbeScorer) and is_same else None
-        self.columns: tuple[str, ...] = ("vector",) if self._probe else ("context",)
+        self.columns: tuple[str, ...] = ("context",)
+        if self._probe:
+            self.columns = ("vector", "context") if self._probe.reads_words else ("vector",)
 
     def values(self, passages: Passages) -> list[tuple[Any, ...]]:
         """Classify the mean of a document's logits."""
         if self._probe:
-            logits = self._probe.logits_of(passages.vectors(self._dim))
+            texts = passages.rows["context"].to_pylist() if self._probe.reads_words else []
+            logits = self._probe.logits_of(passages.vectors(self._dim), texts)
         else:
             logits = self._classifier.scorer.logits(passages.rows["context"].to_pylist())
         predictions = self._classifier.predict(passages.mean(logits), precision=self._precision)

@@ -4,18 +4,25 @@ The kernel's width is the median distance of two rows. Some of the rows are its 
 Using the Nyström method to speed up kernel machines). The penalty has the least leave-one-out error on a sample, which
 one decomposition gives for every penalty (Rifkin and Lippert 2007, Notes on regularized least squares). As the variance
 of noise it does not depend on the number of rows. A row of a rare class weighs more, by the root of its frequency.
+
+Where the texts are there too, the dot product of their bags of words is added to the kernel. Both are 1 for a row
+and itself; with three times the words four data sets of four were worse.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...retriever.models.heads.bag_of_words import BagOfWords
 from ...retriever.models.heads.kernel import KernelWeights, gaussian
 
 if TYPE_CHECKING:
-    from ...core.arrays import Floats
+    from collections.abc import Sequence
+
+    from ...core.arrays import Floats, Positions
 
 _LANDMARKS = 4_000
 _SAMPLE = 1_500  # rows that the penalty is chosen on
@@ -25,26 +32,57 @@ _BLOCK = 2_000  # rows whose kernel is in memory together
 _JITTER = 1e-6  # added to the diagonal, in shares of its mean: a row that is there twice makes it singular
 
 
-def fit(vectors: Floats, targets: Floats, task: str, seed: int = 0) -> KernelWeights:
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a fit, and how two of them are compared."""
+
+    vectors: Floats  # (rows, dim)
+    texts: Sequence[str]  # none, or one a row
+    precision: float
+    bag: BagOfWords | None
+
+    def words(self, numbers: Positions) -> Floats | None:
+        """Return the bags of words of rows, or None without words."""
+        if self.bag is None:
+            return None
+        return self.bag.rows([self.texts[number] for number in numbers.tolist()])
+
+    def near(self, numbers: Positions, landmarks: Positions, landmark_words: Floats | None) -> Floats:
+        """Return the kernel of rows and landmarks, (rows, landmarks)."""
+        near = gaussian(self.vectors[numbers], self.vectors[landmarks], self.precision)
+        if landmark_words is not None and (words := self.words(numbers)) is not None:
+            near += words @ landmark_words.T
+        return near
+
+
+def fit(vectors: Floats, targets: Floats, task: str, seed: int = 0, texts: Sequence[str] = ()) -> KernelWeights:
     """Fit a head.
 
     :param vectors: (rows, dim).
     :param targets: (rows, labels), 1 for each label that a row has; (rows, 1), the number, for the task "number".
     :param task: "classes", "labels" or "number".
+    :param texts: of the rows, where words count too.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(vectors))
-    precision = _precision(vectors[order[:_LANDMARKS]], random)
+    landmarks, sample = order[:_LANDMARKS], order[:_SAMPLE]
+    bag = BagOfWords.of(texts) if texts else None
+    rows = Rows(vectors, texts, _precision(vectors[landmarks], random), bag if bag and bag.columns else None)
     shares = _shares(targets, task)
     centre = (shares[:, None] * targets).mean(0)
     residual = targets - centre
-    sample = order[:_SAMPLE]
-    penalty, predictions = _leave_one_out(vectors[sample], residual[sample], shares[sample], precision)
-    landmarks = vectors[order[:_LANDMARKS]]
-    weights = _solve(vectors, residual, shares, landmarks, precision, penalty)
+    near = rows.near(sample, sample, rows.words(sample))
+    penalty, predictions = _leave_one_out(near, residual[sample], shares[sample])
+    words = rows.words(landmarks)
+    weights = _solve(rows, residual, shares, landmarks, words, penalty)
     slope, offset = _logits(predictions + centre, targets[sample], task)
     return KernelWeights(
-        (slope * weights.T).astype(np.float32), (slope * centre + offset).astype(np.float32), landmarks, precision
+        (slope * weights.T).astype(np.float32),
+        (slope * centre + offset).astype(np.float32),
+        vectors[landmarks],
+        rows.precision,
+        rows.bag,
+        None if words is None else (slope * (weights.T @ words)).astype(np.float32),
     )
 
 
@@ -64,10 +102,10 @@ def _shares(targets: Floats, task: str) -> Floats:
     return scaled
 
 
-def _leave_one_out(vectors: Floats, residual: Floats, shares: Floats, precision: float) -> tuple[float, Floats]:
+def _leave_one_out(kernel: Floats, residual: Floats, shares: Floats) -> tuple[float, Floats]:
     """Return the penalty with the least error, and the prediction of each row by a fit without it."""
     root = np.sqrt(shares)[:, None]
-    values, turned = np.linalg.eigh((root * gaussian(vectors, vectors, precision) * root.T).astype(np.float64))
+    values, turned = np.linalg.eigh((root * kernel * root.T).astype(np.float64))
     squares, projected = turned**2, turned.T @ (root * residual)
     best, lowest = (0.0, residual), np.inf
     for penalty in _PENALTIES:
@@ -79,18 +117,18 @@ def _leave_one_out(vectors: Floats, residual: Floats, shares: Floats, precision:
 
 
 def _solve(
-    vectors: Floats, residual: Floats, shares: Floats, landmarks: Floats, precision: float, penalty: float
+    rows: Rows, residual: Floats, shares: Floats, landmarks: Positions, words: Floats | None, penalty: float
 ) -> Floats:
     """Return the coefficients of the landmarks, (landmarks, labels)."""
     size = len(landmarks)
     gram, products = np.zeros((size, size)), np.zeros((size, residual.shape[1]))
-    for start in range(0, len(vectors), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        near = gaussian(vectors[part], landmarks, precision)
+    for start in range(0, len(residual), _BLOCK):
+        part = np.arange(start, min(start + _BLOCK, len(residual)))
+        near = rows.near(part, landmarks, words)
         weighted = (near * shares[part, None]).T
         gram += weighted @ near
         products += weighted @ residual[part]
-    gram += penalty * gaussian(landmarks, landmarks, precision)
+    gram += penalty * rows.near(landmarks, landmarks, words)
     gram[np.diag_indices(size)] += _JITTER * gram.trace() / size
     coefficients: Floats = np.linalg.solve(gram, products).astype(np.float32)
     return coefficients

@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ...core.progress import Progress
-from ...retriever.models.heads.classifier import PROBE, ClassifierSettings, features, load_classifier
+from ...retriever.models.heads.classifier import PROBE, WORDS, ClassifierSettings, features, load_classifier
 from ...retriever.models.load import load_encoder
 from ..runs.model_card import Card
 from ..runs.training_run import LoopResult
@@ -41,9 +41,12 @@ class Probe:
         learned, held_out = (self._features(part) for part in (examples.learned, examples.held_out))
         run.report("fitting a probe")
         targets = examples.targets(examples.learned)
-        self.weights = fit(learned, targets, examples.task, run.config.seed)
+        learned_texts, held_out_texts = (
+            [row.text for row in part if isinstance(row.text, str)] for part in (examples.learned, examples.held_out)
+        )
+        self.weights = fit(learned, targets, examples.task, run.config.seed, learned_texts)
         self.seconds = time.monotonic() - start
-        self.held_out_logits: Floats = self.weights.logits(held_out)
+        self.held_out_logits: Floats = self.weights.logits(held_out, held_out_texts)
         settings = ClassifierSettings(
             examples.task,
             examples.labels,
@@ -74,6 +77,8 @@ class Probe:
         folder = self.run.new_model_folder()
         folder.mkdir()
         save_file(self.weights.arrays(), folder / PROBE)
+        if self.weights.bag:
+            self.weights.bag.write(folder / WORDS)
         (folder / "binocle.json").write_text(json.dumps({"classifier": self.settings.as_dict()}), "utf-8")
         fingerprint = load_classifier(folder).fingerprint
         examples = self.examples
@@ -82,6 +87,8 @@ class Probe:
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
         objective = "ridge regression with a Gaussian kernel on the encoder's vectors"
+        if self.weights.bag:
+            objective += f", and {len(self.weights.bag.columns):,} words"
         card = Card(  # not `run.card`, which asks torch for the device
             kind="classifier",
             base=self.run.base,

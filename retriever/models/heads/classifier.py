@@ -20,6 +20,7 @@ from ....core.words import encodable
 from ..bert.weights import load_weights
 from ..load import load_encoder
 from ..settings import read_config
+from .bag_of_words import BagOfWords
 from .head import CLASSIFIER, load_head
 from .kernel import KernelWeights
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Text = str | tuple[str, str]
 
 PROBE = "probe.safetensors"  # the weights of a probe, in its folder
+WORDS = "words.json"  # its words, if it has any
 TASKS = ("classes", "labels", "number")  # one of them; any number of them; a regression
 _PROBLEMS = {"multi_label_classification": "labels", "regression": "number"}  # transformers' names
 _LENGTH = 256  # tokens of a text, of a model that does not say
@@ -206,11 +208,17 @@ class ProbeScorer:
 
     def logits(self, texts: Sequence[Text]) -> Floats:
         """Return logits, shape (texts, labels)."""
-        return self.logits_of(features(self._encoder, texts))
+        singles = [text for text in texts if isinstance(text, str)]  # a probe on pairs has no words
+        return self.logits_of(features(self._encoder, texts), singles)
 
-    def logits_of(self, vectors: Floats) -> Floats:
-        """Return the logits of vectors of its encoder, shape (vectors, labels)."""
-        return self._weights.logits(vectors)
+    @property
+    def reads_words(self) -> bool:
+        """Whether it needs the texts beside their vectors."""
+        return self._weights.bag is not None
+
+    def logits_of(self, vectors: Floats, texts: Sequence[str] = ()) -> Floats:
+        """Return the logits of vectors of its encoder and of their texts, shape (vectors, labels)."""
+        return self._weights.logits(vectors, texts)
 
 
 class HeadScorer:
@@ -258,6 +266,8 @@ def _load_probe(folder: Path) -> Classifier:
             f"{folder} was trained on {settings.encoder} (fingerprint {settings.fingerprint[:8]}), which is another "
             f"encoder now ({encoder.fingerprint[:8]}): train it again"
         )
-    weights = KernelWeights.of(arrays, folder / PROBE, len(settings.labels), encoder.dim * (4 if settings.pairs else 1))
+    bag = BagOfWords.read(folder / WORDS, arrays["rarity"]) if "rarity" in arrays and not settings.pairs else None
+    dim = encoder.dim * (4 if settings.pairs else 1)
+    weights = KernelWeights.of(arrays, folder / PROBE, len(settings.labels), dim, bag)
     digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes()).hexdigest()[:32]
     return Classifier(ProbeScorer(encoder, weights, str(folder), digest), settings)

@@ -9,6 +9,7 @@ import pytest
 
 from binocle import InputError, Retriever
 from binocle.retriever.enrichment import enrich as enriching
+from binocle.retriever.enrichment.labellers import Passages
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.heads.classifier import ProbeScorer, load_classifier
 from binocle.retriever.store.stored_heads import read_heads
@@ -163,7 +164,10 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
     record = pets.get("long", vectors=True)
     scorer = load_classifier(probe).scorer
     assert isinstance(scorer, ProbeScorer)
-    logits = scorer.logits_of(record.vectors).mean(0)
+    snapshot = pets.snapshot()
+    (number,) = [row["id"] for row in snapshot.document_rows.to_pylist() if row["path"] == "long"]
+    passages = Passages.of(snapshot, np.array([number]), ["context"])
+    logits = scorer.logits_of(record.vectors, passages.rows["context"].to_pylist()).mean(0)
     assert record.passages > 1 and record.metadata["topic"] == ("food", "pet")[int(np.argmax(logits))]
     file = pets.path / "heads.json"
     (row,) = json.loads(file.read_text("utf-8"))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import EncoderMismatchError, InputError
-from binocle.retriever.models.heads.classifier import PROBE, load_classifier
+from binocle.retriever.models.heads.bag_of_words import BagOfWords
+from binocle.retriever.models.heads.classifier import PROBE, WORDS, load_classifier
 from binocle.training.heads import kernel_ridge, label_metrics
 from binocle.training.heads.config import ClassifierConfig
 from binocle.training.heads.train import train_classifier
@@ -103,6 +104,28 @@ def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_t
     assert few.landmarks.shape == (30, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
 
 
+def test_a_probe_adds_the_words_of_a_text_where_the_vectors_do_not_tell():
+    vectors = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+    texts = [f"{'red' if row % 2 else 'blue'} and {row % 7}" for row in range(60)]
+    targets = np.eye(2, dtype=np.float32)[np.arange(60) % 2]
+    head = kernel_ridge.fit(vectors[:40], targets[:40], "classes", texts=texts[:40])
+    assert (head.logits(vectors[40:], texts[40:]).argmax(1) == targets[40:].argmax(1)).all()
+    alone = kernel_ridge.fit(vectors[:40], targets[:40], "classes")
+    assert (alone.logits(vectors[40:]).argmax(1) == targets[40:].argmax(1)).mean() < 0.9
+    assert np.isfinite(head.logits(vectors[:1], ["nothing known"])).all()
+
+
+def test_the_words_of_a_probe_weigh_as_scikit_learn_weighs_them():
+    extraction = pytest.importorskip("sklearn.feature_extraction.text")
+    texts = ["the cat and the dog", "a cat", "the dog and a king", "bread"]
+    reference = extraction.TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\w+")
+    expected = reference.fit_transform(texts).toarray()
+    bag = BagOfWords.of(texts)
+    assert sorted(bag.columns) == reference.get_feature_names_out().tolist() and "bread" not in bag.columns
+    columns = [bag.columns[name] for name in reference.get_feature_names_out()]
+    np.testing.assert_allclose(bag.rows(texts)[:, columns], expected, atol=1e-6)
+
+
 def test_a_probe_survives_rows_that_are_there_twice_and_finds_rare_classes():
     random = np.random.default_rng(0)
     centres = random.normal(size=(3, 8))
@@ -164,6 +187,16 @@ def test_a_damaged_probe_or_another_encoder_is_refused(tmp_path, tiny_model, mak
         file.write_text(json.dumps({"classifier": good["classifier"] | change}), "utf-8")
         with pytest.raises(error):
             load_classifier(tmp_path / "out")
+    file.write_text(json.dumps(good), "utf-8")
+    words = tmp_path / "out" / WORDS
+    kept = json.loads(words.read_text("utf-8"))
+    for wrong in (kept[:-1], [*kept[:-1], 3], [*kept[:-1], kept[0]], {}):
+        words.write_text(json.dumps(wrong), "utf-8")
+        with pytest.raises(InputError, match="has other words than the probe"):
+            load_classifier(tmp_path / "out")
+    words.unlink()
+    with pytest.raises(InputError, match="has other words than the probe"):
+        load_classifier(tmp_path / "out")
     with pytest.raises(InputError, match="no classifier"):
         load_classifier(tiny_model)
 
