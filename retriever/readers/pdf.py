@@ -1,6 +1,7 @@
 """Read PDF with PDFium: the text page by page, under the titles of the document's outline.
 
-The limits of memory and time are those of every reader, in `pool/pool.py`; that of size is in `large_files.py`.
+The limits are those of every reader: memory and time in `pool/pool.py`, the size of a file in `large_files.py`, the
+characters of its text in `base.py`. `pdf_hidden.py` limits the search for hidden text.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A passage says little in its own words; its neighbours say the same in others. For each candidate d, N(d) are its 50
 nearest passages of other documents. Three steps, each from the one before:
 
-1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d), and the length is their sum. BM25 counts
-   with these (document expansion: Tao et al. 2006, "Language Model Information Retrieval with Document Expansion").
+1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d); the length of d is the sum of these
+   frequencies. BM25 counts with both (document expansion: Tao et al. 2006, "Language Model Information Retrieval with
+   Document Expansion").
 2. Meaning. The cosine is the mean of the passage's and of its document's mean vector's.
    The score is the mean of both as standard scores.
 3. Smoothing. A score moves towards those of the 5 most similar candidates of other documents, but only a little down

@@ -145,7 +145,7 @@ def cache_model(hub: Path, name: str, folder: Path) -> None:
 @pytest.fixture
 def training_data(home, monkeypatch):
     """Pairs, judged rows, a collection in BEIR's layout, questions, and vectors."""
-    monkeypatch.setattr("binocle.training.audit.attacker._ROUNDS", 1)
+    monkeypatch.setattr("binocle.training.audit.text_attacker._ROUNDS", 1)
     Retriever.open(home / "notes").add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
     (home / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
     rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))

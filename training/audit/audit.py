@@ -19,8 +19,8 @@ from ...core.progress import Progress, ignore, within
 from ...retriever.models.load import load_encoder
 from ..inversion import metrics as recovery_metrics
 from . import defences
-from .attacks import Attacks
 from .config import AuditConfig
+from .experiment import Experiment
 from .remarks import remarks
 from .result import AuditReport, DefenceResult
 from .search_cost import DefendedSearch, Queries, sample_passages
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
     from ...retriever.retriever import Retriever
-    from .attackers import AttackerFactory
+    from .attacker import AttackerFactory
     from .result import ByLength
 
 
 def default_attacker(on_progress: OnProgress) -> AttackerFactory:
     """Return the factory of `binocle audit`: all its attackers start from one decoder."""
-    from .attacker import Attackers
+    from .text_attacker import TextAttackers
 
-    return Attackers(on_progress)
+    return TextAttackers(on_progress)
 
 
 def audit(
@@ -69,12 +69,12 @@ def audit(
     texts = LeakTexts.of(retriever, config, passages, progress)
     del passages  # up to 150 MB
     search = DefendedSearch.of(retriever, config, settings, progress)
-    attacks = Attacks(encoder, texts, search, factory, config, stage, suspects)
+    experiment = Experiment(encoder, texts, search, factory, config, stage, suspects)
     results = []
     for number, setting in enumerate(settings, 1):
         stage.prefix = f"{number} of {len(settings)}, {'as stored' if number == 1 else setting.name}: "
-        results.append(attacks.result(setting))
-    return _report(retriever, config, texts, search, results, attacks.guessing, time.monotonic() - began)
+        results.append(experiment.result(setting))
+    return _report(retriever, config, texts, search, results, experiment.guessing, time.monotonic() - began)
 
 
 class _Stage:

@@ -1,5 +1,5 @@
 """The results of a search: hits with their citations, without copies, with neighbours joined.
 
-`hit` and `hits` are the answer, `citation` the place of a passage, `snippet` its print for people.
+`hit` has one hit with its citation, `hits` the whole answer; `snippet` prints a passage for people.
 `currency` tells whether a citation still holds. `passage` and `extract` serve contexts.
 """

@@ -22,9 +22,9 @@ from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
-from binocle.training.audit.attacks import Attacks
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import AVERAGED, CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
+from binocle.training.audit.experiment import Experiment
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
@@ -615,7 +615,7 @@ def test_passages_are_attacked_by_the_vectors_that_the_index_stores(varied):
 
     config = AuditConfig(lengths=(4,), texts_per_length=12, corpus_texts=200)
     texts = LeakTexts.of(index, config, passages, ignore)
-    attacks = Attacks(index.encoder, texts, search, Watching, config, ignore)
+    attacks = Experiment(index.encoder, texts, search, Watching, config, ignore)
     (plain,) = defences.parse([])
     result = attacks.result(plain)
     whole = texts.true[texts.stored_length]

@@ -29,9 +29,10 @@ _NAMES = {
     "names": "names",
 }
 _CURVES = (
-    "<p>Each point is a setting: how much of the search quality is left, and the F1 of the tokens that the attacker "
-    "recovered, or that the nearest text which he had learned from has if that is more. Low and right is good. Ringed "
-    "points and the dashed line are the Pareto front: no setting is better in one without being worse in the other. "
+    "<p>Each point is a setting. Across: the share of the search quality that is left. Up: the token F1 of the text "
+    "that was recovered, or of the nearest text that the attacker learned from, whichever is higher. Low and right is "
+    "good. Ringed points and the dashed line are the Pareto front: no setting is better in one without being worse in "
+    "the other. "
     "Hollow: a secret rotation that an attacker without pairs has undone as far as he can.</p>"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

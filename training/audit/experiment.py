@@ -1,4 +1,4 @@
-"""The attacks on the vectors of one index, with each defence: who attacks, what he knows, and how well he reads."""
+"""Attack the vectors of one index with each defence: who attacks, what he knows, and how well he reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Value
 from . import defences
 from .alignment import align
-from .attackers import Corrector
+from .attacker import Corrector
 from .averaging import with_neighbours
 from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
 from .config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ..inversion.metrics import Recovery
-    from .attackers import Attacker, AttackerFactory
+    from .attacker import Attacker, AttackerFactory
     from .config import AuditConfig
     from .defences import DefenceSetting
     from .result import ByLength
@@ -45,7 +45,7 @@ _SUSPECTED = ("none", "rotation")  # the defences that he is tried against
 _ALL = slice(None)
 
 
-class Attacks:
+class Experiment:
     """The attacks on all settings of one audit; the setting "none" comes first."""
 
     def __init__(

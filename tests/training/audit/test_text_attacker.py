@@ -13,8 +13,8 @@ from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.proposals import TokenProposer
 from binocle.training.audit.alignment import align
-from binocle.training.audit.attacker import Attackers
 from binocle.training.audit.candidates import Comparison
+from binocle.training.audit.text_attacker import TextAttackers
 from binocle.training.inversion.metrics import overlap
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
@@ -34,7 +34,7 @@ def rotation(tiny) -> np.ndarray:
 @pytest.fixture(scope="session")
 def attackers(tiny, texts, rotation):
     """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
-    make, own = Attackers(), tiny.encode(texts[:-60])
+    make, own = TextAttackers(), tiny.encode(texts[:-60])
     made = {}
     for name, stolen, steps in (
         ("plain", own, 30),  # which trains the decoder of all, with four times as many
@@ -49,7 +49,7 @@ def attackers(tiny, texts, rotation):
 def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
     monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
     events = []
-    make, vectors = Attackers(events.append), tiny.encode(texts[:40])
+    make, vectors = TextAttackers(events.append), tiny.encode(texts[:40])
     make(tiny.dim, 0, tiny).fit(vectors, texts[:40], steps=3)
     attacker = make(tiny.dim // 4, 0, tiny)
     attacker.fit(vectors[:, : tiny.dim // 4], texts[:40], steps=3)
@@ -95,7 +95,7 @@ def test_every_attacker_begins_from_the_same_decoder(attackers):
 
 def test_a_defence_that_the_map_undoes_needs_no_learning(tiny, texts, rotation):
     events = []
-    make, own = Attackers(events.append), tiny.encode(texts[:-60])
+    make, own = TextAttackers(events.append), tiny.encode(texts[:-60])
     plain = make(tiny.dim, 0, tiny)
     plain.fit(own, texts[:-60], steps=2)
     events.clear()
@@ -108,9 +108,9 @@ def test_a_defence_that_the_map_undoes_needs_no_learning(tiny, texts, rotation):
 
 
 def test_long_texts_are_answered_with_their_tokens(tiny, texts, monkeypatch):
-    monkeypatch.setattr("binocle.training.audit.attacker._ORDERED", 0)
+    monkeypatch.setattr("binocle.training.audit.text_attacker._ORDERED", 0)
     monkeypatch.setattr("binocle.retriever.inversion.proposals.TokenProposer._fill", None)
-    attacker = Attackers()(tiny.dim, 0, tiny)
+    attacker = TextAttackers()(tiny.dim, 0, tiny)
     attacker.fit(tiny.encode(texts[:40]), texts[:40], steps=2)
     assert all(attacker.recover(tiny.encode(texts[:3])))
 
@@ -140,5 +140,5 @@ def test_correction_in_an_audit_reads_no_less_than_invert_does_in_five_seconds(a
 
 def test_a_limit_of_time_that_was_hit_is_told(tiny, texts):
     own = tiny.encode(texts[:40])
-    assert Attackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=50, seconds=1e-3)
-    assert not Attackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=2, seconds=1_000)
+    assert TextAttackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=50, seconds=1e-3)
+    assert not TextAttackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=2, seconds=1_000)
