@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from .search.deadline import Deadline
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from .indexing.report import Report
     from .search.context import Context
+    from .search.options import ContextOptions, SearchOptions
     from .search.results.hits import Hits
+    from .store.filters.where import Where
 
 _T = TypeVar("_T")
 _THREADS = (os.cpu_count() or 1) + 2  # a search is computation: more threads would only wait for each other
@@ -57,17 +59,18 @@ class AsyncCalls:
     delete: Callable[..., Report]
 
     async def asearch(
-        self, query: str | None = None, k: int = 10, *, deadline: float | None = None, **options: Any
+        self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[SearchOptions]
     ) -> Hits:
         """Await `search` in one of a few threads; one that has not begun can be cancelled.
 
-        :param deadline: as in `search`; the wait for a free thread counts.
+        :param options: as in `search`; the wait for a free thread counts towards the `deadline`.
         """
-        return await self._calls.run(self.search, query, k, deadline=Deadline.after(deadline), **options)
+        timed = {**options, "deadline": Deadline.after(options.get("deadline"))}
+        return await self._calls.run(self.search, query, k, where=where, **timed)
 
-    async def acontext(self, query: str, **options: Any) -> Context:
+    async def acontext(self, query: str, *, where: Where = None, **options: Unpack[ContextOptions]) -> Context:
         """Await `context`."""
-        return await self._calls.run(self.context, query, **options)
+        return await self._calls.run(self.context, query, where=where, **options)
 
     async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
         """Await `add`."""

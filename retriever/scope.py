@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from ..core.arrays import Mask
     from .indexing.report import Report
     from .models.encoder import Encoder
+    from .models.heads.reader import Reader
     from .retriever import Retriever
     from .search.answers import Answer
     from .search.context import Context
+    from .search.options import ContextOptions, HitOptions, SearchOptions
     from .search.results.hit import Hit
     from .search.results.hits import Hits
     from .search.results.passage import Passage
@@ -79,13 +81,23 @@ class Scope(DocumentReads, AsyncCalls):
         inner = parse(where)
         return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
 
-    def search(self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
+    def search(
+        self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[SearchOptions]
+    ) -> Hits:
         """Return the k best passages; options as in `Retriever.search`."""
         return self._retriever.search(query, k, where=self._where(where), **options)
 
-    def answer(self, question: str, *, where: Where = None, **options: Any) -> list[Answer]:
+    def answer(
+        self,
+        question: str,
+        *,
+        reader: str | os.PathLike[str] | Reader,
+        k: int = 10,
+        where: Where = None,
+        **options: Unpack[SearchOptions],
+    ) -> list[Answer]:
         """Return the spans of passages that answer a question; options as in `Retriever.answer`, without `hits`."""
-        return self._retriever.answer(question, where=self._where(where), **options)
+        return self._retriever.answer(question, reader=reader, k=k, where=self._where(where), **options)
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself.
@@ -104,10 +116,13 @@ class Scope(DocumentReads, AsyncCalls):
         *,
         vectors: ArrayLike | None = None,
         where: Where = None,
-        **options: Any,
+        deadline: float | None = None,
+        **options: Unpack[HitOptions],
     ) -> list[Hits]:
         """Return the hits of each query, as `Retriever.search_many` does."""
-        return self._retriever.search_many(texts, k, vectors=vectors, where=self._where(where), **options)
+        return self._retriever.search_many(
+            texts, k, vectors=vectors, where=self._where(where), deadline=deadline, **options
+        )
 
     def check(self, passage: Hit | Passage) -> Currency:
         """Tell whether a passage is still the text of its document, as `Retriever.check` does; "gone" outside."""
@@ -121,7 +136,7 @@ class Scope(DocumentReads, AsyncCalls):
         except NotFoundError:
             return "gone"
 
-    def context(self, query: str, *, where: Where = None, **options: Any) -> Context:
+    def context(self, query: str, *, where: Where = None, **options: Unpack[ContextOptions]) -> Context:
         """Pack the best passages for a prompt; options as in `Retriever.context`."""
         return self._retriever.context(query, where=self._where(where), **options)
 

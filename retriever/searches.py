@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -16,12 +16,13 @@ from .search import similar as similarity
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.deadline import Deadline
 from .search.events import SearchEvent
+from .search.options import HitOptions, SearchOptions
 from .search.request import SearchRequest, hits_of_many
 from .search.results.currency import Currency, check_passage
 from .search.results.hit import Hit
 from .search.results.hits import Hits
 from .search.results.passage import Passage
-from .store.filters.where import Where, among, parse
+from .store.filters.where import Where, parse
 
 if TYPE_CHECKING:
     from .models.heads.reader import Reader
@@ -60,7 +61,10 @@ class Searches:
         mmr: float | None = None,
         deadline: float | None = None,
     ) -> Hits:
-        """Return the k best passages, best first, as a list that also says whether the index answers the query.
+        """Return the k best passages, best first.
+
+        `answerable` of the list says whether the index answers the query; a hit that does not is `weak`. If none does,
+        the nearest passages are still there: pass `min_relevance=0.5` to leave weak ones out.
 
         Copies of a passage, also those with a word or two changed, are no hits: the best of them has the others in
         `copies`.
@@ -105,7 +109,7 @@ class Searches:
             query,
             k,
             mode,
-            among(where, ids),
+            where,
             rerank,
             rerank_depth,
             rerank_seconds,
@@ -119,6 +123,7 @@ class Searches:
             deadline=Deadline.after(deadline),
             join=join,
             offset=offset,
+            ids=ids,
         )
         return self._answer(request).after(int(offset))
 
@@ -128,30 +133,27 @@ class Searches:
         k: int = 10,
         *,
         vectors: ArrayLike | None = None,
-        offset: int = 0,
         where: Where = None,
-        ids: Iterable[str | os.PathLike[str]] | None = None,
         deadline: float | None = None,
-        **options: Any,
+        **options: Unpack[HitOptions],
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns; all are encoded and read together.
 
         :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
-        :param deadline: the seconds from now for all searches.
-        :param options: the others of `search`.
+        :param deadline: the seconds from now for all searches together.
+        :param options: as in `search`.
         """
-        conditions = among(where, ids)
-        options = {"per_document": None, "deadline": Deadline.after(deadline), **options, "offset": offset}
-        pairs = arguments.check_queries(texts, vectors)
+        end = Deadline.after(deadline)
         requests = [
-            arguments.search_request(self._index.models, text, k, where=conditions, vector=vector, **options)
-            for text, vector in pairs
+            arguments.search_request(self._index.models, text, k, where=where, vector=vector, deadline=end, **options)
+            for text, vector in arguments.check_queries(texts, vectors)
         ]
 
         def answer(snapshot: Snapshot) -> list[Hits]:
             return hits_of_many(requests, snapshot, self._index.models.encoder_of)
 
-        return [hits.after(int(offset)) for hits in self._index.read(answer)]
+        offset = int(options.get("offset", 0))
+        return [hits.after(offset) for hits in self._index.read(answer)]
 
     def answer(
         self,
@@ -160,7 +162,8 @@ class Searches:
         reader: str | os.PathLike[str] | Reader,
         k: int = 10,
         hits: Sequence[Hit] | None = None,
-        **options: Any,
+        where: Where = None,
+        **options: Unpack[SearchOptions],
     ) -> list[Answer]:
         """Return the spans of the k best passages that answer a question, the surest first; none if none does.
 
@@ -174,7 +177,7 @@ class Searches:
         from .search.answers import answers
 
         model = self._index.models.reader_of(reader)
-        return answers(question, self.search(question, k, **options) if hits is None else hits, model)
+        return answers(question, self.search(question, k, where=where, **options) if hits is None else hits, model)
 
     def check(self, passage: Hit | Passage) -> Currency:
         """Tell whether a hit, or a passage of a context, is still the text of its document.
@@ -241,6 +244,7 @@ class Searches:
             rerank,
             rerank_depth,
             rerank_seconds,
+            per_document=0,
             collapse=False,
             min_relevance=min_relevance,
             deadline=Deadline.after(deadline),

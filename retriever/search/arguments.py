@@ -8,7 +8,7 @@ from ...core.checks import is_real, is_whole
 from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
-from ..store.filters.where import parse
+from ..store.filters.where import among, parse
 from .query import MODES, Mode, Reranking
 from .relevance import check_relevance
 from .request import SearchRequest
@@ -16,7 +16,7 @@ from .results.joining import check_join
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike
 
@@ -40,7 +40,7 @@ def search_request(
     rerank: str | os.PathLike[str] | Reranker | None = None,
     rerank_depth: int = 50,
     rerank_seconds: float | None = None,
-    per_document: int | None = 0,
+    per_document: int | None = None,
     *,
     collapse: bool = True,
     min_relevance: float | None = None,
@@ -51,6 +51,7 @@ def search_request(
     deadline: Deadline | None = None,
     join: bool = False,
     offset: int = 0,
+    ids: Iterable[str | os.PathLike[str]] | None = None,
 ) -> SearchRequest:
     """Check the arguments of `Retriever.search`, and load the reranker.
 
@@ -64,7 +65,7 @@ def search_request(
     by_document = check_grouping(group_by, per_document)
     check_mmr(mmr)
     check_join(join=join, collapse=collapse)
-    conditions = parse(where)
+    conditions = parse(among(where, ids))
     reranker = None if rerank is None else models.reranker_of(rerank)
     return SearchRequest(
         text,

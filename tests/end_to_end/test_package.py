@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import subprocess
@@ -83,6 +84,17 @@ def test_type_hints_of_the_public_names_resolve():
     for annotated in [*public, binocle.Retriever.__init__, binocle.Hit, Passage, binocle.Context]:
         assert get_type_hints(annotated, localns=late)
     assert get_type_hints(binocle.Retriever.search)["return"] is binocle.Hits
+
+
+def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
+    from binocle.retriever.search.options import ContextOptions, HitOptions, SearchOptions
+
+    def arguments(function):
+        return set(inspect.signature(function).parameters) - {"self", "query", "where"}
+
+    assert SearchOptions.__optional_keys__ == arguments(binocle.Retriever.search) - {"k"}
+    assert ContextOptions.__optional_keys__ == arguments(binocle.Retriever.context)
+    assert HitOptions.__optional_keys__ == SearchOptions.__optional_keys__ - {"vector", "deadline"}
 
 
 def test_every_folder_with_code_is_a_package_that_ships():

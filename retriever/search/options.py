@@ -1,0 +1,57 @@
+"""The options of `Retriever.search` and `Retriever.context`, typed for the calls that pass them on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import ArrayLike
+
+    from ..models.reranker import Reranker
+    from .arguments import GroupBy
+    from .context import Order
+    from .query import Mode
+
+
+class RankingOptions(TypedDict, total=False):
+    """How passages are found and ordered."""
+
+    mode: Mode
+    rerank: str | os.PathLike[str] | Reranker | None
+    rerank_depth: int
+    rerank_seconds: float | None
+    min_relevance: float | None
+
+
+class HitOptions(RankingOptions, total=False):
+    """Which passages become hits; for one query or for many."""
+
+    per_document: int | None
+    collapse: bool
+    join: bool
+    with_vectors: bool
+    group_by: GroupBy
+    mmr: float | None
+    ids: Iterable[str | os.PathLike[str]] | None
+    offset: int
+
+
+class SearchOptions(HitOptions, total=False):
+    """All of one query, besides its filter."""
+
+    vector: ArrayLike | None
+    deadline: float | None
+
+
+class ContextOptions(RankingOptions, total=False):
+    """All of a context, besides its filter."""
+
+    k: int
+    deadline: float | None
+    max_tokens: int
+    tokenizer: Callable[[str], Any] | None
+    siblings: int
+    order: Order
