@@ -4,8 +4,8 @@
 
 Each document has one passage of eight words, drawn as often as words of a text are (Zipf), and a random vector. Its
 metadata have one of 1,000 tenants and a number of its own. Unfiltered and filtered searches, hybrid, answer the same
-queries; no query is encoded. `first_ms` is the first filter on a key, which sorts the values of the key once for a
-state of the index; the others take `filtered_ms` each.
+queries; no query is encoded. The results of other counts are kept. `first_ms` is the first filter on a key, which
+sorts the values of the key once for a state of the index; the others take `filtered_ms` each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import chunk_schema, document_schema
 from binocle.retriever.store.writer import open_writer
 
-from ..machine import save
+from ..machine import RESULTS, save
 from .filters import fill_table
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def measure(snapshot: Snapshot, dim: int, queries: int) -> dict[str, Any]:
             {"filter": name, "first_ms": round(first, 1), "filtered_ms": round(rest, 2), "ratio": round(ratio, 2)}
         )
         print(rows[-1], flush=True)
-    return {"unfiltered_ms": round(unfiltered, 2), "filters": rows}
+    return {"queries": queries, "unfiltered_ms": round(unfiltered, 2), "filters": rows}
 
 
 def main() -> None:
@@ -122,13 +122,15 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--queries", type=int, default=TENANTS, help="searches of each filter, at most one a tenant")
     arguments = parser.parse_args()
-    results = []
+    before = RESULTS / "tenants.json"
+    rows = json.loads(before.read_text("utf-8"))["results"]["indexes"] if before.is_file() else []
+    results = {row["documents"]: row for row in rows}
     for count in map(int, arguments.counts.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             snapshot = fill(Path(folder) / "index", count, arguments.dim)
             figures = measure(snapshot, arguments.dim, min(arguments.queries, TENANTS))
-        results.append({"documents": count, "dim": arguments.dim, **figures})
-        save("tenants", {"tenants": TENANTS, "queries": arguments.queries, "indexes": results}, seed=SEED)
+        results[count] = {"documents": count, "dim": arguments.dim, **figures}
+        save("tenants", {"tenants": TENANTS, "indexes": [results[count] for count in sorted(results)]}, seed=SEED)
 
 
 if __name__ == "__main__":

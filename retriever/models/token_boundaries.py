@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .encoder import Encoder
 
-_SAMPLES = (
+SAMPLES = (
     "The quick brown fox jumps over the lazy dog. THE QUICK BROWN FOX; The  Quick\tBrown\n\n  Fox!?",
     "Immunohistochemistry of hyperparathyroidism; antidisestablishmentarianism, deoxyribonucleic electroencephalogram",
     "0 1 12 123 1,234.56 10^-9 3.14159265 2026-01-31T23:59:59Z 0xDEADBEEF v1.2.3-rc4 192.168.0.1 $9.99 50 % 1/2 E0382",
@@ -29,7 +29,7 @@ _SAMPLES = (
 
 def token_boundary_digest(encoder: Encoder) -> str:
     """Return a digest of the token boundaries and the maximum length: with equal digests, passages are equal too."""
-    tokens = encoder.offsets([*_SAMPLES, " ".join(_words(2_000))])
+    tokens = encoder.offsets([*SAMPLES, " ".join(_words(2_000))])
     return hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]
 
 

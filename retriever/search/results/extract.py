@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,12 @@ def _spans(hit: Hit) -> list[tuple[int, int]]:
 
 
 def _stems(text: str) -> set[str]:
-    return {stem for token in terms.tokens(text) for stem in terms.stems(token)}
+    return {stem for token in terms.tokens(text) for stem in _stems_of(token)}
+
+
+@lru_cache(10_000)
+def _stems_of(token: str) -> list[str]:
+    return terms.stems(token)
 
 
 def _cut(hit: Hit, start: int, end: int) -> Hit:
