@@ -431,9 +431,9 @@ class Query:
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
 
 
-def _without(ids: Ids, others: Ids) -> Ids:
-    """The ids that are not among others, in their order."""
-    return ids[~isin_sorted(ids, np.sort(others))]
+def _without(ids: Ids, excluded_ids: Ids) -> Ids:
+    """The ids that are not among the excluded ones, in their order."""
+    return ids[~isin_sorted(ids, np.sort(excluded_ids))]
 
 
 def finish(steps: Steps) -> Hits:
