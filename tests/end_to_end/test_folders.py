@@ -186,6 +186,13 @@ def test_collections_are_listed_and_removed_and_their_files_stay(collected: Path
     assert "no collection yet" in run("collections").err
 
 
+def test_damaged_collection_is_removed(collected: Path, run, tmp_path):
+    path = tmp_path / "data/binocle/collections/all"
+    (path / "settings.json").write_text("{")
+    removed = run("collections", "--remove", "all")
+    assert (removed.code, "damaged: " in removed.out, path.exists()) == (0, True, False)
+
+
 def test_linked_collection_is_not_removed(collected: Path, run, tmp_path):
     place = tmp_path / "data/binocle/collections"
     (place / "all").rename(tmp_path / "elsewhere")
