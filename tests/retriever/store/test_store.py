@@ -148,6 +148,15 @@ def test_index_without_a_key_for_forgotten_names_gets_one(store):
     assert ids(store) == ([0], [0])
 
 
+def test_ids_of_chunks_are_read_anew_only_when_chunks_changed(retriever):
+    before = retriever.snapshot().chunk_ids
+    retriever.add([{"id": "late", "text": "The late ship."}])
+    after = retriever.snapshot().chunk_ids
+    assert len(after) == len(before) + 1
+    retriever.update(["late"], metadata={"n": 1})
+    assert retriever.snapshot().chunk_ids is after
+
+
 def test_search_parameters_need_a_vector_index(store):
     with open_writer(store) as writer, pytest.raises(InputError, match="there is no vector index yet"):
         writer.index.amend(IndexMetadata())
