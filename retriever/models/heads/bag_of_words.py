@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
 
-_MOST = 4_000  # words
+_MOST = 8_000  # words
 _FEWEST = 2  # rows that a word is in
 
 
