@@ -44,13 +44,15 @@ SHORTER = 30.0  # seconds at most of the loads beside the main one
 
 WRITER = """
 import sys, time, json
+from pathlib import Path
 from binocle.retriever.retriever import Retriever
 index, every = sys.argv[1], float(sys.argv[2])
-retriever, times = Retriever.open(index, trust=True), []
+retriever, own = Retriever.open(index, trust=True), Path("/proc/thread-self/schedstat")
 for number in range(10**6):
-    start = time.perf_counter()
+    start, cpu, queued = time.perf_counter(), time.process_time(), int(own.read_text().split()[1])
     retriever.add([{"id": f"new-{number}", "text": f"Zyx{number} qwv{number}."}])
-    print(json.dumps(time.perf_counter() - start), flush=True)
+    queued = (int(own.read_text().split()[1]) - queued) / 1e9
+    print(json.dumps([time.perf_counter() - start, time.process_time() - cpu, queued]), flush=True)
     time.sleep(every)
 """
 
@@ -77,15 +79,15 @@ def main() -> None:
             results["quiet"] = server.load(expected, options.clients, shorter)
             with writing(index) as writes:
                 results["while_writing"] = server.load(expected, options.clients, options.seconds)
-            beside = list(map(json.loads, writes))
-            results["while_writing"]["write_seconds"] = summary(beside)
+            beside = write_times(writes)
+            results["while_writing"] |= {name: summary(times) for name, times in beside.items()}
         with Served(index, options.threads, SHORT_QUEUE) as server:
             clients = 2 * (options.threads + SHORT_QUEUE)
             results["overload"] = server.load(expected, clients, shorter)
             results["after_overload"] = server.load(expected, 1, 3)
         alone = writing_alone(index)
-        results["write_seconds_alone"] = summary(alone)
-        results["bars"] = bars(results, beside, alone)
+        results["alone"] = {name: summary(times) for name, times in alone.items()}
+        results["bars"] = bars(results, beside["write_seconds"], alone["write_seconds"])
     save("server", results, seed=SEED)
 
 
@@ -203,11 +205,17 @@ class writing:  # noqa: N801 - a context manager
         self._reader.join()
 
 
-def writing_alone(index: Path) -> list[float]:
-    """The seconds of writes while nobody searches."""
+def writing_alone(index: Path) -> dict[str, list[float]]:
+    """The times of writes while nobody searches."""
     with writing(index) as lines:
         time.sleep(6 * EVERY)
-    return list(map(json.loads, lines))
+    return write_times(lines)
+
+
+def write_times(lines: list[str]) -> dict[str, list[float]]:
+    """The seconds of each write by the clock, of processor time, and of its thread's wait for a processor."""
+    columns = zip(*map(json.loads, lines), strict=True)
+    return dict(zip(("write_seconds", "write_cpu_seconds", "write_queued_seconds"), map(list, columns), strict=True))
 
 
 async def ask(port: int, expected: dict[str, str], clients: int, seconds: float) -> dict[str, Any]:
