@@ -1,4 +1,4 @@
-"""What a Retriever has open: the store of an index, the committed state that answers, and one writer at a time."""
+"""The open state of an index: its store, the committed state that answers searches, and one writer at a time."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Rerank = str | os.PathLike[str] | Reranker | None
 
 
 class Searches:
-    """What finds passages in an index."""
+    """The calls that find passages in an index."""
 
     _index: OpenIndex
     on_search: Callable[[SearchEvent], None] | None = None  # called after each search that succeeds

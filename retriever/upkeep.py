@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """What keeps an index sound and fast, and changes its encoder."""
+    """The calls that keep an index sound and fast, and that change its encoder."""
 
     _index: OpenIndex
     sync: Callable[..., Report]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DocumentWrites:
-    """What changes the documents of an index, besides `sync`."""
+    """The calls that change the documents of an index, besides `sync`."""
 
     _index: OpenIndex
 
@@ -46,11 +46,11 @@ class DocumentWrites:
 
         :param documents: mappings with `text` and optionally `id`, `title`, `metadata`, `embedding` and `format`. An
             id is a name that no file of the index has, by default made from the text. The format is "text" or
-            "markdown", whose headings are those of its passages and whose first one is the title, unless there is
-            another. Values of metadata are strings, numbers, booleans, lists of them, or dates, which become text;
-            None is left out. A document with an embedding, a vector of shape (dim,), is one passage with this vector,
-            brought to length 1 unless the encoder is trained for dot products; it needs no text. Neither does a
-            document with metadata, which no search finds.
+            "markdown": its headings become those of the passages, and the first one the title, if `title` is not given.
+            Values of metadata are strings, numbers, booleans, lists of them, or dates, which become text; None is left
+            out. A document with an embedding, a vector of shape (dim,), is one passage with this vector, brought to
+            length 1 unless the encoder is trained for dot products; it needs no text. A document with metadata needs
+            none either; no search finds it, but `get` and filters do.
         :param if_exists: "replace" a document with the same id, "skip" the new one, or "fail".
         :param on_error: "stop" at the first document that cannot be added, or "skip" it.
         :param wait: the seconds to wait for another process that writes; by default those of `open`.

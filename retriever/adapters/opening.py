@@ -1,4 +1,4 @@
-"""What all adapters share: the index that they work on, its documents, and the threads that asyncio waits for."""
+"""The parts that all adapters share: their index, its documents, and the threads that asyncio waits for."""
 
 from __future__ import annotations
 

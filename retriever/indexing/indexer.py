@@ -252,7 +252,7 @@ def key_of(context: str) -> int:
 def own_key(name: str, context: str) -> int:
     """Hash the id of a document and its context to 64 bits of BLAKE2b, the key to the vector that came with it.
 
-    No text has this key, so that the vector is that of no other passage.
+    No text has this key, so no other passage takes this vector.
     """
     text = f"{len(name)} {name}{context}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"own").digest(), "little", signed=True)

@@ -1,8 +1,9 @@
 """Which tokens made two texts similar: the share of each pair of tokens in the cosine.
 
-A pooled vector is a sum with one term for each token: with mean pooling its state divided by the number of tokens, with
-max pooling the dimensions in which it is highest. So the cosine of two texts is a sum with one term for each pair of
-tokens, exactly. With [CLS] pooling the sum has one term, for the two [CLS], and says nothing about other tokens.
+A pooled vector is a sum with one term for each token. With mean pooling, the term is the token's state divided by the
+number of tokens. With max pooling, it is those dimensions of the state that are the highest of all tokens. So the
+cosine of two texts is a sum with one term for each pair of tokens, exactly. With [CLS] pooling the sum has one term,
+for the two [CLS], and says nothing about other tokens.
 
 Each state has seen the whole text: a share belongs to a token in its context, not to the word alone.
 """

@@ -252,7 +252,7 @@ def _near(hits: Sequence[Hit]) -> list[Hit]:
 class _Selection:
     """The hits that were chosen for a context, and the room that is left.
 
-    The cost of a hit is that of a passage of its own. Neighbours cost less when joined; this saving is computed only
+    A hit costs as much as a passage of its own. Neighbours cost less when joined; this saving is computed only
     when a hit does not fit.
     """
 

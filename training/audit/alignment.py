@@ -1,7 +1,7 @@
 """Align stolen vectors with an encoder's own vectors, without one known pair.
 
 A thief has vectors that a secret orthogonal matrix has turned, the public encoder, and other texts of the same kind.
-Both sets of vectors have the same shape. Their principal axes agree but for signs and noise. The steps:
+Both sets of vectors have the same shape. Their principal axes agree, apart from signs and noise. The steps:
 
 1. Try all signs of the first seven axes, and keep the ones with the nearest neighbours across both sets.
 2. Match each vector with its neighbours in the other set, and turn one set onto the other by those matches

@@ -147,7 +147,7 @@ class Statistic:
     def difference(
         self, a: ArrayLike, b: ArrayLike, gold: ArrayLike, *, samples: int = SAMPLES, seed: int = 0
     ) -> Difference:
-        """Compute the measure of scores `a` minus that of scores `b` of the same rows.
+        """Subtract the measure of scores `b` from the measure of scores `a`, both of the same rows.
 
         The randomisation exchanges the scores of single rows, after both systems are put on one scale (Noreen 1989,
         Computer-Intensive Methods for Testing Hypotheses; Yeh 2000, COLING, for measures that are not means).

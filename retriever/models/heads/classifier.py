@@ -85,7 +85,7 @@ class ClassifierSettings:
         return asdict(self)
 
     def threshold(self, precision: float) -> float:
-        """Return the least probability from which so many of the held-out rows were right.
+        """Return the lowest threshold of probability at which this share of the held-out rows above it was right.
 
         :raises InputError: when no probability was that precise.
         """

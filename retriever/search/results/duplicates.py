@@ -27,7 +27,7 @@ _SHARED = 9  # tenths of the shingles of two near copies
 
 
 class Marks(NamedTuple):
-    """The parts of a text by which copies are found."""
+    """The parts of a text that find its copies."""
 
     words: str  # in lower case, with single spaces
     sample: tuple[int, ...]  # of the shingles: near copies have one of these in common

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ENCODER = "71d90b847842e4b324d369494a570cfe"  # the fingerprint of all-MiniLM-L6-v2
 _TOLERANCE = 0.1  # of either error, above which an index does not say that it has no answer
-_NEAREST = 0.05  # the smallest distance of both medians with which cosines tell answers from other passages
+_NEAREST = 0.05  # cosines tell answers from other passages only if their medians are this far apart
 
 
 @dataclass(frozen=True, slots=True)
