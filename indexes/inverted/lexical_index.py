@@ -74,9 +74,9 @@ class Part:
         first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
         if like:
             for number in field.similar(like, errors, first, last).tolist():
-                term = field.term(number).decode("utf-8", "replace")
-                if frequency := len(self.whole(term)):
-                    yield term, frequency
+                word = field.term(number).decode("utf-8", "replace")
+                if frequency := len(self.whole(word)):
+                    yield word, frequency
             return
         for term, frequency in zip(field.terms(first, last), self._frequencies(field, first, last), strict=True):
             if frequency:
