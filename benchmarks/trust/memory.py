@@ -1,10 +1,10 @@
 """Memory: the curve of `binocle index` over a folder ten times as large as a real one.
 
-    python -m benchmarks.trust.memory --folder DIR [--times 10] [--model NAME] [--seconds 1]
+    python -m benchmarks.trust.memory --folder DIR [--times 10] [--model NAME] [--seconds 1] [--most 1500]
 
 Each copy of a file is varied: one word in ten is drawn from all words of the folder. Every second the resident memory
-of the command and of the processes that it started is read. `model` is the tests' random encoder unless given: then
-the memory of the encoder is not in the figures.
+of the command and of the processes that it started is read, mapped files included. `model` is the tests' random encoder
+unless given: then the memory of the encoder is not in the figures. After `--most` seconds the command is interrupted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from binocle import Retriever
+from binocle.commands.background.client import INTERRUPTED
 from tests.conftest import build_model
 
 from ..machine import save
@@ -52,14 +55,19 @@ def resident(process: int) -> list[float]:
     return [*own, *(size for child in children for size in resident(int(child)))]
 
 
-def watch(command: list[str], seconds: float) -> list[tuple[float, float]]:
-    """Run a command; return its memory and that of all its processes together, in MB, at each moment."""
-    process, curve = subprocess.Popen(command, stdout=subprocess.DEVNULL), []
+def watch(command: list[str], seconds: float, most: float) -> list[tuple[float, float]]:
+    """Run a command; return its memory and that of all its processes together, in MB, at each moment.
+
+    :param most: seconds until it is interrupted.
+    """
+    process, curve, end = subprocess.Popen(command, stdout=subprocess.DEVNULL), [], time.monotonic() + most
     while process.poll() is None:
+        if time.monotonic() > end:
+            process.send_signal(signal.SIGINT)
         if sizes := resident(process.pid):
             curve.append((sizes[0], sum(sizes)))
         time.sleep(seconds)
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, 1, INTERRUPTED):
         raise SystemExit(f"{command} ended with {process.returncode}")
     return curve
 
@@ -81,6 +89,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--model", help="an encoder's name or folder")
     parser.add_argument("--seconds", type=float, default=1.0, help="between two readings of the memory")
+    parser.add_argument("--most", type=float, default=float("inf"), help="seconds until the command is interrupted")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
@@ -88,8 +97,10 @@ def main() -> None:
         files = write_copies(arguments.folder, work / "documents", arguments.times)
         start = time.perf_counter()
         command = [sys.executable, "-m", "binocle.cli", "index", str(work / "documents"), "--model", model]
-        result = summary(watch(command, arguments.seconds))
-        save("memory", {"files": files, "seconds": round(time.perf_counter() - start), **result}, seed=0)
+        result = summary(watch(command, arguments.seconds, arguments.most))
+        seconds, status = round(time.perf_counter() - start), Retriever.open(work / "documents").status()
+        counts = {"files": files, "indexed": status.documents["indexed"], "passages": status.chunks}
+        save("memory", {**counts, "seconds": seconds, **result}, seed=0)
 
 
 if __name__ == "__main__":
