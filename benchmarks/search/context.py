@@ -1,7 +1,7 @@
 r"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much do they cost?
 
-    python -m benchmarks.search.context --squad squad11_dev.jsonl.gz --squad-index FOLDER --scifact FOLDER \
-        --scifact-index FOLDER --book-index FOLDER
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.search.context --squad squad11_dev.jsonl.gz --squad-index FOLDER \
+        --scifact FOLDER --scifact-index FOLDER --book-index FOLDER
 
 Recall is the share of SQuAD's questions with one of their answers in the context, and the share of the sentences that
 prove or disprove scifact's claims. It is compared with plain top-k: the best hits, in order and without citations,
