@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..core.errors import InputError
 
+SEARCH_DEPTH = 200  # neighbours that a search asks a vector index for, and that its latency is measured with
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path

@@ -1,4 +1,7 @@
-"""The open state of an index: its store, the committed state that answers searches, and one writer at a time."""
+"""The open state of an index: its store, the committed state that answers searches, and threads that write in turns.
+
+The lock against other processes is in `store/locations`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from .store.head import FORMAT, Settings
 from .store.root import relative_folder, root_of
 from .store.snapshot import Snapshot
 from .store.store import Store, allow, change_settings, go_back, naming_way_back, with_way_back
-from .store.writer import open_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,6 +210,8 @@ class OpenIndex:
     @contextlib.contextmanager
     def writer(self, store: Store | None = None) -> Iterator[Writer]:
         """Write to the index; a cluster then serves the new vector index, and no longer the old one."""
+        from .store.writer import open_writer  # a search needs none of it
+
         store = store or self.reopened()
         opened = open_writer(store, self.models.encoder_of, self._backend(), self.current)
         with self.writing, naming_way_back(store), opened as writer:

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from .models.reranker import Reranker
 from .search import arguments
 from .search import query as queries
-from .search import similar as similarity
-from .search.context import Context, Order, Packing, counter, find_context
 from .search.deadline import Deadline
 from .search.events import SearchEvent
 from .search.options import HitOptions, SearchOptions
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from .models.heads.reader import Reader
     from .open_index import OpenIndex
     from .search.answers import Answer
+    from .search.context import Context, Order
     from .store.snapshot import Snapshot
 
 Rerank = str | os.PathLike[str] | Reranker | None
@@ -201,9 +200,11 @@ class Searches:
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
-        similarity.check(line, k)
+        from .search.similar import check, similar
+
+        check(line, k)
         conditions = parse(where)
-        return self._index.read(lambda snapshot: similarity.similar(snapshot, path, line, k, where=conditions))
+        return self._index.read(lambda snapshot: similar(snapshot, path, line, k, where=conditions))
 
     def context(
         self,
@@ -233,6 +234,8 @@ class Searches:
         :param siblings: how many passages of the same section may extend a hit on either side, if there is room.
         :param order: "best_first", or "best_last" for a model that heeds the end of a prompt.
         """
+        from .search.context import Packing, counter, find_context
+
         packing = Packing(max_tokens, siblings, order).check()
         count = None if tokenizer is None else counter(tokenizer)
         request = arguments.search_request(

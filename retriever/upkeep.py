@@ -1,4 +1,7 @@
-"""Upkeep of an index: another encoder, another vector index, checks and repair."""
+"""Upkeep of an index: another encoder, another vector index, checks and repair.
+
+A search from the command line needs none of it, so each method imports its own part.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,17 @@ from ..core.progress import OnProgress, ignore, messages
 from ..indexes.base import VectorIndex
 from ..indexes.manifest import IndexManifest, IndexMetadata
 from ..indexes.registry import IndexSpec
-from ..indexes.tuning.benchmark import Requirements
-from ..indexes.tuning.optimize import TuningResult, check_kinds
-from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
-from .integrity.repair import Repair, repair
-from .integrity.verify import Verification, verify
 from .models.cache import model_name
 from .models.load import load_encoder
 from .search.calibration import renew_scale
-from .store.derived import benchmark_queries
 from .store.root import to_sync
 
 if TYPE_CHECKING:
+    from ..indexes.tuning.optimize import TuningResult
     from .indexing.report import Report
+    from .indexing.switch import SwitchReport
+    from .integrity.repair import Repair
+    from .integrity.verify import Verification
     from .open_index import OpenIndex
 
 
@@ -54,6 +55,8 @@ class Upkeep:
         :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
         :raises EncoderMismatchError: when it splits texts into other passages: that needs a new index.
         """
+        from .indexing.switch import switch
+
         name = model_name(model)
         store = self._index.store()
         encoder = load_encoder(name)
@@ -74,6 +77,8 @@ class Upkeep:
         :param model: the present location of that encoder, if it was moved.
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
+        from .indexing.switch import previous_encoder, rollback
+
         name = None if model is None else model_name(model)
         with self._index.writer() as writer:
             encoder = previous_encoder(writer.head, name)
@@ -133,6 +138,10 @@ class Upkeep:
         :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
         :param seed: of the sample of queries.
         """
+        from ..indexes.tuning.benchmark import Requirements
+        from ..indexes.tuning.optimize import check_kinds
+        from .store.derived import benchmark_queries
+
         requirements = Requirements(recall, memory, latency).check()
         check_kinds(kinds)
         queries = benchmark_queries.check(queries, seed)
@@ -147,6 +156,8 @@ class Upkeep:
 
         :param deep: also look for vectors that do not belong to their texts.
         """
+        from .integrity.verify import verify
+
         folder, encoder_of = self._index.folder, self._index.models.encoder_of
         return self._index.read(lambda snapshot: verify(snapshot, folder, encoder_of, deep=deep, progress=progress))
 
@@ -158,6 +169,8 @@ class Upkeep:
 
         :raises InputError: when the folder does not exist, before anything is changed.
         """
+        from .integrity.repair import repair
+
         if self._index.folder:
             to_sync(self._index.location, self._index.existing(), None, self.documents)
         faults = self.verify().faults

@@ -1,4 +1,7 @@
-"""Writes of documents to an index: add, update, delete, clear, and several of them in one commit."""
+"""Writes of documents to an index: add, update, delete, clear, and several of them in one commit.
+
+A search from the command line needs none of it, so each method imports its own part.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InputError, NotFoundError
-from .indexing.add import AddPolicy, IfExists, OnError, add
-from .indexing.batch import Batch
-from .indexing.delete import Erase, delete, erasure_delay
-from .indexing.update import Change, MetadataChange, update
 from .search.calibration import renew_scale
 from .store import documents as stored_documents
 from .store.filters.where import Where, parse
@@ -19,7 +18,11 @@ from .store.filters.where import Where, parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .indexing.add import IfExists, OnError
+    from .indexing.batch import Batch
+    from .indexing.delete import Erase
     from .indexing.report import Report
+    from .indexing.update import Change
     from .open_index import OpenIndex
     from .store.records import Id
     from .store.snapshot import Snapshot
@@ -59,6 +62,8 @@ class DocumentWrites:
         """
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
+        from .indexing.add import AddPolicy, add
+
         policy = AddPolicy(if_exists, on_error).check()
         with self._index.patient(wait), self._index.writer(self._index.prepare(self._index.existing(), None)) as writer:
             encoder = self._index.models.encoder_of(writer.head.encoder)
@@ -83,6 +88,8 @@ class DocumentWrites:
         :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
         :raises NotFoundError: naming the first id that is not there.
         """
+        from .indexing.update import MetadataChange, update
+
         choose, change = self._chosen(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)
         with self._index.patient(wait), self._index.writer() as writer:
             return update(writer, choose, change)
@@ -109,6 +116,8 @@ class DocumentWrites:
             first write after that time does it, in any process.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
+        from .indexing.delete import delete, erasure_delay
+
         choose = self._chosen(ids, where, folder=folder)
         erasure_delay(erase)
         with self._index.patient(wait), self._index.writer() as writer:
@@ -119,6 +128,8 @@ class DocumentWrites:
 
         :param erase: as in `delete`.
         """
+        from .indexing.delete import delete, erasure_delay
+
         erasure_delay(erase)
         with self._index.patient(wait), self._index.writer() as writer:
             return delete(writer, stored_documents.rows, erase=erase)
@@ -133,6 +144,9 @@ class DocumentWrites:
         ...     batch.add([{"id": "a", "text": "Refunds take five days."}])
         ...     batch.delete("b")
         """
+        from .indexing.add import AddPolicy
+        from .indexing.batch import Batch
+
         batch = Batch(AddPolicy(if_exists, on_error).check(), self._chosen)
         yield batch
         self._commit(batch, wait)

@@ -167,11 +167,12 @@ def limits(result: TuningResult | BenchmarkResult) -> str:
 def proof(result: BenchmarkResult) -> list[tuple[str, str]]:
     """Return the lines that describe a benchmarked index, each with its label."""
     from ...core.units import format_bytes
-    from ...indexes.tuning.benchmark import DEPTH, K
+    from ...indexes.base import SEARCH_DEPTH
+    from ...indexes.tuning.benchmark import K
 
     queries = f"{result.queries:,} queries that had no part in choosing it"
     verdict = "" if result.met else ", NOT MET"
-    latency = f"p50 {1e3 * result.p50:.2f} ms, p99 {1e3 * result.p99:.2f} ms for {DEPTH} neighbours"
+    latency = f"p50 {1e3 * result.p50:.2f} ms, p99 {1e3 * result.p99:.2f} ms for {SEARCH_DEPTH} neighbours"
     return [
         (
             "recall@10",

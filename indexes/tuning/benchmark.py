@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ...core.errors import InputError
+from ..base import SEARCH_DEPTH
 from ..flat import exact_index
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..base import VectorIndex
 
 K = 10  # recall is measured over the ten best
-DEPTH = 200  # neighbours that a semantic search asks an index for, and that latency is measured with
 MAX_QUERIES = 50_000  # to encode for the proof of a recall
 _TIE = 1e-6  # scores no further apart than this are equal: they may be computed in another order
 _Z = 1.6449  # quantile of a one-sided 95 % bound
@@ -38,7 +38,7 @@ class Requirements:
 
     recall: float = 0.99
     memory: float | None = None  # bytes that a search reads at random
-    latency: float | None = None  # seconds, 99th percentile, for DEPTH neighbours, one query at a time
+    latency: float | None = None  # seconds, 99th percentile, for SEARCH_DEPTH neighbours, one query at a time
 
     def check(self) -> Self:
         """Check the values and return the requirements.
@@ -120,7 +120,7 @@ class QuerySample:
 
         It asks for as many neighbours as a real search does: that takes several times as long as the ten best.
         """
-        queries, depth = self.queries[:_TIMED_QUERIES], min(DEPTH, len(index.ids))
+        queries, depth = self.queries[:_TIMED_QUERIES], min(SEARCH_DEPTH, len(index.ids))
         seconds = np.array(
             [statistics.median(_seconds(index, query[None], depth) for _ in range(3)) for query in queries]
         )
@@ -160,7 +160,7 @@ class Measurement:
     recall_bound: float  # the lower 95 % bound
     rate: float  # queries a second for the ten best, in one batch
     memory: int  # bytes
-    p50: float = math.nan  # seconds for DEPTH neighbours, one query at a time
+    p50: float = math.nan  # seconds for SEARCH_DEPTH neighbours, one query at a time
     p99: float = math.nan
 
     def as_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...indexes.tuning.benchmark import DEPTH
+from ...indexes.base import SEARCH_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Candidates:
 
 
 def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask]:
-    """Join both sides, in order of ids, without a common score; tell which are among the `DEPTH` best of either.
+    """Join both sides, in order of ids, without a common score; tell which are among the `SEARCH_DEPTH` best of either.
 
     :param by_words: best first, as `by_meaning`.
     """
@@ -75,7 +75,7 @@ def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask
     lexical = _align(ids, by_words.ids, by_words.lexical)
     semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
     leading = np.zeros(len(ids), np.bool_)
-    for best in (by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]):
+    for best in (by_words.ids[:SEARCH_DEPTH], by_meaning.ids[:SEARCH_DEPTH]):
         leading[np.searchsorted(ids, best)] = True
     return Candidates(ids, lexical, semantic, np.zeros_like(lexical)), leading
 
@@ -83,7 +83,7 @@ def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask
 def fuse(by_words: Candidates, by_meaning: Candidates, cosines_of: Callable[[Ids], Floats]) -> Candidates:
     """Join both sides; the score is the mean of the standard scores.
 
-    :param by_words: best first, as `by_meaning`: means and deviations are taken over the `DEPTH` best of either.
+    :param by_words: best first, as `by_meaning`: means and deviations are taken over the `SEARCH_DEPTH` best of either.
     :param cosines_of: computes the cosines of chunks that only the words found.
     """
     candidates, leading = join(by_words, by_meaning)

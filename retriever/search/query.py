@@ -25,7 +25,7 @@ import numpy as np
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
 from ...core.terms import query_stems
-from ...indexes.tuning.benchmark import DEPTH
+from ...indexes.base import SEARCH_DEPTH
 from ..documents.chunker import context_of
 from ..store.tables import rows_among
 from . import exact
@@ -91,8 +91,8 @@ class Query:
     :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
     :param parts: the exact parts of the query.
     :param deadline: no stage but the reranker begins after it.
-    :param nearest: cosines and ids of the passages nearest to the vector, if they are known: as many as the first
-        stage needs at least, best first.
+    :param nearest: cosines and ids of the passages nearest to the vector, if they are known, best first. Used only
+            without a filter, and if there are as many as the first stage takes.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Query:
         if not k or not total:
             return Hits(total=total)
         depth = max(k, reranking.depth) if reranking else k
-        depth, pool = max(DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
+        depth, pool = max(SEARCH_DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
         limit_each, skipped = 1 if by_document else per_document if collapse else 0, 0 if diversity else offset
         limit = depth * _DEEPER if collapse and not reranking else depth
         deepest = min(self._snapshot.chunks.count_rows(), math.inf if by_document else limit)
@@ -248,7 +248,7 @@ class Query:
 
     def _candidates(self, k: int, mode: Mode, passing: Passing | None) -> Candidates:
         """The first stage: at least k candidates if the index has as many, best first."""
-        depth = min(self._snapshot.chunks.count_rows(), max(DEPTH, k))
+        depth = min(self._snapshot.chunks.count_rows(), max(SEARCH_DEPTH, k))
         search = {"hybrid": self._hybrid, "semantic": self._semantic_exact, "lexical": self._lexical}[mode]
         return search(depth, passing).best_first()
 

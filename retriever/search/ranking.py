@@ -54,8 +54,8 @@ class Ranking:
     def fuse(self, by_words: Candidates, by_meaning: Candidates, terms: Sequence[str], vector: Floats) -> Candidates:
         """Join both sides; neighbours smooth the score.
 
-        :param by_words: best first, as `by_meaning`: means and deviations are taken over the `DEPTH` best of either,
-            and no others are smoothed.
+        :param by_words: best first, as `by_meaning`: means and deviations are taken over the `SEARCH_DEPTH` best of
+            either, and no others are smoothed.
         :param terms: the stems of the query.
         :param vector: of the query, shape (dim,).
         """

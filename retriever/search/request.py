@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.vectors import check_dimension
-from ...indexes.tuning.benchmark import DEPTH
+from ...indexes.base import SEARCH_DEPTH
 from ..models.encoder import encode_finite
 from ..models.no_encoder import check_encoder
 from . import exact
@@ -162,6 +162,6 @@ def _nearest(
         vector = request.vector if text is None else encoded.get(text)
         if vector is not None and request.where is None and len(vector) == snapshot.head.encoder.dim:
             vectors[number] = vector
-    depth = min(snapshot.chunks.count_rows(), DEPTH)
+    depth = min(snapshot.chunks.count_rows(), SEARCH_DEPTH)
     nearest = snapshot.index.search_each(np.stack(list(vectors.values())), depth) if vectors else None
     return {} if nearest is None else dict(zip(vectors, zip(*nearest, strict=True), strict=True))

@@ -66,16 +66,22 @@ def is_for_types(node):
 
 
 def test_type_hints_of_the_public_names_resolve():
+    from binocle.indexes.tuning.optimize import TuningResult
     from binocle.retriever.enrichment.enrich import EnrichReport
+    from binocle.retriever.indexing.switch import SwitchReport
+    from binocle.retriever.integrity.repair import Repair
+    from binocle.retriever.integrity.verify import Verification
     from binocle.retriever.models.heads.reader import Reader
     from binocle.retriever.scope import Scope
     from binocle.retriever.search.answers import Answer
-    from binocle.retriever.search.context import Passage
+    from binocle.retriever.search.context import Context, Order, Passage
     from binocle.retriever.searches import Searches
     from binocle.retriever.upkeep import Upkeep
 
     # their modules are imported when they are first used
     late = {"Scope": Scope, "Reader": Reader, "Answer": Answer, "EnrichReport": EnrichReport}
+    late |= {of.__name__: of for of in (SwitchReport, TuningResult, Repair, Verification, Context)}
+    late["Order"] = Order
 
     members = {**vars(Searches), **vars(Upkeep), **vars(binocle.Retriever)}.values()
     functions = [getattr(function, "__func__", function) for function in members]

@@ -26,8 +26,8 @@ from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning import renewal as renewal_module
 from binocle.indexes.tuning import sweep as sweep_module
 from binocle.indexes.tuning.benchmark import (
-    DEPTH,
     MAX_QUERIES,
+    SEARCH_DEPTH,
     BenchmarkResult,
     Measurement,
     QuerySample,
@@ -113,7 +113,7 @@ def test_recall_counts_what_scores_as_much_as_the_last_answer():
     assert sample.recalls_of_scores(scores).tolist() == [1.0, 0.5]
 
 
-@pytest.mark.parametrize(("count", "depth"), [(5_000, DEPTH), (50, 50)])
+@pytest.mark.parametrize(("count", "depth"), [(5_000, SEARCH_DEPTH), (50, 50)])
 def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(count, depth):
     searches = []
 
@@ -589,7 +589,7 @@ def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
     stored.add(documents(1_000, 50))
     for mode in ("hybrid", "semantic"):
         stored.search("cat", 3, mode=mode)
-    assert depths == [DEPTH, DEPTH]
+    assert depths == [SEARCH_DEPTH, SEARCH_DEPTH]
 
 
 def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choosing_it(stored, monkeypatch):

@@ -278,7 +278,7 @@ DEEP = 12  # so many candidates of either side, that a filter in this library is
 
 
 def test_filters_loose_and_strict_give_what_comparing_everything_gives(library, table, tiny, asked, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.search.query.DEPTH", DEEP)
+    monkeypatch.setattr("binocle.retriever.search.query.SEARCH_DEPTH", DEEP)
     draw = np.random.default_rng(3)
     for turn in range(40):
         where, chosen = random_filter(draw)
@@ -303,7 +303,7 @@ def test_filters_loose_and_strict_give_what_comparing_everything_gives(library, 
 def test_where_the_words_are_in_what_does_not_pass_more_is_looked_through_and_then_only_what_passes(
     library, asked, monkeypatch
 ):
-    monkeypatch.setattr("binocle.retriever.search.query.DEPTH", DEEP)
+    monkeypatch.setattr("binocle.retriever.search.query.SEARCH_DEPTH", DEEP)
     holding = [number for number in range(COUNT) if "worker" in text_of(number).split()]
     passing = {*range(COUNT)}.difference(holding[1:])
     where = {"path": [f"{number:03}" for number in passing]}
