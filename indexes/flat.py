@@ -59,7 +59,7 @@ class FlatIndex:
 
         The product selects; its few best are computed again as `search` computes them.
 
-        :returns: None if one by one is as fast.
+        :returns: None where one product would be no faster, or might find others.
         """
         if self.metric != "ip" or len(self.ids) > _NUMPY_ROWS or not 0 < k <= len(self.ids):
             return None

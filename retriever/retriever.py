@@ -158,9 +158,9 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param exclude: patterns as in `.gitignore` of files to leave out; the index remembers them.
         :param exclude_anew: forget the patterns of earlier calls.
         :param retry: read files again that failed before or were deleted from the index.
-        :param drop_missing: drop the documents of missing files, however many. By default they stay, counted as
-            `missing`, if there are more than three and either more than half of the index is missing or their folder
-            is empty: its disk may not be mounted.
+        :param drop_missing: drop the documents of missing files, however many. By default, more than three
+            stay, counted as `missing`, if they are over half of the index or their folder is empty. Its disk may
+            not be mounted.
         :param ocr: also read the text in images and in PDF pages without text, with Tesseract, which must be installed.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.

@@ -3,8 +3,8 @@
     python -m benchmarks.models.answers --data /data --reader my-reader --work /tmp/answers
 
 Each question is asked twice: of all paragraphs, and of all but those of its article, where the engine should refuse.
-`refused` is the share of these questions that is refused with the threshold on the score that loses 5 % of the exact
-answers. A citation opens where the document has the answer at the characters that the answer cites.
+It reports the share refused at two thresholds: the reader's own, and the one that loses 5 % of the exact answers. A
+citation opens where the document has the answer at the characters that the answer cites.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Classes of texts: the probe with and without words, beside TF-IDF with a linear classifier, from all rows and from 8.
+"""Classes of texts: the probe with and without words, and linear TF-IDF, from all rows and from 8 a class.
 
     python -m benchmarks.models.classes --data /data --cache /tmp/classes
 

@@ -3,8 +3,8 @@
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.speed.search --index DIR --collection DIR [--queries 200] [--rounds 5]
 
 DIR of `--collection` has the queries, in BEIR's layout. Times are of the processor, in turns. The new process finds its
-bytecode compiled, as after an installation. The program sets the variable for itself: a second thread mostly waits.
-The searches of a process are those of one that knows the passages already, and those after `warm_up`, which compiles
+bytecode compiled, as after an installation. The command `binocle` sets this variable too: a second thread mostly waits.
+Searches in one process find the passages in memory. They are timed before and after `warm_up`, which compiles
 the encoder.
 """
 

@@ -221,7 +221,7 @@ class LexicalIndex:
     def words(self, prefix: str = "", *, like: str = "", errors: int = 0) -> dict[str, int]:
         """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each.
 
-        :param like: leave out most of the words that `errors` wrong letters do not turn into this one.
+        :param like: keep all words within `errors` wrong letters of this one, and few others.
         """
         words: Counter[str] = Counter()
         for part in self._parts:

@@ -112,9 +112,9 @@ class Field:
         return [text[first:last] for first, last in pairwise(bounds)]
 
     def similar(self, word: str, errors: int, first: int, last: int) -> Positions:
-        """Return places of terms from `first` to `last`: all that a few errors in letters turn into a word, and others.
+        """Return the positions of all terms within a few errors of a word, and of some others, from `first` to `last`.
 
-        A term of ASCII shares most letters with the word. The others are many only in their own scripts.
+        Terms of ASCII are chosen by length and shared letters, all others by their least length alone.
 
         :raises DamagedError: when the ends of the terms do not ascend.
         """

@@ -1,7 +1,7 @@
-"""Count the tokens of texts by their words: a word is tokenized once in a process.
+"""Count the tokens of texts by their words. Most words are tokenized once in a process.
 
-Most tokenizers cut texts at white space first, so that the tokens of a text are those of its words. Whether one does
-is measured on the samples of `token_boundaries`; texts of other tokenizers are tokenized whole.
+Most tokenizers cut texts at white space first, so that the tokens of a text are those of its words. The samples of
+`token_boundaries` show if a tokenizer does so. Other tokenizers get whole texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Read PDF with PDFium: the text page by page, under the titles of the document's outline.
 
 The limits are those of every reader: memory and time in `pool/pool.py`, the size of a file in `large_files.py`, the
-characters of its text in `base.py`. `pdf_hidden.py` limits the search for hidden text.
+characters of its text in `base.py`. Here are the limits of a page's objects and pictures and of the outline;
+`pdf_hidden.py` limits the search for hidden text.
 """
 
 from __future__ import annotations

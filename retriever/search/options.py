@@ -40,14 +40,14 @@ class HitOptions(RankingOptions, total=False):
 
 
 class SearchOptions(HitOptions, total=False):
-    """All of one query, besides its filter."""
+    """The options of one query, except its filter."""
 
     vector: ArrayLike | None
     deadline: float | None
 
 
 class ContextOptions(RankingOptions, total=False):
-    """All of a context, besides its filter."""
+    """The options of a context, except its filter."""
 
     k: int
     deadline: float | None

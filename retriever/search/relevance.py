@@ -1,7 +1,7 @@
 """The relevance of a hit: how likely the index answers the query, judged by this passage. From 0 to 1.
 
-It is comparable between queries of one index. It is calibrated for queries of which half have an answer in the index:
-among those whose best passage has the relevance 0.5, half have one.
+It is comparable between queries of one index. It is calibrated as if the index answered half of all
+queries. Then it answers half of the queries with a best relevance of 0.5.
 
     relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean)))
 

@@ -42,7 +42,7 @@ def ids_passing(snapshot: Snapshot, where: Where) -> set[int]:
 
 
 def readable(row: Row) -> Row:
-    """Return a row with its metadata as a mapping, without what the index notes there for itself."""
+    """Return a row with its metadata as a mapping, without the index's own keys."""
     metadata = json.loads(row["metadata"])
     if row["source"] == "file":
         metadata.pop(HIDDEN, None)

@@ -218,7 +218,7 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
 
 
 @pytest.mark.parametrize("live", [None, np.arange(300) % 3 > 0])
-def test_the_words_like_a_word_are_all_that_few_errors_turn_into_it(live):
+def test_similar_words_include_every_word_within_few_errors(live):
     draw = random.Random(3)
     words = ["".join(draw.choices("abcdé日", (9, 9, 9, 9, 3, 1), k=draw.randint(2, 9))) for _ in range(300)]
     index = LexicalIndex([Part(segment_of(words), live)])

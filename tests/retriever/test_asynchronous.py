@@ -91,7 +91,7 @@ MANY = [
         {"where": {"format": "text"}, "join": True},
     ],
 )
-def test_many_queries_have_all_that_the_hits_of_each_have(options, retriever):
+def test_search_many_returns_the_same_hits_as_search(options, retriever):
     fresh = Retriever.open(retriever.path)  # it has read no row yet
     together = fresh.search_many(MANY, **options)
     alone = [retriever.search(query, **options) for query in MANY]

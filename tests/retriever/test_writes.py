@@ -38,7 +38,7 @@ def test_a_batch_of_nothing_commits_nothing_and_one_may_only_delete(notes):
     assert set(metadata(notes)) == {"a/b", "c"}
 
 
-def test_document_whose_hash_is_no_hash_gets_one_with_its_next_metadata():
+def test_invalid_hash_is_replaced_with_the_next_metadata():
     assert with_metadata("damaged", "text", "title", {"a": 1}, {"b": 2}) == sha256_of("text", "title", {"b": 2})
     assert with_metadata("0" * 63 + "g", "", "", {}, {}) == sha256_of("", "", {})
 

@@ -1,4 +1,4 @@
-"""What an attacker of an audit must do."""
+"""The interfaces of an audit's attackers."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ Using the Nyström method to speed up kernel machines). The penalty has the leas
 one decomposition gives for every penalty (Rifkin and Lippert 2007, Notes on regularized least squares). As the variance
 of noise it does not depend on the number of rows. A row of a rare class weighs more, by the root of its frequency.
 
-Where the texts are there too, the dot product of their bags of words is added to the kernel. Both are 1 for a row
-and itself; with three times the words four data sets of four were worse.
+Where the texts are there too, the dot product of their bags of words is added to the kernel. Both have
+equal weight: each is at most 1.
 """
 
 from __future__ import annotations

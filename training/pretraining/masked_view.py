@@ -1,4 +1,4 @@
-"""The view that a masked language model has of a text in each epoch of its training."""
+"""Show for `binocle look` how `masking` would hide the tokens of a text in each epoch of training."""
 
 from __future__ import annotations
 

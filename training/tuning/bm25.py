@@ -1,4 +1,7 @@
-"""BM25 (Robertson and Zaragoza 2009): its formula, and scores of passages in memory for many queries."""
+"""BM25 (Robertson and Zaragoza 2009) over passages in memory, for the teachers and the verdict of tuning.
+
+Searches use `indexes/inverted/lexical_index.py`.
+"""
 
 from __future__ import annotations
 

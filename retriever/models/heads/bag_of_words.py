@@ -34,7 +34,7 @@ class BagOfWords:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> BagOfWords:
-        """Take the words that are in most texts."""
+        """Take the 8,000 words that are in the most texts, each in two at least."""
         counts = Counter(word for text in texts for word in set(words(text)))
         common = [(word, count) for word, count in counts.items() if count >= _FEWEST]
         chosen = sorted(common, key=lambda pair: (-pair[1], pair[0]))[:_MOST]

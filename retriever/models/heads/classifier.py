@@ -85,7 +85,7 @@ class ClassifierSettings:
         return asdict(self)
 
     def threshold(self, precision: float) -> float:
-        """Return the lowest threshold of probability at which this share of the held-out rows above it was right.
+        """Return the lowest probability threshold that reaches this precision on the held-out rows.
 
         :raises InputError: when no probability was that precise.
         """

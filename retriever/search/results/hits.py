@@ -29,7 +29,8 @@ class Hits(list[Hit]):
         total: int = 0,
     ) -> None:
         """:param answerable: whether the index seems to answer the query: the best hit is not weak. None where this was
-            not judged: in mode "lexical", or if the index was not measured, or is often wrong about it.
+            not judged: in mode "lexical", in `similar`, or if the index was not measured, or is often wrong about it.
+            False without any hit.
         :param corrections: unknown words of the query -> the words that were searched for instead.
         :param seconds: stage of the search -> how long it took.
         :param version: of the index: it grows with each commit.

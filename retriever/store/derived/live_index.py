@@ -81,7 +81,7 @@ class LiveIndex:
         return top_k(np.hstack([scores, newer_scores]), np.hstack([ids, newer_ids]), k)
 
     def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
-        """Return what `search` returns for each query alone; None if one by one is as fast."""
+        """Return what `search` returns for each query alone; None where that needs a search for each."""
         is_whole = self.live_mask is None and self.unindexed is None
         return self.published.search_each(vectors, k) if is_whole and isinstance(self.published, FlatIndex) else None
 

@@ -15,7 +15,7 @@ _CHARACTERS = 16_000_000  # of all kept rows
 
 
 class RecentRows:
-    """Some columns of rows by id. The longest known rows make room for new ones."""
+    """Some columns of rows by id. New rows replace those that were read first."""
 
     def __init__(self, read: Callable[[Sequence[int]], Mapping[int, Row]]) -> None:
         """:param read: reads rows by id; unknown ids are left out."""
@@ -28,7 +28,7 @@ class RecentRows:
     def of(self, ids: Iterable[int]) -> dict[int, Row]:
         """Return rows by id, in the order of `ids`; unknown ids are left out.
 
-        A caller changes no column; what it derives from a row, it may keep there under a key of its own.
+        A caller must not change columns, but may add keys of its own to a row.
         """
         requested = list(dict.fromkeys(ids))
         rows = {number: row for number in requested if (row := self._rows.get(number)) is not None}

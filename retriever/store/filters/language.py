@@ -161,7 +161,9 @@ class _Reader:
         value = self._text[start:end].strip()
         if second := _CONDITION_IN_VALUE.search(value):
             self._position = start + self._text[start:end].index(second[0]) + 1
-            raise self._refusal("expected 'and' or 'or' before a second condition, and quotes around a value like this")
+            raise self._refusal(
+                "expected 'and' or 'or' before another condition; quote a value that contains an operator"
+            )
         self._position = end
         return value
 

@@ -88,7 +88,7 @@ class Location(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Under the lock, remove it from a place without an index."""
+        """Remove the files of the lock from a location without an index; the caller holds the lock."""
         ...
 
     def is_free(self) -> bool:

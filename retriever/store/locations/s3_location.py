@@ -146,7 +146,7 @@ class S3Location:
         raise Busy(writer_in(holder))
 
     def abandon(self) -> None:
-        """Do nothing: the lease goes anyway."""
+        """Do nothing: the end of the lock removes the lease."""
 
     def is_free(self) -> bool:
         """List keys up to the first that no unfinished index leaves."""

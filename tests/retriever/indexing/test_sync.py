@@ -1102,7 +1102,7 @@ def test_files_that_may_hold_others_are_not_for_a_cluster(world, tmp_path):
 
 
 @pytest.mark.parametrize(("unknown", "rest"), [("a", {"ab", "b/a"}), ("a/", {"a", "ab", "b/a"})])
-def test_rows_at_and_below_what_cannot_be_listed_stay(unknown, rest, tmp_path):
+def test_rows_of_an_unlistable_folder_stay(unknown, rest, tmp_path):
     report, row = Report(), {"state": "indexed"}
     gone = dict.fromkeys(("a", "a/b", "a/c/d", "ab", "b/a"), row)
     changes_of._retain_below(tmp_path, Entry(unknown, 0, 0, reason="cannot be listed", unknown=True), gone, report)

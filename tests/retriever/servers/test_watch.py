@@ -142,7 +142,7 @@ def test_polling_finds_changes_without_events(retriever, folder):
 def test_a_locked_index_is_a_problem_said_once_and_tried_again(retriever, folder, monkeypatch):
     monkeypatch.setattr(watching, "_RETRY_SECONDS", 0.1)
     with contextlib.ExitStack() as stack:
-        with type(retriever).open(retriever.path)._writer():
+        with type(retriever).open(retriever.path)._index.writer():
             updates = stack.enter_context(Watch(retriever, folder))
             assert "is being written by" in updates.next().problem
             threading.Event().wait(0.5)
