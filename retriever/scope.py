@@ -116,12 +116,13 @@ class Scope(DocumentReads, AsyncCalls):
         *,
         vectors: ArrayLike | None = None,
         where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
         deadline: float | None = None,
         **options: Unpack[HitOptions],
     ) -> list[Hits]:
         """Return the hits of each query, as `Retriever.search_many` does."""
         return self._retriever.search_many(
-            texts, k, vectors=vectors, where=self._where(where), deadline=deadline, **options
+            texts, k, vectors=vectors, where=self._where(where), ids=ids, deadline=deadline, **options
         )
 
     def check(self, passage: Hit | Passage) -> Currency:

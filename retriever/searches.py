@@ -20,7 +20,7 @@ from .search.results.currency import Currency, check_passage
 from .search.results.hit import Hit
 from .search.results.hits import Hits
 from .search.results.passage import Passage
-from .store.filters.where import Where, parse
+from .store.filters.where import Where, among, parse
 
 if TYPE_CHECKING:
     from .models.heads.reader import Reader
@@ -133,6 +133,7 @@ class Searches:
         *,
         vectors: ArrayLike | None = None,
         where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
         deadline: float | None = None,
         **options: Unpack[HitOptions],
     ) -> list[Hits]:
@@ -142,9 +143,11 @@ class Searches:
         :param deadline: the seconds from now for all searches together.
         :param options: as in `search`.
         """
-        end = Deadline.after(deadline)
+        conditions, end = among(where, ids), Deadline.after(deadline)
         requests = [
-            arguments.search_request(self._index.models, text, k, where=where, vector=vector, deadline=end, **options)
+            arguments.search_request(
+                self._index.models, text, k, where=conditions, vector=vector, deadline=end, **options
+            )
             for text, vector in arguments.check_queries(texts, vectors)
         ]
 

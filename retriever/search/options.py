@@ -35,7 +35,6 @@ class HitOptions(RankingOptions, total=False):
     with_vectors: bool
     group_by: GroupBy
     mmr: float | None
-    ids: Iterable[str | os.PathLike[str]] | None
     offset: int
 
 
@@ -43,6 +42,7 @@ class SearchOptions(HitOptions, total=False):
     """The options of one query, except its filter."""
 
     vector: ArrayLike | None
+    ids: Iterable[str | os.PathLike[str]] | None
     deadline: float | None
 
 

@@ -129,7 +129,7 @@ class RemoteRetriever:
         body = {"query": query, "max_tokens": max_tokens, "order": order, "mode": mode, "where": _sent(where)}
         answer = self._ask("POST", "/context", {**body, "rerank": rerank, "min_relevance": min_relevance})
         passages = tuple(map(_passage, answer["sources"]))
-        return Context(answer["text"], passages, answer["tokens"], query, answer["answerable"])
+        return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
 
     # Documents
 

@@ -36,7 +36,8 @@ def command(location: Location) -> str:
 def is_trusted(location: Location, index_id: str | None) -> bool:
     """Tell whether the user made or allowed the index with this id, here or before its folder was moved.
 
-    A folder that was moved within its file system keeps its inode number; a copy, perhaps changed, does not.
+    A folder that was moved within its file system keeps its inode number; a copy, perhaps changed, does not. At the
+    place that was allowed last, a restored backup is trusted too, although its inode number is another.
     """
     if os.environ.get(ALL) == "all":
         return True
@@ -46,7 +47,8 @@ def is_trusted(location: Location, index_id: str | None) -> bool:
         address = _address(location)
     except OSError:
         return False
-    return any(known["place"] == address["place"] or _is_moved(known, address) for known in _known(index_id))
+    latest, *copies = _known(index_id) or [{}]
+    return latest.get("place") == address["place"] or address in copies or _is_moved([latest, *copies], address)
 
 
 def remember(location: Location, index_id: str) -> None:
@@ -71,8 +73,8 @@ def forget(index_id: str) -> None:
         file.unlink(missing_ok=True)
 
 
-def _is_moved(known: dict[str, Any], address: dict[str, Any]) -> bool:
-    return "inode" in address and known.get("inode") == address["inode"]
+def _is_moved(addresses: list[dict[str, Any]], address: dict[str, Any]) -> bool:
+    return "inode" in address and any(known.get("inode") == address["inode"] for known in addresses)
 
 
 def _known(index_id: str) -> list[dict[str, Any]]:

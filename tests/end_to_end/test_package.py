@@ -100,7 +100,7 @@ def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
 
     assert SearchOptions.__optional_keys__ == arguments(binocle.Retriever.search) - {"k"}
     assert ContextOptions.__optional_keys__ == arguments(binocle.Retriever.context)
-    assert HitOptions.__optional_keys__ == SearchOptions.__optional_keys__ - {"vector", "deadline"}
+    assert HitOptions.__optional_keys__ == SearchOptions.__optional_keys__ - {"vector", "ids", "deadline"}
 
 
 def test_every_folder_with_code_is_a_package_that_ships():

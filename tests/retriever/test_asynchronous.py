@@ -102,6 +102,13 @@ def test_search_many_returns_the_same_hits_as_search(options, retriever):
             assert hit.explanation | {"milliseconds": 0} == other.explanation | {"milliseconds": 0}
 
 
+def test_search_many_takes_the_ids_of_a_generator_for_every_query(retriever):
+    paths = [row["path"] for row in retriever.documents()][:2]
+    together = retriever.search_many(MANY, ids=(path for path in paths))
+    assert together == [retriever.search(query, ids=paths) for query in MANY]
+    assert any(together[1:])
+
+
 def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, monkeypatch):
     reads, take = [], Snapshot.take
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....core.errors import InputError
-from ....core.words import words
+from ....core.files import open_regular
+from ....core.words import encodable, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats
 
 _MOST = 8_000  # words
+_MAX_BYTES = 64_000_000  # of the file of words
 _FEWEST = 2  # rows that a word is in
 
 
@@ -48,11 +50,12 @@ class BagOfWords:
         :raises InputError: when they do not fit, or there is no such file.
         """
         try:
-            names = json.loads(file.read_text("utf-8"))
+            with open_regular(file) as stream:
+                names = json.loads(stream.read(_MAX_BYTES).decode("utf-8"))
         except (OSError, ValueError, RecursionError):
             names = None
-        is_whole = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if not is_whole or rarity.shape != (len(names),) or len(set(names)) < len(names):
+        is_whole = isinstance(names, list) and all(isinstance(name, str) and encodable(name) == name for name in names)
+        if not is_whole or rarity.shape != (len(names),) or not len(set(names)) == len(names) <= _MOST:
             raise InputError(f"{file} has other words than the probe: copy the folder again")
         return cls({word: column for column, word in enumerate(names)}, rarity)
 

@@ -33,7 +33,7 @@ _NAME = re.compile(rf"\s*({_QUOTED}|[\w.-]+)\s*({_OPERATOR})\s*", re.IGNORECASE)
 _NOT = re.compile(r"\s*not(?=[\s(])(?!\s*(?:[!<>=:]|in\s*\())", re.IGNORECASE)
 _WORDS = {word: re.compile(rf"\s*\b{word}(?=[\s(])", re.IGNORECASE) for word in ("and", "or")}
 _VALUE_END = re.compile(r"[()]|(?<=\s)(?:and|or)(?=[\s(]|$)", re.IGNORECASE)
-_CONDITION_IN_VALUE = re.compile(r"\s([\w.-]+\s*(?:[!<>=]=|[<>=]).*)", re.DOTALL)
+_CONDITION_IN_VALUE = re.compile(r"\s(\w[\w.-]*\s*(?:[!<>=]=|[<>=]).*)", re.DOTALL)
 _QUOTED_VALUE = re.compile(_QUOTED, re.DOTALL)
 _ITEM = re.compile(r"[^,()]*")
 _SIGNS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}

@@ -163,7 +163,8 @@ class FolderLocation:
 
     def abandon(self) -> None:
         """Remove the files of the lock, and the folder if nothing else is in it."""
-        self.remove("lock")
+        for name in ("lock", "lock.json", ".lock.json"):  # the folder may now be a user's, with files of other names
+            (self.cache / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.cache.rmdir()
 

@@ -705,3 +705,7 @@ def test_metadata_of_a_foreign_index_may_have_values_that_nobody_can_add():
         assert evaluate(where, rows).all()
     assert evaluate(parse("a=x or a>3 or a=n*"), rows).all()
     assert not evaluate(F.modified < 10**12, rows).any()
+
+
+def test_an_arrow_in_a_value_is_no_second_condition():
+    assert "'old -> new'" in repr(parse("title=old -> new"))

@@ -89,6 +89,18 @@ def test_index_that_was_copied_here_is_read_only_until_the_user_allows_it(mine, 
     assert Retriever.open(mine).trusted  # still
 
 
+def test_another_index_in_the_place_of_an_allowed_copy_is_not_trusted(mine, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(mine, copy)
+    Retriever.open(copy).allow()
+    Retriever.open(mine).allow()
+    assert Retriever.open(copy).trusted
+    shutil.copytree(mine, tmp_path / "changed")
+    shutil.rmtree(copy)
+    (tmp_path / "changed").rename(copy)
+    assert_untrusted(copy)
+
+
 def test_removing_an_index_leaves_an_allowed_copy_trusted(mine, tmp_path, state):
     shutil.copytree(mine, tmp_path / "copy")
     Retriever.open(tmp_path / "copy").allow()

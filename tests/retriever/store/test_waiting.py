@@ -147,3 +147,13 @@ def test_readers_wait_for_nobody(retriever):
 def test_another_wait_than_seconds_is_refused(wait, tmp_path):
     with pytest.raises(InputError, match="waits for a number of seconds from 0"):
         Retriever.open(tmp_path, wait=wait)
+
+
+def test_a_folder_that_is_no_index_keeps_its_files_when_the_lock_is_given_up(tmp_path):
+    folder = tmp_path / "folder"
+    location = FolderLocation(folder)
+    with location.locked():
+        (folder / "locksmith.txt").write_text("mine")
+        (folder / ".lockdown").write_text("mine")
+        location.abandon()
+    assert sorted(path.name for path in folder.iterdir()) == [".lockdown", "locksmith.txt"]

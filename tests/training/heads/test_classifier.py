@@ -126,6 +126,13 @@ def test_the_words_of_a_probe_weigh_as_scikit_learn_weighs_them():
     np.testing.assert_allclose(bag.rows(texts)[:, columns], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("names", [["a", "\ud800"], ["a", "a"], ["a", 1], {"a": 1}, [str(n) for n in range(8_001)]])
+def test_words_of_a_probe_that_cannot_be_its_own_are_refused(names, tmp_path):
+    (tmp_path / "words.json").write_text(json.dumps(names))
+    with pytest.raises(InputError, match="has other words than the probe: copy the folder again"):
+        BagOfWords.read(tmp_path / "words.json", np.ones(len(names), np.float32))
+
+
 def test_a_probe_survives_rows_that_are_there_twice_and_finds_rare_classes():
     random = np.random.default_rng(0)
     centres = random.normal(size=(3, 8))
