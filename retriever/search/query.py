@@ -178,6 +178,19 @@ class Query:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
         yield "documents", [row["document"] for row in cited.values()]
+        return self._cited(candidates, copies, relevance, mode, total, with_vectors=with_vectors)
+
+    def _cited(
+        self,
+        candidates: Candidates,
+        copies: Mapping[int, list[int]],
+        relevance: NDArray[np.float64],
+        mode: Mode,
+        total: int,
+        *,
+        with_vectors: bool,
+    ) -> Hits:
+        """The chosen passages as hits with their citations."""
         line = relevances.line(self._snapshot, mode)
         hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
         if with_vectors:
