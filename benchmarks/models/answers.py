@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binocle.retriever.search.results.hit import Hit
 
 _LOST = 0.05  # share of the exact answers that the threshold may lose
-_DEEP = 300  # hits, from which those of other articles are taken
+_DEEP = 300  # hits to read, then the hits of other articles are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def measure(
 ) -> dict[str, Any]:
     """Ask all questions twice, and measure the answers.
 
-    :param threshold: the reader's own: the score from which it answers.
+    :param threshold: the least score that the reader answers with.
     """
     scores, exact, f1, opens, without, found = [], [], [], [], [], []
     start = time.process_time()

@@ -72,7 +72,7 @@ class SearchRequest:
     ) -> Steps:
         """Search as `hits` does, in the steps of `Query.steps`.
 
-        :param nearest: cosines and ids of the passages nearest to the vector, or to that of the text as it is.
+        :param nearest: cosines and ids of the passages nearest to `vector`, or to the vector of the uncorrected text.
         """
         mode, vector = self._mode(snapshot), self.vector
         if vector is not None:

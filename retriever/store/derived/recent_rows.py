@@ -15,7 +15,7 @@ _CHARACTERS = 16_000_000  # of all kept rows
 
 
 class RecentRows:
-    """Some columns of rows by id. New rows replace those that were read first."""
+    """Some columns of rows by id. New rows replace the oldest."""
 
     def __init__(self, read: Callable[[Sequence[int]], Mapping[int, Row]]) -> None:
         """:param read: reads rows by id; unknown ids are left out."""

@@ -11,7 +11,7 @@ from binocle.retriever.store.derived.recent_rows import RecentRows
 
 
 class Table:
-    """Rows 0 to 99 of ten characters; it counts what is read."""
+    """Rows 0 to 99 of ten characters, and the ids of each read."""
 
     def __init__(self):
         self.reads = []
