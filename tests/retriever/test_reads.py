@@ -170,3 +170,8 @@ def test_a_search_may_be_limited_to_some_documents(faq):
 def test_what_cannot_be_read_is_refused(read, message, faq):
     with pytest.raises(InputError, match=message):
         read(faq)
+
+
+def test_lines_that_end_before_they_begin_are_refused(faq):
+    with pytest.raises(InputError, match=r"lines 2 to 1 of '07': the first comes after the last$"):
+        faq.text("07", lines=(2, 1))

@@ -9,6 +9,7 @@ import stat
 import struct
 import time
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -1099,6 +1100,12 @@ def test_files_that_may_hold_others_are_not_for_a_cluster(world, tmp_path):
         )
     assert names == ["x.md"]
     assert sorted(Snapshot.latest(store).document_rows["path"].to_pylist()) == ["a.zip", "a.zip/b.md"]
+
+
+def test_a_new_report_counts_nothing():
+    report = asdict(Report())
+    assert not any(report.values())
+    assert report.keys() >= {"indexed", "unchanged", "moved", "removed", "missing", "skipped", "failed", "in_part"}
 
 
 @pytest.mark.parametrize(("unknown", "rest"), [("a", {"ab", "b/a"}), ("a/", {"a", "ab", "b/a"})])

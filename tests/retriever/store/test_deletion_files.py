@@ -113,6 +113,23 @@ def test_deleted_rows_of_a_file_without_batches_are_damage(table):
     assert "it has not one batch" in refusal(table)
 
 
+def test_a_claim_is_found_where_the_list_of_fields_ends_in_half_a_field(table):
+    file = file_of(table)
+    data = with_claim(file.read_bytes(), 674 * 10**9)
+    batch = 200 + struct.unpack_from("<I", data, 200)[0]  # of the message, which begins at byte 200
+    batch = field_of(data, batch, 2)
+    fields = batch - struct.unpack_from("<i", data, batch)[0]
+    file.write_bytes(data[:fields] + struct.pack("<H", 4 + 2 * 2 + 1) + data[fields + 2 :])
+    assert "claims more than the 12 bytes" in refusal(table)
+
+
+def field_of(data: bytes, table: int, number: int) -> int:
+    """The position of the table in a field of a FlatBuffers table."""
+    fields = table - struct.unpack_from("<i", data, table)[0]
+    place = table + struct.unpack_from("<H", data, fields + 4 + 2 * number)[0]
+    return place + struct.unpack_from("<I", data, place)[0]
+
+
 def with_block(data: bytes, *, offset: int = 192, metadata: int = 192, body: int = 128) -> bytes:
     """The file with another place and other sizes of its batch."""
     return data.replace(struct.pack("<qi4xq", 192, 192, 128), struct.pack("<qi4xq", offset, metadata, body))

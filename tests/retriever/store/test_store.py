@@ -38,7 +38,16 @@ from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
-from binocle.retriever.store.tables import FULL_TEXT, TableLocation, check, chunk_schema, document_schema, reading_error
+from binocle.retriever.store.tables import (
+    FULL_TEXT,
+    TableLocation,
+    check,
+    chunk_schema,
+    document_schema,
+    drop_later_versions,
+    manifests,
+    reading_error,
+)
 from binocle.retriever.store.writer import open_writer
 
 DIM = 32
@@ -582,6 +591,22 @@ def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
         put(writer, 1)
     assert ids(store) == ([0, 1], [0, 1])
     assert_whole(store)
+
+
+def test_later_versions_go_from_the_newest_on_so_that_a_failure_leaves_no_gap(tmp_path):
+    location = TableLocation(str(tmp_path / "t.lance"))
+    for number in range(4):
+        lance.write_dataset(pa.table({"id": [number]}), location.uri, mode="append")
+    newest = dict(manifests(location))[4]
+    newest.unlink()
+    newest.mkdir()  # which cannot be unlinked
+    with pytest.raises(OSError, match=newest.name):
+        drop_later_versions(location, 2)
+    assert sorted(number for number, _ in manifests(location)) == [1, 2, 3, 4]
+    newest.rmdir()
+    drop_later_versions(location, 2)
+    assert sorted(number for number, _ in manifests(location)) == [1, 2]
+    assert lance.dataset(location.uri).count_rows() == 2
 
 
 def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, monkeypatch):
