@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ..training.evaluation.comparison import Cell, Comparison
+    from ..training.evaluation.comparison.table import Cell, Comparison
     from ..training.evaluation.result import JudgedRowsResult, RetrievalResult
 
 _MODE = click.Choice(["hybrid", "semantic", "lexical"])
@@ -159,8 +159,8 @@ def compare(
     binocle compare models/base models/tuned --data sts.tsv --data scifact
     binocle compare models/tuned@hybrid models/tuned@semantic lexical --data scifact --out comparison --plots none
     """
-    from ..training.evaluation.compare import compare as run_comparison
-    from ..training.evaluation.contenders import parse
+    from ..training.evaluation.comparison.compare import compare as run_comparison
+    from ..training.evaluation.comparison.contenders import parse
 
     modes = modes or ("semantic",)
     has_reranker = any(contender.reranker for contender in parse(contenders, modes))

@@ -20,7 +20,7 @@ from .models.cache import check_no_encoder, model_name
 from .models.encoder import Encoder
 from .open_index import OpenIndex
 from .reads import DocumentReads
-from .search.calibration import renew_scale
+from .search.ranking.calibration import renew_scale
 from .searches import Searches
 from .store import documents as stored_documents
 from .store.filters.where import Where

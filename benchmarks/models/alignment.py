@@ -19,7 +19,7 @@ import numpy as np
 
 from binocle.indexes import metric
 from binocle.retriever.models.load import load_encoder
-from binocle.training.audit.alignment import align
+from binocle.training.audit.attacks.alignment import align
 from binocle.training.audit.defences import rotation
 
 from ..machine import save

@@ -23,7 +23,7 @@ import numpy as np
 from binocle.retriever.models.load import load_encoder
 from binocle.training.evaluation.significance import difference
 from binocle.training.heads import kernel_ridge
-from binocle.training.heads.label_metrics import macro_f1
+from binocle.training.heads.metrics.label_metrics import macro_f1
 
 from ..machine import save
 

@@ -35,7 +35,7 @@ from binocle.training.data import documents as corpus
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
-from binocle.training.evaluation.compare import compare
+from binocle.training.evaluation.comparison.compare import compare
 from binocle.training.evaluation.evaluate_file import evaluate_file
 from binocle.training.evaluation.retrieval import evaluate
 from binocle.training.mining.mine import mine

@@ -19,9 +19,9 @@ import numpy as np
 
 from binocle.retriever.models.files import find
 from binocle.retriever.models.load import load_encoder
-from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.audit import defences
-from binocle.training.audit.unknown_encoder import Suspects
+from binocle.training.audit.attacks.unknown_encoder import Suspects
 from binocle.training.inversion.metrics import overlap
 
 from ..machine import save

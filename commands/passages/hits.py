@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.printable import printable
-from ...retriever.search.exact import parse
 from ...retriever.search.results.snippet import blocks
+from ...retriever.search.words.exact import parse
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
 from ..output import echo, echo_coloured, echo_json, is_coloured
 from .answer import answer_fields

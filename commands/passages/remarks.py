@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def corrected(query: str, hits: Hits) -> str:
     """Return the query with its corrected words, and print a note on each."""
-    from ...retriever.search.corrections import replace_words
+    from ...retriever.search.words.corrections import replace_words
 
     for typed, correction in hits.corrections.items():
         echo(
@@ -29,7 +29,7 @@ def corrected(query: str, hits: Hits) -> str:
 
 def say_language(query: str, retriever: Retriever) -> None:
     """Name an encoder for the language of the query, if the index has the default one and that is not for it."""
-    from ...retriever.search.language import foreign_language
+    from ...retriever.search.words.language import foreign_language
     from ...retriever.store.derived.relevance_scale import DEFAULT_ENCODER
 
     language = foreign_language(query)

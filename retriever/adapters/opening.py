@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, NoIndexError, NotFoundError
 from ..asynchronous import CallPool
+from ..models.encoders.no_encoder import NoEncoder
 from ..models.load import load_encoder
-from ..models.no_encoder import NoEncoder
 from ..reads import DocumentReads
 from ..retriever import Retriever
 

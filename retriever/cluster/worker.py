@@ -185,7 +185,7 @@ def _load(name: str, *, gpu: bool) -> Encoder:
     folder = model_folder.find(name)
     if not gpu or any((folder / name).is_file() for name in (model_folder.DEFENCE, model_folder.ADAPTER)):
         return load_encoder(name)
-    from ..models.torch_encoder import TorchEncoder
+    from ..models.encoders.torch_encoder import TorchEncoder
 
     return TorchEncoder(name, folder, model_settings.ModelSettings.read(folder))
 

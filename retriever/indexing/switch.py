@@ -20,10 +20,10 @@ import pyarrow as pa
 from ...core.errors import BinocleError, EncoderMismatchError, StoreError
 from ...core.progress import OnProgress, ignore
 from ..models import encoder as encoders
+from ..models.encoders.no_encoder import check_encoder
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
-from ..models.no_encoder import check_encoder
-from ..models.token_boundaries import token_boundary_digest
+from ..models.tokens.token_boundaries import token_boundary_digest
 from ..store.commits import SWITCHING
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
 from .indexer import key_of

@@ -17,7 +17,7 @@ from ...core.errors import EncoderMismatchError, InputError, MissingExtraError
 from ...core.files import expand_home
 from ...indexes.metric import normalized
 from ..models.load import load_encoder
-from ..models.token_ids import EncoderTokens
+from ..models.tokens.token_ids import EncoderTokens
 from .correction import Correction, correct
 from .decoder_settings import TextDecoderSettings
 from .inverter_info import FILE, InverterInfo

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
-    from ..models.token_ids import EncoderTokens
+    from ..models.tokens.token_ids import EncoderTokens
     from .correction import Ids
     from .text_decoder import TextDecoder
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ...core.checks import is_whole
 from ...core.errors import EncoderMismatchError, InputError, UntrustedError
 from .bert.bert_encoder import expect_queries
+from .encoders.no_encoder import NoEncoder, check_encoder
 from .files import DEFAULT_MODEL, find_default
 from .identity import MAX_DIM, EncoderId
 from .load import load_encoder, load_reranker
-from .no_encoder import NoEncoder, check_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from .adapted_encoder import AdaptedEncoder
-from .token_boundaries import token_boundary_digest
+from .encoders.adapted_encoder import AdaptedEncoder
+from .tokens.token_boundaries import token_boundary_digest
 
 if TYPE_CHECKING:
     from .encoder import Encoder

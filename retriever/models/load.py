@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from ..models import files as model_folder
-from ..models import settings as model_settings
+from . import files as model_folder
+from . import settings as model_settings
 from .bert.bert_encoder import BertEncoder
 from .bert.bert_reranker import BertReranker
 from .reranker import Reranker
@@ -30,22 +30,22 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
     if Path(name).expanduser().is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
     if (folder / model_folder.DEFENCE).is_file():
-        from .defended_encoder import DefendedEncoder, base_encoder_name
+        from .encoders.defended_encoder import DefendedEncoder, base_encoder_name
 
         return DefendedEncoder.load(folder, load_encoder(base_encoder_name(folder)))
     if (folder / model_folder.ADAPTER).is_file():
-        from .adapted_encoder import AdaptedEncoder, adapted_encoder_name
+        from .encoders.adapted_encoder import AdaptedEncoder, adapted_encoder_name
 
         return AdaptedEncoder.load(folder, load_encoder(adapted_encoder_name(folder)))
     settings = model_settings.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:
         return BertEncoder(name, folder, settings, config)
-    from .static_encoder import StaticEncoder
+    from .encoders.static_encoder import StaticEncoder
 
     if StaticEncoder.fits(folder, settings):
         return StaticEncoder(name, folder, settings)
-    from .torch_encoder import TorchEncoder
+    from .encoders.torch_encoder import TorchEncoder
 
     return TorchEncoder(name, folder, settings)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from ..models.encoder import check_texts
+from .encoder import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

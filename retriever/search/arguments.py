@@ -10,7 +10,7 @@ from ...core.vectors import unit_vector
 from ...core.words import encodable
 from ..store.filters.where import among, parse
 from .query import MODES, Mode, Reranking
-from .relevance import check_relevance
+from .ranking.relevance import check_relevance
 from .request import SearchRequest
 from .results.joining import check_join
 

@@ -21,7 +21,7 @@ from ...core.checks import is_whole
 from ...core.errors import DamagedError, InputError
 from ...core.terms import query_stems
 from ..documents.document import concealed_of, hidden_spans
-from ..models.token_counts import TokenCounter
+from ..models.tokens.token_counts import TokenCounter
 from .results.extract import shorten
 from .results.hit import Hit
 from .results.passage import Passage

@@ -28,10 +28,9 @@ from ...core.terms import query_stems
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.chunker import context_of
 from ..store.tables import rows_among
-from . import exact
-from . import relevance as relevances
-from .fusion import Candidates, fuse, reranked_score
-from .ranking import Ranking
+from .ranking import relevance as relevances
+from .ranking.fusion import Candidates, fuse, reranked_score
+from .ranking.neighbours import Ranking
 from .results.duplicates import Marks, Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from .deadline import Deadline
     from .results.diversity import Diversity
     from .results.duplicates import Group
+    from .words import exact
 
     Steps = Generator[tuple[str, list[int]], None, Hits]  # table and ids of the rows that the next step reads
 

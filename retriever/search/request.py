@@ -11,11 +11,11 @@ import numpy as np
 from ...core.vectors import check_dimension
 from ...indexes.base import SEARCH_DEPTH
 from ..models.encoder import encode_finite
-from ..models.no_encoder import check_encoder
-from . import exact
-from .corrections import corrections_for, replace_words
+from ..models.encoders.no_encoder import check_encoder
 from .query import Mode, Query, Reranking, finish, finish_together
 from .results.joining import with_neighbours_joined
+from .words import exact
+from .words.corrections import corrections_for, replace_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from binocle.core.errors import DamagedError
 from binocle.indexes.inverted.build import SegmentBuilder, merge
 from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
-from binocle.retriever.search.corrections import edit_distances
+from binocle.retriever.search.words.corrections import edit_distances
 
 WORDS = [
     "cat",

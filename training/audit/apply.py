@@ -12,7 +12,7 @@ from ...core.errors import InputError
 from ...core.files import user_folder
 from ...core.progress import OnProgress, ignore
 from ...retriever.models.defences import SECRET_BYTES
-from ...retriever.models.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
+from ...retriever.models.encoders.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
 from . import defences, search_cost
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
     from ...retriever.retriever import Retriever
-    from .attacker import AttackerFactory
+    from .attacks.attacker import AttackerFactory
     from .result import ByLength
 
 
 def default_attacker(on_progress: OnProgress) -> AttackerFactory:
     """Return the factory of `binocle audit`: all its attackers start from one decoder."""
-    from .text_attacker import TextAttackers
+    from .attacks.text_attacker import TextAttackers
 
     return TextAttackers(on_progress)
 

@@ -9,19 +9,19 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.progress import Progress, counted
 from ...indexes import metric
-from ...retriever.models.defended_encoder import DefendedEncoder
+from ...retriever.models.encoders.defended_encoder import DefendedEncoder
 from ..evaluation import significance
 from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Value
 from . import defences
-from .alignment import align
-from .attacker import Corrector
-from .averaging import with_neighbours
-from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
+from .attacks.alignment import align
+from .attacks.attacker import Corrector
+from .attacks.averaging import with_neighbours
+from .attacks.candidates import OUTSIDERS, CandidateAttack, Comparison, membership
+from .attacks.ridge import RidgeBag
+from .attacks.unknown_encoder import Suspects
 from .config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .result import Alignment, AttackResult, DefenceResult, Example
-from .ridge import RidgeBag
-from .unknown_encoder import Suspects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ..inversion.metrics import Recovery
-    from .attacker import Attacker, AttackerFactory
+    from .attacks.attacker import Attacker, AttackerFactory
+    from .attacks.unknown_encoder import Suspect
     from .config import AuditConfig
     from .defences import DefenceSetting
     from .result import ByLength
     from .search_cost import DefendedSearch
     from .texts import LeakTexts
-    from .unknown_encoder import Suspect
 
 _BATCH_SIZE = 2_048  # texts encoded at a time
 _CORRECTED_LENGTH = 32  # tokens of them; the nearest length of the audit is taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...retriever.models.defended_encoder import DefendedEncoder
+from ...retriever.models.encoders.defended_encoder import DefendedEncoder
 from .config import PAIRS
 
 if TYPE_CHECKING:

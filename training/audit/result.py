@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import defences
-from .candidates import REST_KNOWN
+from .attacks.candidates import REST_KNOWN
 from .config import GENERATED, PAIRS, WITHOUT_PAIRS
 from .verdict import verdict
 
 if TYPE_CHECKING:
     from ..evaluation import significance
     from ..inversion.metrics import Recovery, Value
-    from .candidates import FactResult
-    from .unknown_encoder import Suspect
+    from .attacks.candidates import FactResult
+    from .attacks.unknown_encoder import Suspect
 
     ByLength = dict[int, Recovery]  # by the number of tokens of the text
 

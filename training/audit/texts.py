@@ -11,7 +11,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.progress import Progress, counted, ignore
 from ...core.words import UNSPACED
-from ...retriever.models.token_ids import EncoderTokens
+from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data import documents as corpus
 from ..inversion.overlap import KnownTexts
 from .config import MINIMUM_TEXTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .candidates import CANDIDATES, REST_KNOWN
+from .attacks.candidates import CANDIDATES, REST_KNOWN
 
 if TYPE_CHECKING:
     from .result import AuditReport, DefenceResult

@@ -1,5 +1,5 @@
 """Train heads on encoders: readers mark answers, classifiers name classes, taggers mark names.
 
-Enter by `train`. `squad`, `examples` and `tagged` read the data. `head_training` has the steps that all heads share.
+Enter by `train`. `data/` reads the rows, `head_training` has the steps that all heads share, `metrics/` measures.
 `calibration` says what scores mean.
 """

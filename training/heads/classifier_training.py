@@ -9,7 +9,8 @@ import numpy as np
 
 from ...retriever.models.heads.classifier import ClassifierSettings, probabilities
 from ..encoders import heldout
-from . import calibration, label_metrics
+from . import calibration
+from .metrics import label_metrics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from ...retriever.models.heads.head import CLASSIFIER
 from ...retriever.models.heads.torch_head import inputs, outputs
 from . import classifier_training
 from .config import ClassifierConfig
-from .examples import Example
+from .data.examples import Example
 from .head_training import HeadTraining
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.head import Head
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
-    from .examples import Examples
+    from .data.examples import Examples
 
 _GLANCE = 500  # held-out rows that are measured during the run
 _PROBLEMS = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...retriever.models.encoder import Encoder
     from ..runs.training_run import TrainingRun
     from .config import ClassifierConfig
-    from .examples import Example, Examples
+    from .data.examples import Example, Examples
 
 _BLOCK = 2_000  # texts encoded between two events
 

@@ -14,10 +14,11 @@ from ...retriever.models.heads.reader import Reader, ReaderSettings
 from ...retriever.models.heads.torch_head import inputs, outputs
 from ...retriever.models.heads.windows import windows
 from ..encoders import heldout
-from . import calibration, span_metrics
+from . import calibration
 from .config import ReaderConfig
+from .data.squad import Question
 from .head_training import HeadTraining
-from .squad import Question
+from .metrics import span_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ from ...retriever.models.heads.windows import text_windows
 from ..encoders import heldout
 from . import calibration
 from .config import HeadConfig
+from .data.tagged import TaggedText
 from .head_training import HeadTraining
-from .span_f1 import counts, span_f1
-from .tagged import TaggedText
+from .metrics.span_f1 import counts, span_f1
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.tagger import Entity
     from ...retriever.models.heads.windows import Window
     from ..runs.training_run import TrainingRun
-    from .tagged import TaggedTexts
+    from .data.tagged import TaggedTexts
 
 _GLANCE = 200  # held-out texts that are measured during the run
 _IGNORED = -100  # target of a token that begins no word

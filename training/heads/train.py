@@ -16,11 +16,11 @@ from ..evaluation.significance import difference
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
-from . import squad
 from .classifier_training import METRICS, facts_of, values
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
-from .examples import read_examples, read_passages
-from .tagged import read_tagged
+from .data import squad
+from .data.examples import read_examples, read_passages
+from .data.tagged import read_tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from ...retriever.inversion.hidden_states import HiddenStates
 from ...retriever.inversion.inverter import EmbeddingInverter
 from ...retriever.inversion.inverter_info import InverterInfo
 from ...retriever.inversion.proposals import TokenProposer
-from ...retriever.models.token_ids import EncoderTokens
+from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data.tokenized import Rows
 from ..pretraining import rows as pretraining_rows
 from ..runs import environment

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
-    from ...retriever.models.token_ids import EncoderTokens
+    from ...retriever.models.tokens.token_ids import EncoderTokens
 
 
 SHORTEST = 4  # tokens of a span

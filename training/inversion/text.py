@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
     from ...retriever.inversion.text_decoder import TextDecoder
-    from ...retriever.models.token_ids import EncoderTokens
+    from ...retriever.models.tokens.token_ids import EncoderTokens
     from ..runs.loop import Schedule
     from ..runs.training_run import LoopResult
     from .text_batches import TextBatches

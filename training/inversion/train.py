@@ -11,7 +11,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...retriever.models.files import DEFAULT_MODEL
 from ...retriever.models.load import load_encoder
-from ...retriever.models.token_ids import EncoderTokens
+from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data.texts import check as check_texts
 from ..data.texts import documents
 from ..pretraining.rows import split_held_out

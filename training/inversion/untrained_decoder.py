@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
-    from ...retriever.models.token_ids import EncoderTokens
+    from ...retriever.models.tokens.token_ids import EncoderTokens
 
 
 def new_decoder(encoder: Encoder, tokens: EncoderTokens, longest: int, seed: int) -> TextDecoder:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...retriever.models.load import load_reranker
-from ...retriever.search.fusion import reranked_score
+from ...retriever.search.ranking.fusion import reranked_score
 from ..encoders import heldout
 from ..evaluation.measures import ndcg
 

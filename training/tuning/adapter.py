@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.progress import counted
-from ...retriever.models.adapted_encoder import mapped
+from ...retriever.models.encoders.adapted_encoder import mapped
 from .bm25 import BM25
 from .teachers import leading_moments
 

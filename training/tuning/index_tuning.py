@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError
-from ...retriever.models.adapted_encoder import save_adapted_encoder
+from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus

@@ -9,8 +9,8 @@ import numpy as np
 from ...core.progress import counted, ignore
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
-from ...retriever.search.fusion import standard_scores
 from ...retriever.search.query import Query
+from ...retriever.search.ranking.fusion import standard_scores
 from ..evaluation.scorers import reads_pairs, unit_vectors
 from .bm25 import BM25
 from .tuning_config import HYBRID
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
-    from ...retriever.search.fusion import Candidates
+    from ...retriever.search.ranking.fusion import Candidates
     from ...retriever.store.snapshot import Snapshot
     from ..evaluation.scorers import CrossEncoder
     from .passages import Passages

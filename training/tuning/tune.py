@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...retriever.models.adapted_encoder import AdaptedEncoder
-from ...retriever.models.defended_encoder import DefendedEncoder
+from ...retriever.models.encoders.adapted_encoder import AdaptedEncoder
+from ...retriever.models.encoders.defended_encoder import DefendedEncoder
 from ...retriever.models.files import ADAPTER
 from ..runs import environment
 from ..runs.training_run import TrainingRun

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 from ....core.errors import UnreadableError, UnsupportedError
 from ....core.files import mtime_ns
 from ...documents.file_parts import FileBytes, file_around, open_document
-from ...readers import read
+from .. import read
 from ..containers.members import OpenFile, has_members, list_members
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....core.arrays import Floats, Ids, Positions
-    from ..fusion import Candidates
+    from ..ranking.fusion import Candidates
 
 _POOL = 50
 

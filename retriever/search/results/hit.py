@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Ids
     from ...store.snapshot import Snapshot
-    from ..fusion import Candidates
+    from ..ranking.fusion import Candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from ....core.printable import printable, printable_path
 from ....core.words import UNSPACED, word_spans
 from ...documents.file_parts import file_of
-from ..exact import parse
+from ..words.exact import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..exact import ExactQuery
+    from ..words.exact import ExactQuery
     from .hit import Copy, Hit
 
     Word = tuple[int, int, str]

@@ -24,7 +24,7 @@ from ....core.vectors import check_dimension, unit_vector
 from ....core.words import UNSPACED
 from ....indexes.tuning.benchmark import MAX_QUERIES, queries_needed
 from ...models.encoder import encode_finite
-from ...models.no_encoder import check_encoder
+from ...models.encoders.no_encoder import check_encoder
 from ..locations.location import ANY
 
 if TYPE_CHECKING:

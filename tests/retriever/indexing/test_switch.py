@@ -26,7 +26,7 @@ from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.vector_log import VectorLog
-from binocle.retriever.models.token_boundaries import token_boundary_digest
+from binocle.retriever.models.tokens.token_boundaries import token_boundary_digest
 from binocle.retriever.store.head import FORMAT
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from binocle.retriever.inversion.facts import RetainedFacts, retained_facts
-from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.retriever.store.documents import stored_vector
 
 TEXT = "We saw the cat and Geneva in 1998 with dogs"

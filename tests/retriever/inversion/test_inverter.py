@@ -30,7 +30,7 @@ from binocle.retriever.inversion.inverter import EmbeddingInverter, load
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
 from binocle.retriever.inversion.text_decoder import TextDecoder
-from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.data.tokenized import Rows
 from binocle.training.inversion import rows as inversion_rows
 from binocle.training.inversion.config import InverterConfig

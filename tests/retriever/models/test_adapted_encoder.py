@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 
 from binocle import Retriever, load_encoder
 from binocle.core.errors import BinocleError, EncoderMismatchError, InputError
-from binocle.retriever.models.adapted_encoder import AdaptedEncoder, mapped, save_adapted_encoder
 from binocle.retriever.models.defences import Int8
-from binocle.retriever.models.defended_encoder import save_defended_encoder
+from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder, mapped, save_adapted_encoder
+from binocle.retriever.models.encoders.defended_encoder import save_defended_encoder
 from binocle.retriever.models.identity import EncoderId
 
 TEXTS = ["The cat sat on the mat.", "Income tax is due every year.", "Cancel a task and the worker is told."]

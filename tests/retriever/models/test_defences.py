@@ -13,7 +13,7 @@ import pytest
 from binocle import Retriever, load_encoder
 from binocle.core.errors import BinocleError, EncoderMismatchError, InputError
 from binocle.retriever.models.defences import KINDS, Binary, Int8, Noise, ProductCodes, Rotation, from_parts, to_parts
-from binocle.retriever.models.defended_encoder import DefendedEncoder, save_defended_encoder
+from binocle.retriever.models.encoders.defended_encoder import DefendedEncoder, save_defended_encoder
 from binocle.training.audit import defences
 from binocle.training.audit.apply import defend
 

@@ -479,7 +479,7 @@ def static(tiny_model, tmp_path):
 
 
 def test_what_model2vec_makes_is_read_without_torch(static, tiny_model):
-    from binocle.retriever.models.static_encoder import StaticEncoder
+    from binocle.retriever.models.encoders.static_encoder import StaticEncoder
 
     size = json.loads((Path(tiny_model) / "config.json").read_text())["vocab_size"]
     random = np.random.default_rng(0)
@@ -539,7 +539,7 @@ def torch_model(tiny_model, tmp_path_factory):
 
 
 def test_another_architecture_gives_sentence_transformers_vectors_through_torch(torch_model):
-    from binocle.retriever.models.torch_encoder import TorchEncoder
+    from binocle.retriever.models.encoders.torch_encoder import TorchEncoder
 
     folder, model = torch_model
     encoder = load_encoder(str(folder))

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from binocle.retriever.models import token_counts
-from binocle.retriever.models.token_boundaries import SAMPLES
-from binocle.retriever.models.token_counts import TokenCounter
+from binocle.retriever.models.tokens import token_counts
+from binocle.retriever.models.tokens.token_boundaries import SAMPLES
+from binocle.retriever.models.tokens.token_counts import TokenCounter
 
 
 class Recorded:

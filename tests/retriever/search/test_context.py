@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from binocle import Context, Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search import relevance
 from binocle.retriever.search.context import Packing, counter
 from binocle.retriever.search.context import pack as pack_within
+from binocle.retriever.search.ranking import relevance
 from binocle.retriever.search.results.hit import Hit
 
 

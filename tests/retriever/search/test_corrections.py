@@ -5,8 +5,8 @@ import random
 import pytest
 
 from binocle import Retriever
-from binocle.retriever.search.corrections import candidates, correct, edit_distances, nearest, replace_words
-from binocle.retriever.search.exact import parse
+from binocle.retriever.search.words.corrections import candidates, correct, edit_distances, nearest, replace_words
+from binocle.retriever.search.words.exact import parse
 
 WORDS = {"password": 9, "passwords": 3, "prompt": 7, "bracket": 5, "bucket": 20, "table": 4, "cable": 8, "receive": 6}
 

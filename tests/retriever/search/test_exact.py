@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binocle import Retriever
 from binocle.core.errors import BinocleError
-from binocle.retriever.search.exact import (
+from binocle.retriever.search.words.exact import (
     DEFINITION,
     DEFINITION_IN_OTHER_CASE,
     USE,
@@ -235,7 +235,7 @@ def test_the_context_for_a_prompt_begins_with_the_definition(library):
 @pytest.mark.parametrize("query", ["task queue", "bread and cheese", "moon - river"])
 def test_a_query_without_exact_parts_reads_nothing_more(query, library, monkeypatch):
     expected = library.search(query, 20)
-    monkeypatch.setattr("binocle.retriever.search.query.exact.parse", ExactQuery)
+    monkeypatch.setattr("binocle.retriever.search.words.exact.parse", ExactQuery)
     assert library.search(query, 20) == expected
     assert all("exact" not in hit.explanation for hit in expected)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binocle.retriever.search.language import foreign_language
+from binocle.retriever.search.words.language import foreign_language
 
 
 @pytest.mark.parametrize(

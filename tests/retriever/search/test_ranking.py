@@ -12,7 +12,7 @@ import pytest
 from binocle import F, Retriever
 from binocle.core.terms import query_stems
 from binocle.retriever.search.query import Query
-from binocle.retriever.search.ranking import smoothed
+from binocle.retriever.search.ranking.neighbours import smoothed
 from binocle.retriever.store.derived import neighbours
 
 WORDS = ["cat", "ship", "sea", "moon", "harbour", "sail", "night", "quiet", "zebra", "lamp", "stone", "river"]

@@ -10,9 +10,9 @@ import pytest
 
 from binocle import Hits, Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.calibration import measure_scale, renew_scale
-from binocle.retriever.search.everyday import SUBJECTS
-from binocle.retriever.search.relevance import highest, relevance
+from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
+from binocle.retriever.search.ranking.everyday import SUBJECTS
+from binocle.retriever.search.ranking.relevance import highest, relevance
 from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_quoted_phrase_is_an_answer_however_far_the_vectors_are(retriever):
 
 
 def test_a_scale_is_measured_once_and_again_when_the_index_has_grown(retriever, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.search.calibration._PASSAGES", 10)
+    monkeypatch.setattr("binocle.retriever.search.ranking.calibration._PASSAGES", 10)
     snapshot, encoder = retriever.snapshot(), retriever.encoder
     location, name = snapshot.store.location, snapshot.head.encoder
     renew_scale(snapshot, encoder)

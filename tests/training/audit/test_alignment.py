@@ -7,7 +7,7 @@ import pytest
 
 from binocle.core.errors import InputError
 from binocle.indexes import metric
-from binocle.training.audit.alignment import align
+from binocle.training.audit.attacks.alignment import align
 
 DIM = 32
 

@@ -18,7 +18,7 @@ from binocle import Retriever
 from binocle.cli import cli, main
 from binocle.core.errors import InputError, MissingExtraError, ModelNotFoundError
 from binocle.core.progress import ignore
-from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend

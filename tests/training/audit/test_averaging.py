@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from binocle.indexes.metric import normalized
-from binocle.training.audit.averaging import with_neighbours
-from binocle.training.audit.ridge import RidgeBag
+from binocle.training.audit.attacks.averaging import with_neighbours
+from binocle.training.audit.attacks.ridge import RidgeBag
 from binocle.training.inversion.metrics import overlap
 
 TOPICS, COPIES, DIM = 120, 12, 48

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from binocle.indexes import metric
-from binocle.training.audit.candidates import (
+from binocle.training.audit.attacks.candidates import (
     CANDIDATES,
     HALF_KNOWN,
     REST_KNOWN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binocle.training.audit.ridge import RidgeBag
+from binocle.training.audit.attacks.ridge import RidgeBag
 from binocle.training.inversion.metrics import overlap
 
 TOKENS, LENGTH = 60, 8

@@ -12,9 +12,9 @@ from binocle.indexes.metric import normalized
 from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.proposals import TokenProposer
-from binocle.training.audit.alignment import align
-from binocle.training.audit.candidates import Comparison
-from binocle.training.audit.text_attacker import TextAttackers
+from binocle.training.audit.attacks.alignment import align
+from binocle.training.audit.attacks.candidates import Comparison
+from binocle.training.audit.attacks.text_attacker import TextAttackers
 from binocle.training.inversion.metrics import overlap
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
@@ -108,7 +108,7 @@ def test_a_defence_that_the_map_undoes_needs_no_learning(tiny, texts, rotation):
 
 
 def test_long_texts_are_answered_with_their_tokens(tiny, texts, monkeypatch):
-    monkeypatch.setattr("binocle.training.audit.text_attacker._ORDERED", 0)
+    monkeypatch.setattr("binocle.training.audit.attacks.text_attacker._ORDERED", 0)
     monkeypatch.setattr("binocle.retriever.inversion.proposals.TokenProposer._fill", None)
     attacker = TextAttackers()(tiny.dim, 0, tiny)
     attacker.fit(tiny.encode(texts[:40]), texts[:40], steps=2)

@@ -7,8 +7,8 @@ import pytest
 
 from binocle.indexes.metric import normalized
 from binocle.retriever.models.load import load_encoder
-from binocle.retriever.models.token_ids import EncoderTokens
-from binocle.training.audit.unknown_encoder import Suspects, shape_difference
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
+from binocle.training.audit.attacks.unknown_encoder import Suspects, shape_difference
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night king year task queue oven light network".split()
 

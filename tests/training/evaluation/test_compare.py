@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from binocle.core.errors import InputError, ModelNotFoundError
-from binocle.training.evaluation import compare as comparing
-from binocle.training.evaluation.compare import compare
-from binocle.training.evaluation.comparison import Cell, Column, Comparison, format_p
-from binocle.training.evaluation.contenders import parse
+from binocle.training.evaluation.comparison import compare as comparing
+from binocle.training.evaluation.comparison.compare import compare
+from binocle.training.evaluation.comparison.contenders import parse
+from binocle.training.evaluation.comparison.table import Cell, Column, Comparison, format_p
 from binocle.training.evaluation.significance import Difference, align, difference
 
 # Contenders, as they are written

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from binocle.core.errors import InputError
-from binocle.training.heads import squad
+from binocle.training.heads.data import squad
 
 PASSAGE = "The cat sat on the mat. The mat was red."
 

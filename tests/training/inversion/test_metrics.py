@@ -16,7 +16,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from binocle.core.errors import InputError, MissingExtraError
 from binocle.core.words import names, numbers
-from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.inversion import metrics as recovered
 from binocle.training.inversion.metrics import compare, longest_common, overlap, rouge_l
 

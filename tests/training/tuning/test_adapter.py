@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from binocle import load_encoder
 from binocle.core.errors import InputError
-from binocle.retriever.models.adapted_encoder import AdaptedEncoder
+from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from binocle.training.tuning import adapter, tune
 from binocle.training.tuning.adapter import Candidates, fit_adapter
 from binocle.training.tuning.tuning_config import TuningConfig

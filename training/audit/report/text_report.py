@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..candidates import CANDIDATES
+from ..attacks.candidates import CANDIDATES
 from ..result import statements
 from ..verdict import verdict
 

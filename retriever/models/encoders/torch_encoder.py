@@ -1,0 +1,89 @@
+"""Any other sentence-transformers model, through torch: on a GPU if there is one, else on the CPU."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.errors import InputError, MissingExtraError, first_line
+from ..encoder import check_texts
+from ..settings import ModelSettings, fingerprint
+from ..torch_loading import LOADING_ERRORS, check_vocabulary, quiet_transformers, refuse_pickles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ....core.arrays import Floats
+    from ..encoder import Kind
+
+
+class TorchEncoder:
+    """`sentence_transformers.SentenceTransformer` behind the `Encoder` protocol."""
+
+    def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
+        refuse_pickles(folder)
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingExtraError(
+                "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
+            ) from None
+        try:
+            with quiet_transformers():
+                self._model: Any = SentenceTransformer(
+                    str(folder),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                )
+        except LOADING_ERRORS as error:
+            reason = first_line(error)
+            raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
+        check_vocabulary(folder, self._model)
+        self.name = name
+        self.fingerprint = fingerprint(folder, settings)
+        self._settings = settings
+        self._lock = threading.Lock()  # `encode` switches truncation on in the tokenizer and `offsets` off
+        self.device = str(self._model.device)
+        dim = self._model.get_embedding_dimension()
+        if dim is None:
+            raise InputError(f"{folder} gives no vectors: expected a dense encoder")
+        self.dim = int(dim)
+        limit = self._model.max_seq_length or 512
+        self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add()
+        if settings.document_prompt:
+            self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Encode under a lock, one thread at a time; texts beyond `max_tokens` are truncated.
+
+        Unit vectors get their length in float32, because bfloat16 rounds it.
+        """
+        prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
+        checked = check_texts(texts)
+        with self._lock:
+            vectors = self._model.encode(
+                checked,
+                prompt=prompt,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
+        vectors = np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
+        if self._settings.unit:  # here, because the model's own scaling in bf16 leaves lengths from 0.996 to 1.004
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Tokenize under the lock of `encode`, because both switch the tokenizer's truncation."""
+        if not len(texts):
+            return []
+        checked = check_texts(texts)
+        with self._lock:
+            encodings = self._model.tokenizer(
+                checked, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            )
+        offsets: list[list[tuple[int, int]]] = encodings["offset_mapping"]
+        return offsets

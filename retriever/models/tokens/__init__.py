@@ -1,0 +1,1 @@
+"""Tokens of a text without encoding it: their ids, their number, and the places where they begin and end."""

@@ -1,0 +1,86 @@
+"""Measure how often the relevance of an index is wrong, without labels.
+
+Everyday questions stand for those without an answer, except on subjects that the index seems to treat. Sentences of
+passages stand for those with one: the longest of each passage in a sample. These are 200 short texts to encode. An
+index of 1,000 passages or more is measured, and again when it is twice or half as large, or has another encoder.
+
+The default encoder keeps its scale, which was fitted with labels on four collections: one measured on the index itself
+was no better there. With other encoders, the two medians are the scale. The errors are measured with both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...models.encoder import encode_finite
+from ...store.derived.benchmark_queries import sentences
+from ...store.derived.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
+from .everyday import SUBJECTS
+from .relevance import DEPTH, LINE, relevance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....core.arrays import Floats
+    from ...models.encoder import Encoder
+    from ...store.snapshot import Snapshot
+
+_PASSAGES = 1_000  # of an index that is worth the time
+_GROWTH = 2.0
+_SENTENCES = 96
+_SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # the share of a question's words in its best passage: with an answer, and without
+
+
+def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
+    """Measure the scale of an index if it has none, or one of far fewer or far more passages.
+
+    Without an encoder there is none: no question can be asked.
+    """
+    if snapshot.head.encoder.is_none:
+        return
+    passages, location = snapshot.chunks.count_rows(), snapshot.store.location
+    earlier = read_scale(location, snapshot.head.encoder)
+    is_current = earlier is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
+    if passages >= _PASSAGES and not is_current:
+        store_scale(location, measure_scale(snapshot, encoder), snapshot.head.encoder)
+
+
+def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
+    """Measure the scale and the errors of an index with at least one passage."""
+    ids = snapshot.chunk_ids["id"].to_numpy()
+    sample = ids[np.linspace(0, len(ids) - 1, min(len(ids), _SENTENCES)).astype(np.intp)].tolist()
+    rows = snapshot.chunks_by_id(sample, ["text"])
+    pieces = [sentences(rows[number]["text"]) for number in sample]
+    longest = [max(sentences_of_one, key=len) for sentences_of_one in pieces if sentences_of_one]
+    if not longest:
+        return Scale(passages=len(ids))
+    own = _nearest(snapshot, encoder, longest)
+    questions = [question for subject in SUBJECTS for question in subject]
+    everyday = _nearest(snapshot, encoder, questions).reshape(len(SUBJECTS), -1, own.shape[1])
+    best = everyday[:, :, 0]
+    middles = float(np.median(best)), float(np.median(own[:, 0]))
+    scale = Scale(passages=len(ids))
+    if encoder.fingerprint != DEFAULT_ENCODER:
+        scale = replace(scale, everyday=middles[0], own=middles[1])
+        if not scale.tells_apart:
+            return Scale(passages=len(ids))
+    untreated = everyday[np.median(best, axis=1) <= sum(middles) / 2].reshape(-1, own.shape[1])
+    answered = 1 - _weak_share(untreated, _SHARE_ELSEWHERE, scale)
+    return replace(scale, answered=answered, refused=_weak_share(own, _SHARE, scale))
+
+
+def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
+    """The cosines of the nearest passages of each text, shape (n, 10), or fewer columns in a smaller index."""
+    depth = min(DEPTH, snapshot.chunks.count_rows())
+    nearest: Floats = snapshot.index.search(encode_finite(encoder, texts, kind="query"), depth)[0]
+    return nearest
+
+
+def _weak_share(cosines: Floats, share: float, scale: Scale) -> float:
+    """The share of texts with weak passages, given their cosines, and the share of words that each passage holds."""
+    shares, literal = np.full(cosines.shape[1:], share), np.zeros(cosines.shape[1:], bool)
+    weak = [relevance(nearest, shares, literal, scale, nearest)[0] < LINE for nearest in cosines]
+    return float(np.mean(weak)) if weak else 0.0

@@ -1,0 +1,1 @@
+"""The words of a query: quotes and identifiers in `exact`, misspelt words in `corrections`, and its `language`."""

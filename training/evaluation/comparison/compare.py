@@ -1,0 +1,386 @@
+"""Compare several models or modes on the same data: the measures of each, and the differences that are real."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import InputError
+from ....core.progress import Progress, ignore, within
+from ....retriever.models import files as model_folder
+from ....retriever.models import settings as model_settings
+from ....retriever.models.load import load_reranker
+from ....retriever.search.arguments import check_reranking
+from ...runs import plots
+from .. import classes, judged_rows, similarity
+from ..evaluate_file import evaluate_rows
+from ..result import JudgedRowsResult, RetrievalResult
+from ..retrieval import evaluate, judged_queries
+from ..scorers import load, reads_pairs
+from ..significance import LEVEL, align, difference, holm
+from ..trec_run import write_run
+from . import contenders as contender_list
+from .table import Cell, Column, Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ....core.progress import OnProgress
+    from ....retriever.models.heads.classifier import Classifier
+    from ...runs.plots import Verdict
+    from ..scorers import Model
+    from ..significance import Difference
+    from .contenders import Contender
+
+    Result = RetrievalResult | JudgedRowsResult
+    Results = dict[tuple[str, str], Result]  # by contender and data set
+
+_MAIN_MEASURE = {
+    "retrieval": "nDCG@10",
+    "similarity": "Spearman",
+    "pairs": "AP",
+    "reranking": "MAP",
+    "classes": "Macro-F1",
+}
+_MEASURES: dict[str, tuple[str, ...]] = {  # of each kind of data
+    "retrieval": ("nDCG@10", "Recall@100", "MRR@10", "MAP"),
+    "reranking": ("MAP", "MRR@10", "nDCG@10"),
+    **{kind: tuple(measures) for kind, measures in similarity.MEASURES.items()},
+    "classes": tuple(classes.MEASURES),
+}
+_STATISTICS = {**similarity.MEASURES, "classes": classes.MEASURES}
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A test collection, or judged rows in memory."""
+
+    name: str
+    path: Path
+    rows: judged_rows.Pairs | judged_rows.Rankings | judged_rows.LabelledTexts | None  # None for a test collection
+
+    @property
+    def kind(self) -> str:
+        if self.rows is None:
+            return "retrieval"
+        return "reranking" if isinstance(self.rows, judged_rows.Rankings) else self.rows.kind
+
+
+def compare(
+    contenders: Sequence[str],
+    data: Sequence[str | Path],
+    *,
+    modes: Sequence[str] = ("semantic",),
+    baseline: str | None = None,
+    measures: Sequence[str] = (),
+    split: str = "test",
+    rerank_depth: int = 50,
+    indexes: str | Path | None = None,
+    out: str | Path | None = None,
+    picture: str | None = "svg",
+    per_query: bool = False,
+    progress: OnProgress = ignore,
+) -> Comparison:
+    """Evaluate contenders on the same data, and test each difference to the baseline.
+
+    :param contenders: each "MODEL[@MODE][+RERANKER]", or "lexical" for BM25 alone: see `contenders`.
+    :param data: test collections, and files of judged rows (see `judged_rows`).
+    :param modes: for models that name none; with several modes, each model takes part once in each.
+    :param baseline: the contender that the others are compared with, spelled as in `contenders`; by default the first.
+    :param measures: by default one for each data set: nDCG@10, Spearman, AP or MAP.
+    :param rerank_depth: the number of passages that a RERANKER reads.
+    :param indexes: keep the indexes of collections here for the next comparison; by default they are temporary.
+    :param out: a folder for comparison.json and .txt, TREC runs, and plots.
+    :param picture: "svg" or "png" for plots in `out`; None for none.
+    :param per_query: write the values of each query to comparison.json too.
+    :raises InputError: for any impossible argument, before the first evaluation.
+    """
+    check_reranking(rerank_depth, None)
+    parsed = contender_list.parse(contenders, modes)
+    first = _baseline(parsed, baseline)
+    sets = _read(data, split)
+    columns = _columns(sets, measures)
+    if not _are_classes(sets, parsed):
+        _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
+    target = None if out is None else _create_folder(Path(out), picture)
+    results: Results = {}
+    with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+        for data_set in sets:
+            if data_set.rows is None:
+                root = Path(indexes) if indexes else Path(temporary)
+                collection = _Collection(data_set, parsed, root, split, rerank_depth, target)
+                results |= collection.evaluate(progress)
+    results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
+    comparison = _comparison(parsed, first, columns, results)
+    if target is not None:
+        _write(comparison, target, picture, per_query=per_query)
+    return comparison
+
+
+def _baseline(contenders: Sequence[Contender], baseline: str | None) -> Contender:
+    if baseline is None:
+        return contenders[0]
+    matches = [contender for contender in contenders if baseline in (contender.name, contender.written)]
+    matches = matches or [contender for contender in contenders if baseline == contender.model]
+    if len(matches) != 1:
+        names = ", ".join(contender.name for contender in contenders)
+        raise InputError(f"the baseline {baseline!r} is not one of the contenders: expected one of {names}")
+    return matches[0]
+
+
+def _are_classes(sets: Sequence[_Data], contenders: Sequence[Contender]) -> bool:
+    """Whether the data are texts with labels.
+
+    :raises InputError: when some are not, or a contender cannot be a classifier.
+    """
+    kinds = {data_set.kind for data_set in sets}
+    if "classes" not in kinds:
+        return False
+    if len(kinds) > 1:
+        raise InputError("texts with labels are for classifiers: compare these on other data separately")
+    unfit = next((contender.written for contender in contenders if contender.model is None or contender.reranker), None)
+    if unfit:
+        raise InputError(f"{unfit} is no classifier: expected the folders of classifiers for texts with labels")
+    return True
+
+
+def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None:
+    """Raise the errors of loading the models that can be detected quickly."""
+    for contender in contenders:
+        if contender.reranker is not None:
+            model_folder.find(contender.reranker, model_folder.RERANKER)
+        if contender.model is not None and reads_pairs(model_folder.find(contender.model)) and collections:
+            raise InputError(
+                f"{contender.written} is a cross-encoder, which can only rerank what another finds: "
+                f"write MODEL+{contender.model} or lexical+{contender.model}"
+            )
+
+
+def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
+    """Check collections and read judged rows, all of them before the first evaluation."""
+    if not data:
+        raise InputError("a comparison needs data: test collections, or files of judged rows")
+    paths = [Path(path).expanduser() for path in data]
+    stems = [path.resolve().name if path.is_dir() else judged_rows.name_of(path) for path in paths]
+    sets: list[_Data] = []
+    for path, stem in zip(paths, stems, strict=True):
+        name = stem if stems.count(stem) == 1 else str(path)
+        if any(data_set.name == name for data_set in sets):
+            raise InputError(f"{path} is given twice: expected different data")
+        if path.is_dir():
+            judged_queries(path, split, None, None)
+        sets.append(_Data(name, path, None if path.is_dir() else judged_rows.read(path)))
+    return sets
+
+
+def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
+    """Return a column for each measure of each data set.
+
+    :raises InputError: for a measure that is unknown, or that no data set has.
+    """
+    known = {measure.lower(): measure for of_kind in _MEASURES.values() for measure in of_kind}
+    for measure in measures:
+        if measure.lower() not in known:
+            raise InputError(f"there is no measure {measure!r}: expected one of {', '.join(known.values())}")
+    chosen = list(dict.fromkeys(known[measure.lower()] for measure in measures))
+    available = list(dict.fromkeys(measure for data_set in sets for measure in _MEASURES[data_set.kind]))
+    unused = next((measure for measure in chosen if measure not in available), None)
+    if unused:
+        raise InputError(f"{unused} is no measure of any of these data, which have {', '.join(available)}")
+    return [
+        Column(data_set.name, measure)
+        for data_set in sets
+        for measure in [name for name in chosen if name in _MEASURES[data_set.kind]] or [_MAIN_MEASURE[data_set.kind]]
+    ]
+
+
+# Evaluation
+
+
+class _Collection:
+    """A test collection with an index for each encoder; all modes share it, and BM25 alone takes the first."""
+
+    def __init__(
+        self,
+        data: _Data,
+        contenders: Sequence[Contender],
+        root: Path,
+        split: str,
+        rerank_depth: int,
+        target: Path | None,
+    ) -> None:
+        self._data, self._contenders, self._root, self._target = data, contenders, root, target
+        self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
+        models = (contender.model for contender in contenders if contender.model is not None)
+        self._any_model = next(models, model_folder.DEFAULT_MODEL)
+
+    def evaluate(self, progress: OnProgress) -> Results:
+        """Evaluate all contenders."""
+        return {
+            (contender.name, self._data.name): self._evaluate(contender, progress) for contender in self._contenders
+        }
+
+    def _evaluate(self, contender: Contender, progress: OnProgress) -> RetrievalResult:
+        title, name = f"{contender.name} on {self._data.name}", self._data.name
+        progress(Progress(title))
+        model = contender.model or self._any_model
+        return evaluate(
+            self._data.path,
+            mode=contender.mode,
+            model=model,
+            index=self._index(model),
+            rerank=contender.reranker,
+            run_file=None if self._target is None else self._target / f"{_slug(name)}.{_slug(contender.name)}.run",
+            progress=within(progress, f"{title}: "),
+            **self._options,
+        )
+
+    def _index(self, model: str) -> Path:
+        folder = model_folder.find(model)
+        fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
+        collection = self._data.path.resolve()
+        key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]
+        return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}"
+
+
+def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progress: OnProgress) -> Results:
+    """Evaluate contenders on judged rows. Contenders that differ only in mode share a result: no index is needed."""
+    results: Results = {}
+    for scorer in dict.fromkeys(map(_scorer, contenders)) if sets else ():
+        if scorer is None:
+            continue
+        name, is_reranker = scorer
+        model: Model | Classifier = (
+            classes.load(name) if sets[0].kind == "classes" else load_reranker(name) if is_reranker else load(name)
+        )
+        for data_set in sets:
+            progress(Progress(f"{name} on {data_set.name}"))
+            assert data_set.rows is not None
+            result = evaluate_rows(data_set.rows, model)
+            results |= {
+                (contender.name, data_set.name): result for contender in contenders if _scorer(contender) == scorer
+            }
+    return results
+
+
+def _scorer(contender: Contender) -> tuple[str, bool] | None:
+    """Return the model that scores pairs of texts, and whether it is a reranker; None for BM25."""
+    if contender.reranker is not None:
+        return contender.reranker, True
+    return None if contender.mode == contender_list.BM25 or contender.model is None else (contender.model, False)
+
+
+# Tests of the differences
+
+
+def _comparison(
+    contenders: Sequence[Contender], baseline: Contender, columns: Sequence[Column], results: Results
+) -> Comparison:
+    cells: dict[tuple[str, Column], Cell | None] = {}
+    for column in columns:
+        of_data = {contender.name: results.get((contender.name, column.data)) for contender in contenders}
+        cells |= {(name, column): cell for name, cell in _cells(column.measure, baseline.name, of_data).items()}
+    modes = {contender.mode for contender in contenders}
+    has_retrieval = any(isinstance(result, RetrievalResult) for result in results.values())
+    return Comparison(
+        contenders=tuple(contender.name for contender in contenders),
+        baseline=baseline.name,
+        columns=tuple(columns),
+        cells=cells,
+        evaluations=results,
+        mode=modes.pop() if len(modes) == 1 and has_retrieval else None,
+    )
+
+
+def _cells(measure: str, baseline: str, results: Mapping[str, Result | None]) -> dict[str, Cell | None]:
+    """Return the cells of one column, with p corrected for the number of contenders in it."""
+    differences = _differences(measure, baseline, results)
+    corrected = dict(zip(differences, holm([gap.p for gap in differences.values()]), strict=True))
+    cells: dict[str, Cell | None] = {}
+    for name, result in results.items():
+        if result is None:
+            cells[name] = None
+            continue
+        verdict = _verdict(differences[name].value, corrected[name]) if name in differences else "same"
+        low, high = result.intervals[measure]
+        cells[name] = Cell(
+            result.measures[measure],
+            low,
+            high,
+            "baseline" if name == baseline else verdict,
+            differences.get(name),
+            corrected.get(name),
+        )
+    return cells
+
+
+def _differences(measure: str, baseline: str, results: Mapping[str, Result | None]) -> dict[str, Difference]:
+    """Test each contender against the baseline, if both were evaluated and they do not share one result."""
+    base = results[baseline]
+    if base is None:
+        return {}
+    differences = {
+        name: _difference(measure, result, base)
+        for name, result in results.items()
+        if result is not None and result is not base
+    }
+    return {name: gap for name, gap in differences.items() if math.isfinite(gap.value)}
+
+
+def _difference(measure: str, a: Result, b: Result) -> Difference:
+    if a.per_query or isinstance(a, RetrievalResult):
+        return difference(*align(a.per_query[measure], b.per_query[measure]))
+    assert isinstance(b, JudgedRowsResult)
+    return _STATISTICS[a.kind][measure].difference(a.scores, b.scores, a.gold)
+
+
+def _verdict(value: float, p: float) -> Verdict:
+    if p >= 1 - LEVEL:
+        return "same"
+    return "better" if value > 0 else "worse"
+
+
+# Files
+
+
+def _create_folder(out: Path, picture: str | None) -> Path:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder to write the comparison into")
+    out.mkdir(parents=True, exist_ok=True)
+    if picture is not None:
+        plots.check(out / f"comparison.{picture}")
+    return out
+
+
+def _write(comparison: Comparison, out: Path, picture: str | None, *, per_query: bool) -> None:
+    (out / "comparison.json").write_text(json.dumps(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
+    (out / "comparison.txt").write_text(comparison.text(), "utf-8")
+    for (name, data), result in comparison.evaluations.items():
+        if isinstance(result, JudgedRowsResult) and result.run:
+            write_run(out / f"{_slug(data)}.{_slug(name)}.run", result.run, "reranking")
+    if picture is None:
+        return
+    if comparison.bars():
+        plots.comparison(comparison.bars(), out / f"comparison.{picture}")
+    for name, data, scores in _distributions(comparison):
+        file = out / f"scores.{_slug(data)}.{_slug(name)}.{picture}"
+        plots.score_distributions(**scores, file=file, title=f"{name} on {data}")
+
+
+def _distributions(comparison: Comparison) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield contender, data set and the arguments of `plots.score_distributions`, for rows with positives."""
+    for (name, data), result in comparison.evaluations.items():
+        if isinstance(result, JudgedRowsResult) and result.kind in ("pairs", "reranking"):
+            positive = result.gold > 0
+            scores = {"positives": result.scores[positive], "negatives": result.scores[~positive]}
+            yield name, data, {**scores, "threshold": result.thresholds.get("F1"), "score": result.score}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.@+-]+", "-", name).strip("-.") or "data"

@@ -1,0 +1,180 @@
+"""Read labelled texts: a class, a list of labels, or a number for each text or pair of texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.checks import is_real
+from ....core.errors import InputError
+from ....core.words import encodable
+from ...data.dataset import hash_of, hold_out
+from ...data.sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ....core.arrays import Floats
+    from ....retriever.models.heads.classifier import Text
+    from ....retriever.retriever import Retriever
+
+_MOST_LABELS = 10_000
+_SHOWN = 60  # characters of a value in a message
+NUMBER = "score"  # the column of numbers, and the name of their only label
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text or a pair of texts, with its labels or its number."""
+
+    text: Text
+    labels: tuple[str, ...]
+    number: float
+    document: str
+    vector: Floats | None = None  # of the text, (dim,), where an index has it
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Examples of one task, in two parts."""
+
+    task: str  # of `classifier.TASKS`
+    labels: tuple[str, ...]  # in the order of their columns
+    pairs: bool
+    learned: list[Example]
+    held_out: list[Example]
+
+    def targets(self, examples: list[Example]) -> Floats:
+        """Return (examples, labels), 1 for each label that one has; (examples, 1), the number."""
+        targets = np.zeros((len(examples), len(self.labels)), np.float32)
+        columns = {label: column for column, label in enumerate(self.labels)}
+        for row, example in enumerate(examples):
+            if self.task == "number":
+                targets[row] = example.number
+            targets[row, [columns[label] for label in example.labels]] = 1
+        return targets
+
+
+def read_examples(
+    source: str | Path | Iterable[Mapping[str, Any]], split: str, share: float, maximum: int, seed: int
+) -> Examples:
+    """Read and check every row, and hold some out.
+
+    The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`. Rows
+    of one text, or of one `document_id`, are in one part.
+
+    :param source: what `data.sources.rows` reads.
+    :param split: of a data set.
+    :param share: of the documents to hold out; `maximum` rows at most.
+    :raises InputError: naming the place of the first row that does not fit.
+    """
+    stream = rows(source, split)
+    examples: list[Example] = []
+    task, pairs = "", False
+    for location, row in stream:
+        if not task:
+            task, pairs = _task(location, row), "sentence1" in row
+        examples.append(_example(location, row, task, pairs=pairs))
+    return _divided(examples, task, share, maximum, seed, pairs=pairs)
+
+
+def read_passages(retriever: Retriever, key: str, share: float, maximum: int, seed: int) -> Examples:
+    """Take the passages of an index with their vectors; a key of their documents' metadata has the label.
+
+    Whole documents are held out. Passages of documents without the key are left out.
+
+    :raises InputError: when too few documents have the key, or a value is no label.
+    """
+    snapshot = retriever.snapshot()
+    rows = snapshot.documents_by_id(snapshot.document_rows["id"].to_pylist(), ["id", "path", "metadata"]).values()
+    labelled = {row["id"]: (row["path"], json.loads(row["metadata"])) for row in rows}
+    labelled = {number: (path, facts[key]) for number, (path, facts) in labelled.items() if key in facts}
+    if not labelled:
+        raise InputError(f"no document of {retriever.path} has the key {key!r} in its metadata")
+    first = next(iter(labelled.values()))[1]
+    task = "labels" if isinstance(first, list) else "classes"
+    examples = []
+    for batch in snapshot.read("chunks", ["document", "context", "vector"]).to_batches():
+        texts = batch.select(["document", "context"]).to_pylist()
+        for row, vector in zip(texts, _vectors(batch), strict=True):
+            if row["document"] in labelled and row["context"].strip():
+                path, value = labelled[row["document"]]
+                example = _example(path, {"text": row["context"], "label": value}, task, pairs=False)
+                examples.append(replace(example, document=path, vector=vector))
+    return _divided(examples, task, share, maximum, seed, pairs=False)
+
+
+def _vectors(batch: pa.RecordBatch) -> Floats:
+    """Return the vectors of a batch of chunks, (rows, dim)."""
+    column = batch.column("vector")
+    vectors: Floats = np.asarray(column.flatten(), np.float32).reshape(len(column), -1)
+    return vectors
+
+
+def _divided(examples: list[Example], task: str, share: float, maximum: int, seed: int, *, pairs: bool) -> Examples:
+    """Hold out documents, and check the labels."""
+    labels = tuple(sorted({label for example in examples for label in example.labels}))
+    if task == "number":
+        labels = (NUMBER,)
+    elif len(labels) < 2 or len(labels) > _MOST_LABELS:
+        raise InputError(f"the data have {len(labels):,} different labels: expected 2 to {_MOST_LABELS:,}")
+    keys = np.array([hash_of(example.document) for example in examples], np.uint64)
+    part = hold_out(keys, share, maximum, seed).tolist()
+    parts = [[row for row, number in zip(examples, part, strict=True) if number == side] for side in (0, 1)]
+    return Examples(task, labels, pairs, *parts)
+
+
+def _task(location: str, row: Mapping[str, Any]) -> str:
+    if "label" in row:
+        return "labels" if isinstance(row["label"], (list, tuple)) else "classes"
+    if NUMBER in row:
+        return "number"
+    raise InputError(
+        f"{location} has the columns {', '.join(map(str, row))}: expected text, or sentence1 and sentence2, with label "
+        "or score"
+    )
+
+
+def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -> Example:
+    names = ("sentence1", "sentence2") if pairs else ("text",)
+    texts = [_text(location, row.get(name), name) for name in names]
+    text: Text = (texts[0], texts[1]) if pairs else texts[0]
+    document = row.get("document_id")
+    document = document if isinstance(document, str) and document else "\n".join(texts)
+    if task == "number":
+        number = row.get(NUMBER)
+        if isinstance(number, str):
+            number = _number(number)
+        if not is_real(number):
+            raise InputError(f"{location}: {NUMBER} is {str(row.get(NUMBER))[:_SHOWN]!r}: expected a finite number")
+        return Example(text, (), float(number), document)  # type: ignore[arg-type]
+    value = row.get("label")
+    values = list(value) if task == "labels" and isinstance(value, (list, tuple)) else [value]
+    return Example(text, tuple(_label(location, item) for item in values), 0.0, document)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _label(location: str, value: Any) -> str:
+    if isinstance(value, (bool, int)):
+        return str(value).lower()
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{location}: label is {str(value)[:_SHOWN]!r}: expected a name or a whole number as before")
+    return encodable(value.strip())
+
+
+def _text(location: str, value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{location}: {name} is {str(value)[:_SHOWN]!r}: expected a text with words")
+    return encodable(value)

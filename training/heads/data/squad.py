@@ -1,0 +1,170 @@
+"""Read questions with their answers: SQuAD's JSON, or rows with a question, a context and answers.
+
+Rajpurkar et al. 2016 (arXiv:1606.05250) and 2018 (arXiv:1806.03822), whose second version has questions without answer.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.checks import is_whole
+from ....core.errors import InputError
+from ....core.words import encodable
+from ...data.dataset import hash_of, hold_out
+from ...data.sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    Row = tuple[str, Mapping[str, Any]]  # its location, for messages, and its fields
+
+_SHOWN = 60  # characters of a text in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a passage. Without answers, the passage has none."""
+
+    text: str
+    passage: str
+    answers: tuple[str, ...]  # each is a part of the passage
+    starts: tuple[int, ...]  # of the answers, in characters
+    document: str  # that the passage is from: a title, else the passage itself
+
+
+def read_questions(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Question]:
+    """Read and check every question.
+
+    :param source: a .json or .json.gz file in SQuAD's layout; or what `data.sources.rows` reads, with columns
+        `question`, `context` and `answers`, or with `context` and a list `qas` of these.
+    :raises InputError: naming the location of the first question that does not fit.
+    """
+    questions: list[Question] = []
+    passages: dict[str, str] = {}  # each is in memory once
+    for location, row in _rows(source):
+        for inner, fields in _flat(location, row):
+            questions.append(_question(inner, fields, passages))
+    if not questions:
+        raise InputError("the data hold no questions to learn from")
+    return questions
+
+
+def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:
+    """Hold out whole documents: return the questions to learn from, and the others, at maximum about `maximum`."""
+    keys = np.array([hash_of(question.document) for question in questions], np.uint64)
+    part = hold_out(keys, share, maximum, seed)
+    learned = [question for question, is_held_out in zip(questions, part, strict=True) if not is_held_out]
+    return learned, [question for question, is_held_out in zip(questions, part, strict=True) if is_held_out]
+
+
+def _rows(source: str | Path | Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if path.is_file() and (articles := _articles(path)) is not None:
+            return _paragraphs(path, articles)
+    return rows(source)
+
+
+def _articles(path: Path) -> list[Any] | None:
+    """Return the articles of a file in SQuAD's layout, or None for a file of rows."""
+    if Path(path.name.removesuffix(".gz")).suffix.lower() != ".json":
+        return None
+    opener: Any = gzip.open if path.name.endswith(".gz") else open
+    try:
+        with opener(path, "rb") as stream:
+            value = json.loads(stream.read())
+    except (ValueError, EOFError, OSError, RecursionError):  # lines of JSON, or damage that `rows` describes
+        return None
+    articles = value.get("data") if isinstance(value, dict) else value
+    if not isinstance(articles, list):
+        raise InputError(f"{path} has no list 'data': expected the JSON of SQuAD, or one row a line in a .jsonl file")
+    return articles
+
+
+def _paragraphs(path: Path, articles: list[Any]) -> Iterator[Row]:
+    for number, article in enumerate(articles):
+        location = f"{path}, data[{number}]"
+        for inner, paragraph in enumerate(_list(location, article, "paragraphs")):
+            title = {"title": article["title"]} if "title" in article else {}
+            yield f"{location}.paragraphs[{inner}]", title | _object(f"{location}.paragraphs[{inner}]", paragraph)
+
+
+def _flat(location: str, row: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield a row for each question of a paragraph."""
+    if "qas" not in row:
+        yield location, row
+        return
+    for number, question in enumerate(_list(location, row, "qas")):
+        inner = f"{location}.qas[{number}]"
+        shared = {name: row[name] for name in ("title", "context") if name in row}
+        yield inner, shared | _object(inner, question)
+
+
+def _question(location: str, row: Mapping[str, Any], passages: dict[str, str]) -> Question:
+    text, passage = _text(location, row, "question"), _text(location, row, "context")
+    passage = passages.setdefault(passage, passage)
+    answers = _answers(location, row, passage)
+    impossible = row.get("is_impossible", False)
+    if impossible not in (True, False):
+        raise InputError(f"{location}: is_impossible is true or false, not {impossible!r}")
+    if impossible and answers:
+        raise InputError(f"{location}: is_impossible is true, but there are answers: expected one or the other")
+    title = row.get("title")
+    document = title if isinstance(title, str) and title else passage
+    return Question(text, passage, tuple(text for text, _ in answers), tuple(start for _, start in answers), document)
+
+
+def _answers(location: str, row: Mapping[str, Any], passage: str) -> list[tuple[str, int]]:
+    """Return each answer with its start; without one, it is where the passage first has the answer."""
+    answers = row.get("answers")
+    if isinstance(answers, dict):  # as the hub has SQuAD: lists of texts and of starts
+        texts, starts = _list(location, answers, "text"), _list(location, answers, "answer_start")
+        if len(texts) != len(starts):
+            raise InputError(f"{location} has {len(texts)} answers with {len(starts)} starts: expected one for each")
+        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if not isinstance(answers, list):
+        raise InputError(f"{location} has no list of 'answers': expected one, empty where the context has no answer")
+    return [_answer(location, answer, passage) for answer in answers]
+
+
+def _answer(location: str, answer: Any, passage: str) -> tuple[str, int]:
+    fields = {"text": answer} if isinstance(answer, str) else _object(location, answer)
+    text = _text(location, fields, "text")
+    start: Any = fields.get("answer_start", passage.find(text))
+    if not is_whole(start, 0) or passage[start : start + len(text)] != text:
+        where = f" at character {start}" if "answer_start" in fields else ""
+        raise InputError(
+            f"{location}: the context does not have the answer {text[:_SHOWN]!r}{where}: an answer is a part of its "
+            "context, letter by letter"
+        )
+    return text, int(start)
+
+
+def _text(location: str, row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{location}: {name} is {_shown(value)}: expected a text with words")
+    return encodable(value)
+
+
+def _list(location: str, row: Any, name: str) -> list[Any]:
+    value = _object(location, row).get(name)
+    if not isinstance(value, list):
+        raise InputError(f"{location} has no list {name!r}: expected the layout of SQuAD")
+    return value
+
+
+def _object(location: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{location} is {_shown(value)}: expected an object with fields")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else repr(value)[:_SHOWN]

@@ -1,0 +1,142 @@
+"""Read texts with marked names: CoNLL columns, or rows with tokens and tags, or with a text and its entities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.checks import is_whole
+from ....core.errors import InputError
+from ....core.words import encodable
+from ....retriever.models.heads.tagger import OUTSIDE, entities, word_spans
+from ...data.dataset import hash_of, hold_out
+from ...data.sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    Row = tuple[str, Mapping[str, Any]]
+    Span = tuple[str, int, int]  # label, first character, end
+
+_CONLL = (".conll", ".iob", ".bio", ".txt")
+_SHOWN = 60  # characters of a value in a message
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedText:
+    """A text and the spans of its names, which do not overlap."""
+
+    text: str
+    spans: tuple[Span, ...]
+    document: str
+
+    def tags(self, words: list[tuple[int, int]]) -> list[str]:
+        """Return the BIO tag of each word; a word that a span cuts belongs to it."""
+        tags = [OUTSIDE] * len(words)
+        for label, start, end in self.spans:
+            inside = [number for number, (left, right) in enumerate(words) if left < end and right > start]
+            for number in inside:
+                tags[number] = f"{'B' if number == inside[0] else 'I'}-{label}"
+        return tags
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedTexts:
+    """Texts to learn from and texts held out, with the tags of both."""
+
+    learned: list[TaggedText]
+    held_out: list[TaggedText]
+
+    @property
+    def labels(self) -> list[str]:
+        """All tags: O, then B-X and I-X of each label in alphabetical order."""
+        names = sorted({label for text in (*self.learned, *self.held_out) for label, _, _ in text.spans})
+        return [OUTSIDE, *(f"{prefix}-{name}" for name in names for prefix in "BI")]
+
+
+def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, maximum: int, seed: int) -> TaggedTexts:
+    """Read and check every text, and hold some out, by document or by text.
+
+    :param source: a file in CoNLL's layout (a token and its tag a line, a blank line between sentences), or what
+        `data.sources.rows` reads, with `tokens` and `tags`, or `text` and `entities`.
+    :raises InputError: naming the place of the first text that does not fit.
+    """
+    is_conll = isinstance(source, (str, Path)) and Path(source).suffix.lower() in _CONLL and Path(source).is_file()
+    stream = _conll(Path(str(source))) if is_conll else rows(source)
+    texts = [_tagged(location, row) for location, row in stream]
+    if not any(text.spans for text in texts):
+        raise InputError("the data have no marked name to learn from")
+    keys = np.array([hash_of(text.document) for text in texts], np.uint64)
+    part = hold_out(keys, share, maximum, seed).tolist()
+    return TaggedTexts(*([text for text, number in zip(texts, part, strict=True) if number == side] for side in (0, 1)))
+
+
+def _conll(path: Path) -> Iterator[Row]:
+    """Yield sentences: the first column is the token, the last its tag."""
+    tokens: list[str] = []
+    tags: list[str] = []
+    first = 1
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+    for number, line in enumerate([*lines, ""], 1):
+        cells = line.split()
+        if not cells or cells[0] == "-DOCSTART-":
+            if tokens:
+                yield f"{path}:{first}", {"tokens": tokens, "tags": tags}
+            tokens, tags, first = [], [], number + 1
+            continue
+        if len(cells) < 2:
+            raise InputError(f"{path}:{number} has no tag: expected a token and its tag on each line")
+        tokens.append(cells[0])
+        tags.append(cells[-1])
+
+
+def _tagged(location: str, row: Mapping[str, Any]) -> TaggedText:
+    if "tokens" in row:
+        text, spans = _from_tokens(location, row)
+    else:
+        text, spans = _from_text(location, row)
+    spans.sort(key=lambda span: span[1])
+    for (_, _, end), (label, start, _) in pairwise(spans):
+        if start < end:
+            raise InputError(f"{location}: the span of {label!r} at character {start} overlaps another: expected one")
+    document = row.get("document_id")
+    return TaggedText(text, tuple(spans), document if isinstance(document, str) and document else text)
+
+
+def _from_tokens(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
+    tokens, tags = row["tokens"], row.get("tags")
+    if not isinstance(tokens, list) or not isinstance(tags, list) or len(tokens) != len(tags):
+        raise InputError(f"{location}: expected a list of tokens and a list of as many tags")
+    if not all(isinstance(token, str) and token for token in tokens):
+        raise InputError(f"{location}: expected tokens with characters")
+    for tag in tags:
+        if not isinstance(tag, str) or (tag != OUTSIDE and not (tag[:2] in ("B-", "I-") and tag[2:].strip())):
+            raise InputError(f"{location}: the tag {str(tag)[:_SHOWN]!r} is not BIO: expected O, B-NAME or I-NAME")
+    tokens = [encodable(token) for token in tokens]
+    starts = np.cumsum([0, *(len(token) + 1 for token in tokens)]).tolist()
+    spans = [(label, starts[first], starts[end] - 1) for label, first, end in entities(tags)]
+    return " ".join(tokens), spans
+
+
+def _from_text(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
+    text, marked = row.get("text"), row.get("entities")
+    if not isinstance(text, str) or not isinstance(marked, list):
+        raise InputError(f"{location}: expected tokens and tags, or a text and a list of entities")
+    return encodable(text), [_span(location, text, entity) for entity in marked]
+
+
+def _span(location: str, text: str, entity: Any) -> Span:
+    fields = entity if isinstance(entity, dict) else {}
+    label, start, end = (fields.get(name, -1) for name in ("label", "start", "end"))
+    if not isinstance(label, str) or not label.strip() or not is_whole(start, 0) or not is_whole(end, 1):
+        raise InputError(f"{location}: {str(entity)[:_SHOWN]!r} is no entity: expected label, start and end")
+    if not any(left < end and right > start for left, right in word_spans(text)) or end > len(text):
+        raise InputError(f"{location}: characters {start} to {end} of the text are no word: expected a span with words")
+    return label, int(start), int(end)
