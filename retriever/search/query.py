@@ -64,6 +64,7 @@ _MORE = 4  # times as many in the next attempt
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
 _LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
+_MOST_ROWS = 20_000  # read at once for several searches
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Query:
         self._exact = parts or None
         self._contexts: dict[int, str] = {}  # by id, as read for the exact parts
         self._held: dict[int, tuple[int, int]] = {}  # how well passages hold the exact parts, by id
+        self._looked_up: Ids | None = None
+        self._total = snapshot.chunks.count_rows()
         self._vector = cache(vector)
         self._deadline = deadline
         self._nearest = nearest
@@ -147,7 +150,7 @@ class Query:
         :param offset: the number of passages on earlier pages, the first of the k.
         :param diversity: choose among more than k passages, for hits that differ.
         """
-        total = self._snapshot.chunks.count_rows()
+        total = self._total
         passing = self._snapshot.passing(where) if where is not None and total else None
         k = min(k, total)
         if passing:
@@ -158,7 +161,9 @@ class Query:
         depth, pool = max(SEARCH_DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
         limit_each, skipped = 1 if by_document else per_document if collapse else 0, 0 if diversity else offset
         limit = depth * _DEEPER if collapse and not reranking else depth
-        deepest = min(self._snapshot.chunks.count_rows(), math.inf if by_document else limit)
+        deepest = min(self._total, math.inf if by_document else limit)
+        if self._exact and (mode != "semantic" or self._exact.required):
+            yield "chunks", self._with_words_of(self._exact, passing).tolist()
         while True:
             stage = self._candidates(depth, mode, passing)
             yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
@@ -254,14 +259,14 @@ class Query:
 
     def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """Ids and cosines of the k best passages, best first; no citations, which cost more than the search."""
-        if min(k, self._snapshot.chunks.count_rows()) == 0:
+        if min(k, self._total) == 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         candidates = self._candidates(k, mode, None)
         return candidates.ids[:k], candidates.semantic[:k]
 
     def _candidates(self, k: int, mode: Mode, passing: Passing | None) -> Candidates:
         """The first stage: at least k candidates if the index has as many, best first."""
-        depth = min(self._snapshot.chunks.count_rows(), max(SEARCH_DEPTH, k))
+        depth = min(self._total, max(SEARCH_DEPTH, k))
         search = {"hybrid": self._hybrid, "semantic": self._semantic_exact, "lexical": self._lexical}[mode]
         return search(depth, passing).best_first()
 
@@ -302,12 +307,18 @@ class Query:
         The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
         """
         with self._timed("exact"):
-            candidates = [self._with_tokens(words, passing) for words in parts.lookups]
-            ids = np.array(sorted({number for each in candidates for number in each.tolist()}), np.int64)
+            ids = self._with_words_of(parts, passing)
             contexts = self._read(ids)
             holds = [parts.passes(context) and parts.level(context)[0] for context in contexts]
             literal: Ids = ids[np.array(holds, bool)]
             return literal
+
+    def _with_words_of(self, parts: exact.ExactQuery, passing: Passing | None) -> Ids:
+        """Passages with all words of an exact part, ascending, looked up once for a query."""
+        if self._looked_up is None:
+            ids = {number for words in parts.lookups for number in self._with_tokens(words, passing).tolist()}
+            self._looked_up = np.array(sorted(ids), np.int64)
+        return self._looked_up
 
     def _with_tokens(self, words: str, passing: Passing | None) -> Ids:
         """Passages with all tokens of these words; the best by words if they are too many to look at."""
@@ -387,7 +398,7 @@ class Query:
         """
         if passing is None:
             return self._snapshot.full_text(words, depth, every=every)
-        share = len(passing.chunks) / self._snapshot.chunks.count_rows()
+        share = len(passing.chunks) / self._total
         limit = math.ceil(_SPARE * depth / share)
         while limit < len(passing.documents):
             table = self._snapshot.full_text(words, limit, every=every)
@@ -456,23 +467,26 @@ def finish(steps: Steps) -> Hits:
 
 
 def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -> list[Hits]:
-    """Run several searches step by step, so that one read serves a step of all.
+    """Run several searches step by step, so that one read serves a step of all. Rows stay until the last search ends.
 
     :param rows: of each table, to read ahead of a step.
     """
     hits: dict[int, Hits] = {}
-    while len(hits) < len(searches):
-        needed: dict[str, list[int]] = {table: [] for table in rows}
-        for number, steps in enumerate(searches):
-            if number not in hits:
-                try:
-                    table, ids = next(steps)
-                except StopIteration as end:
-                    hits[number] = end.value
-                else:
-                    needed.get(table, []).extend(ids)
-        for table, ids in needed.items():
-            rows[table].of(ids)
+    with contextlib.ExitStack() as stack:
+        for recent in rows.values():
+            stack.enter_context(recent.all_kept())
+        while len(hits) < len(searches):
+            needed: dict[str, list[int]] = {table: [] for table in rows}
+            for number, steps in enumerate(searches):
+                if number not in hits:
+                    try:
+                        table, ids = next(steps)
+                    except StopIteration as end:
+                        hits[number] = end.value
+                    else:
+                        needed.get(table, []).extend(ids)
+            for table, ids in needed.items():
+                rows[table].of(ids[:_MOST_ROWS])
     return [hits[number] for number in range(len(searches))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from .words import exact
 from .words.corrections import corrections_for, replace_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...core.arrays import Floats, Ids
     from ..models.encoder import Encoder
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from .query import Steps
     from .results.hits import Hits
 
-_TOGETHER = 32  # searches that read their rows at once
+_TOGETHER = 64  # searches that read their rows at once
+_ENCODED = 256  # queries at least, encoded at once
 _NONE: Mapping[str, Floats] = MappingProxyType({})
 
 
@@ -61,22 +63,16 @@ class SearchRequest:
         :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
         :raises InputError: when the index has no encoder for a search by meaning, or the vector another dimension.
         """
-        return finish(self.steps(snapshot, encoder_of, vectors))
+        return finish(self.corrected(snapshot, encoder_of).steps(vectors))
 
-    def steps(
-        self,
-        snapshot: Snapshot,
-        encoder_of: Callable[[EncoderId], Encoder],
-        vectors: Mapping[str, Floats],
-        nearest: tuple[Floats, Ids] | None = None,
-    ) -> Steps:
-        """Search as `hits` does, in the steps of `Query.steps`.
+    def corrected(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> CorrectedRequest:
+        """Correct the words of this search for a snapshot.
 
-        :param nearest: cosines and ids of the passages nearest to `vector`, or to the vector of the uncorrected text.
+        :raises InputError: as `hits` does.
         """
-        mode, vector = self._mode(snapshot), self.vector
-        if vector is not None:
-            check_dimension(vector, snapshot.head.encoder.dim, "the vector of the query")
+        mode = self._mode(snapshot)
+        if self.vector is not None:
+            check_dimension(self.vector, snapshot.head.encoder.dim, "the vector of the query")
         parts = exact.parse(self.text)
 
         def encoder() -> Encoder:
@@ -84,42 +80,7 @@ class SearchRequest:
 
         if corrections := corrections_for(snapshot, parts, encoder, self.where):
             parts = exact.parse(replace_words(self.text, corrections))
-
-        def encode() -> Floats:
-            if vector is not None:
-                return vector[None]
-            if parts.text in vectors:
-                return vectors[parts.text][None]
-            return encode_finite(encoder(), [parts.text], kind="query")
-
-        diversity = None
-        if self.mmr is not None:
-            from .results.diversity import Diversity  # few searches need it
-
-            diversity = Diversity(self.mmr, self.min_relevance or 0.0)
-        is_known = vector is not None or not corrections
-        query = Query(snapshot, parts.text, encode, parts, self.deadline, nearest if is_known else None)
-        hits = yield from query.steps(
-            self.k,
-            mode=mode,
-            where=self.where,
-            reranking=self.reranking,
-            per_document=self.per_document,
-            collapse=self.collapse,
-            with_vectors=self.with_vectors,
-            by_document=self.by_document,
-            diversity=diversity,
-            offset=self.offset,
-        )
-        hits.corrections, hits.version = corrections, snapshot.head.commits
-        if self.min_relevance is not None:
-            hits = hits.from_relevance(self.min_relevance)
-        return with_neighbours_joined(hits, snapshot, self.offset) if self.join else hits
-
-    def to_encode(self, snapshot: Snapshot) -> str | None:
-        """The text to encode; None if there is nothing to encode."""
-        is_needed = self.vector is None and self._mode(snapshot) != "lexical"
-        return exact.parse(self.text).text if is_needed else None
+        return CorrectedRequest(self, snapshot, encoder, mode, parts, corrections)
 
     def _mode(self, snapshot: Snapshot) -> Mode:
         """The mode, without meaning where nothing gives the vector of the query.
@@ -133,32 +94,98 @@ class SearchRequest:
         return "lexical"
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectedRequest:
+    """A search of one snapshot, with the corrections of its words."""
+
+    request: SearchRequest
+    snapshot: Snapshot
+    encoder: Callable[[], Encoder]
+    mode: Mode
+    parts: exact.ExactQuery
+    corrections: dict[str, str]
+
+    @property
+    def unencoded(self) -> str | None:
+        """The text to encode; None if there is nothing to encode."""
+        return self.parts.text if self.request.vector is None and self.mode != "lexical" else None
+
+    def steps(self, vectors: Mapping[str, Floats], nearest: tuple[Floats, Ids] | None = None) -> Steps:
+        """Search as `SearchRequest.hits` does, in the steps of `Query.steps`.
+
+        :param nearest: cosines and ids of the passages nearest to the vector of the query.
+        """
+        request, snapshot, text = self.request, self.snapshot, self.parts.text
+
+        def encode() -> Floats:
+            vector = vectors.get(text) if request.vector is None else request.vector
+            return encode_finite(self.encoder(), [text], kind="query") if vector is None else vector[None]
+
+        diversity = None
+        if request.mmr is not None:
+            from .results.diversity import Diversity  # few searches need it
+
+            diversity = Diversity(request.mmr, request.min_relevance or 0.0)
+        query = Query(snapshot, text, encode, self.parts, request.deadline, nearest)
+        hits = yield from query.steps(
+            request.k,
+            mode=self.mode,
+            where=request.where,
+            reranking=request.reranking,
+            per_document=request.per_document,
+            collapse=request.collapse,
+            with_vectors=request.with_vectors,
+            by_document=request.by_document,
+            diversity=diversity,
+            offset=request.offset,
+        )
+        hits.corrections, hits.version = self.corrections, snapshot.head.commits
+        if request.min_relevance is not None:
+            hits = hits.from_relevance(request.min_relevance)
+        return with_neighbours_joined(hits, snapshot, request.offset) if request.join else hits
+
+
 def hits_of_many(
     requests: Sequence[SearchRequest], snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]
 ) -> list[Hits]:
-    """Answer several searches of one state; their queries are encoded together."""
-    texts = list(filter(None, dict.fromkeys(request.to_encode(snapshot) for request in requests)))
-    vectors = encode_finite(encoder_of(snapshot.head.encoder), texts, kind="query") if texts else ()
-    encoded = dict(zip(texts, vectors, strict=True))
+    """Answer several searches of one state. A thread encodes the next queries while these are answered."""
+    corrected = [request.corrected(snapshot, encoder_of) for request in requests]
+    count = max(1, len(corrected) // _ENCODED)
+    bounds = [len(corrected) * number // count for number in range(count + 1)]
+    groups = [corrected[start:stop] for start, stop in pairwise(bounds)]
+    if count == 1:
+        return list(_answers(corrected, snapshot, _encoded(corrected)))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        vectors = pool.map(_encoded, groups)
+        return [hits for group in groups for hits in _answers(group, snapshot, next(vectors))]
+
+
+def _encoded(requests: Sequence[CorrectedRequest]) -> dict[str, Floats]:
+    """Map the text of each search to its vector, shape (dim,); all are encoded together."""
+    texts = list(filter(None, dict.fromkeys(request.unencoded for request in requests)))
+    vectors = encode_finite(requests[0].encoder(), texts, kind="query") if texts else ()
+    return dict(zip(texts, vectors, strict=True))
+
+
+def _answers(requests: Sequence[CorrectedRequest], snapshot: Snapshot, vectors: Mapping[str, Floats]) -> Iterator[Hits]:
+    """Answer searches; `_TOGETHER` of them read their rows at once."""
     rows = {"chunks": snapshot.cited_passages, "documents": snapshot.cited_documents}
-    hits: list[Hits] = []
     for start in range(0, len(requests), _TOGETHER):
         block = requests[start : start + _TOGETHER]
-        nearest = _nearest(block, snapshot, encoded)
-        searches = [
-            request.steps(snapshot, encoder_of, encoded, nearest.get(number)) for number, request in enumerate(block)
-        ]
-        hits += finish_together(searches, rows)
-    return hits
+        nearest = _nearest(block, snapshot, vectors)
+        searches = [request.steps(vectors, nearest.get(number)) for number, request in enumerate(block)]
+        yield from finish_together(searches, rows)
 
 
 def _nearest(
-    requests: Sequence[SearchRequest], snapshot: Snapshot, encoded: Mapping[str, Floats]
+    requests: Sequence[CorrectedRequest], snapshot: Snapshot, encoded: Mapping[str, Floats]
 ) -> dict[int, tuple[Floats, Ids]]:
     """The cosines and ids of the passages nearest to some searches, by their numbers, if one product finds all."""
     vectors: dict[int, Floats] = {}
-    for number, request in enumerate(requests):
-        text = request.to_encode(snapshot)
+    for number, corrected in enumerate(requests):
+        text, request = corrected.unencoded, corrected.request
         vector = request.vector if text is None else encoded.get(text)
         if vector is not None and request.where is None and len(vector) == snapshot.head.encoder.dim:
             vectors[number] = vector

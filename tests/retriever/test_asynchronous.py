@@ -12,6 +12,7 @@ import pytest
 
 from binocle import InputError, Retriever
 from binocle.retriever import asynchronous
+from binocle.retriever.search import request
 from binocle.retriever.store.snapshot import Snapshot
 
 QUERIES = ("cat", "cancel a task", "income tax", "bread in the oven")
@@ -120,6 +121,41 @@ def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, monkeypatch
     fresh = Retriever.open(retriever.path)
     assert all(fresh.search_many(QUERIES[1:] * 5, k=3))
     assert [table for table, of_vectors in reads if not of_vectors] == ["chunks", "documents"]
+
+
+def test_many_queries_with_exact_parts_read_their_rows_in_two_steps(retriever, monkeypatch):
+    reads, take = [], Snapshot.take
+
+    def counted(snapshot, table, ids, columns):
+        reads.append((table, "vector" in columns))
+        return take(snapshot, table, ids, columns)
+
+    monkeypatch.setattr(Snapshot, "take", counted)
+    fresh = Retriever.open(retriever.path)
+    assert all(fresh.search_many(['cat "mat"', '"dog"', "+bread oven", '"cancel" a task'], k=3))
+    assert [table for table, of_vectors in reads if not of_vectors] == ["chunks", "chunks", "documents"]
+
+
+def test_many_queries_are_encoded_in_groups_after_their_corrections(retriever, monkeypatch):
+    monkeypatch.setattr(request, "_ENCODED", 3)
+    monkeypatch.setattr(request, "_TOGETHER", 2)
+    encoded, encode = [], request.encode_finite
+
+    def counted(encoder, texts, *, kind):
+        encoded.append(texts)
+        return encode(encoder, texts, kind=kind)
+
+    monkeypatch.setattr(request, "encode_finite", counted)
+    together = retriever.search_many(MANY)
+    assert [len(texts) for texts in encoded] == [3, 4, 4]
+    assert "bread in the oven" in encoded[-1]
+    assert together == [retriever.search(query) for query in MANY]
+
+
+def test_the_error_of_one_of_many_queries_ends_the_search(retriever, monkeypatch):
+    monkeypatch.setattr(request, "_ENCODED", 1)
+    with pytest.raises(InputError, match="no document has 'colour'"):
+        retriever.search_many(QUERIES, where={"colour": "red"})
 
 
 def test_a_hook_and_a_logger_observe_each_search(retriever, caplog):

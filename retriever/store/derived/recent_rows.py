@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Row = dict[str, Any]
 
@@ -23,6 +24,7 @@ class RecentRows:
         self._rows: dict[int, Row] = {}
         self._sizes: dict[int, int] = {}
         self._characters = 0
+        self._users = 0  # blocks that keep all rows
         self._lock = Lock()
 
     def of(self, ids: Iterable[int]) -> dict[int, Row]:
@@ -39,6 +41,18 @@ class RecentRows:
             rows = {number: rows[number] for number in requested if number in rows}
         return rows
 
+    @contextlib.contextmanager
+    def all_kept(self) -> Iterator[None]:
+        """Let no row make room for another in this block."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._make_room()
+
     def _keep(self, rows: Mapping[int, Row]) -> None:
         with self._lock:
             for number, row in rows.items():
@@ -46,7 +60,10 @@ class RecentRows:
                 self._rows[number] = row
                 self._characters += size - self._sizes.pop(number, 0)
                 self._sizes[number] = size
-            while len(self._sizes) > _ROWS or self._characters > _CHARACTERS:
-                oldest = next(iter(self._sizes))
-                del self._rows[oldest]
-                self._characters -= self._sizes.pop(oldest)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while not self._users and (len(self._sizes) > _ROWS or self._characters > _CHARACTERS):
+            oldest = next(iter(self._sizes))
+            del self._rows[oldest]
+            self._characters -= self._sizes.pop(oldest)

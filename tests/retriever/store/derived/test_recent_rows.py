@@ -42,6 +42,19 @@ def test_the_longest_known_rows_make_room(name, limit, monkeypatch):
     assert table.reads[1:] == [[5]]
 
 
+def test_rows_make_no_room_until_the_last_block_that_keeps_all_of_them_ends(monkeypatch):
+    monkeypatch.setattr(recent_rows, "_ROWS", 4)
+    table = Table()
+    with table.rows.all_kept():
+        with table.rows.all_kept():
+            table.rows.of(range(10))
+        table.rows.of(range(10))
+    table.rows.of([6, 7, 8, 9])
+    assert table.reads == [list(range(10))]
+    table.rows.of([5])
+    assert table.reads[1:] == [[5]]
+
+
 def test_threads_get_the_rows_they_ask_for(monkeypatch):
     monkeypatch.setattr(recent_rows, "_ROWS", 8)
     rows = Table().rows
