@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .words import UNSPACED, UNSPACED_RANGES, folded, split_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 VERSION = 1  # grows when the same text gets other terms: an index of another version is built anew
 
@@ -50,6 +50,11 @@ def tokens(text: str) -> list[str]:
 def query_stems(text: str) -> list[str]:
     """Return the stems of a query, in order and with repetitions."""
     return [stem for token in tokens(text) for stem in stems(token, query=True)]
+
+
+def stems_by_word(words: Iterable[str]) -> dict[str, list[str]]:
+    """Map each word of a query to its stems."""
+    return {word: query_stems(word) for word in words}
 
 
 def query_whole(text: str) -> list[str]:

@@ -31,7 +31,7 @@ from ..store.tables import rows_among
 from .ranking import relevance as relevances
 from .ranking.fusion import Candidates, fuse, reranked_score
 from .ranking.neighbours import Ranking
-from .results.duplicates import Marks, Passage, distinct, in_deviations, select
+from .results.duplicates import Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
 
@@ -244,11 +244,9 @@ class Query:
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
             rows = self._snapshot.cited_passages.of(ids)
-            passages = [
-                Passage(number, row["document"], row["text"], level, score, _marks(row))
-                for (number, row), level, score in zip(rows.items(), levels, scores, strict=False)
-            ]
-            groups = select(distinct(passages), k, per_document, all_read=limit >= count, offset=offset)
+            groups = select(
+                distinct(Passage.of_rows(rows, levels, scores)), k, per_document, all_read=limit >= count, offset=offset
+            )
             if groups is not None:
                 break
         return groups or []
@@ -488,9 +486,3 @@ def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -
             for table, ids in needed.items():
                 rows[table].of(ids[:_MOST_ROWS])
     return [hits[number] for number in range(len(searches))]
-
-
-def _marks(row: dict[str, Any]) -> Marks:
-    """The marks of a passage, kept with its row."""
-    marks: Marks = row.get("marks") or row.setdefault("marks", Marks.of(row["text"]))
-    return marks

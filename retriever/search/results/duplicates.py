@@ -12,12 +12,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ....core.arrays import Floats
 
@@ -55,6 +55,16 @@ class Passage:
     score: float = 0.0
     marks: Marks | None = None  # of the text, if they are known
 
+    @classmethod
+    def of_rows(
+        cls, rows: Mapping[int, dict[str, Any]], levels: Sequence[int], scores: Sequence[float]
+    ) -> list[Passage]:
+        """Rows by id, best first, with their levels and scores. A row keeps its marks for the next search."""
+        return [
+            cls(number, row["document"], row["text"], level, score, row.get("marks") or _keep_marks(row))
+            for (number, row), level, score in zip(rows.items(), levels, scores, strict=False)
+        ]
+
 
 @dataclass(slots=True)
 class Group:
@@ -89,6 +99,11 @@ def distinct(candidates: Iterable[Passage]) -> list[Group]:
                 continue
         group.copies.append(candidate)
     return groups
+
+
+def _keep_marks(row: dict[str, Any]) -> Marks:
+    marks = row["marks"] = Marks.of(row["text"])
+    return marks
 
 
 def _shingles(words: str) -> frozenset[int]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ....core.arrays import isin_sorted
 from ....core.errors import BinocleError, DamagedError
-from ....core.terms import query_stems
+from ....core.terms import stems_by_word
 from ....core.words import UNSPACED
 from .language import foreign_language
 
@@ -58,7 +58,7 @@ def corrections_for(
         return {}
 
     def known(words: list[str]) -> set[str]:
-        stems = {word: query_stems(word) for word in words}
+        stems = stems_by_word(words)
         distinct = list(set(chain(*stems.values())))
         frequency = dict(zip(distinct, lexical.document_frequencies(distinct), strict=True))
         return {
