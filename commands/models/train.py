@@ -109,6 +109,7 @@ def _run_options(command: Any) -> Any:
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
 @click.option("--teacher", metavar="MODEL", help="A teacher: the student learns its vectors of the texts.")
+@click.option("--guide", metavar="MODEL", help="Drops texts of a batch that it ranks above the positive.")
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
 @click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")

@@ -22,6 +22,7 @@ class EncoderConfig(TrainingConfig):
     margin: float | None = None
     temperature: float | None = None  # of a teacher's scores; see `losses.LossOptions`
     mini_batch: int = 32
+    guide: str | None = None  # encoder that drops false negatives of guided-ranking; None: the base as it was
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank
     checkpointing: bool = False  # of activations: less memory, a third more time

@@ -28,6 +28,7 @@ from ..runs.resumable_trainer import ResumableTrainer
 from ..runs.trainer import affordable, count_steps, make_trainer, schedule
 from . import heldout, losses
 from .base_model import make_model, merge_adapter, shortest
+from .config import EncoderConfig
 from .evaluator import HeldOutEvaluator
 from .objectives import OBJECTIVES
 from .result import TrainingResult
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
-    from .config import EncoderConfig
 
     Origin = tuple[str, dict[str, Any]]
 
@@ -81,9 +81,17 @@ class EncoderTraining:
             mini_batch=self.config.mini_batch,
             gather=environment.processes() > 1,
             temperature=self.config.temperature,
+            guide=self._guide(),
         )
         self.loss = losses.build(objective, self.model, data, options, self.config.matryoshka)
         self.columns = len(data.texts)
+
+    def _guide(self) -> Any:
+        """Load the encoder that drops false negatives, if the objective takes one."""
+        if "guide" not in OBJECTIVES[self.objective].takes:
+            return None
+        unchanged = EncoderConfig(seed=self.config.seed)
+        return make_model(self.config.guide or self.run.base, unchanged, self._typical_tokens()).eval()
 
     def _typical_tokens(self) -> float:
         """Estimate the tokens of the longer texts, at four characters each."""

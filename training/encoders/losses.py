@@ -44,6 +44,7 @@ class LossOptions:
     margin: float | None = None  # between distances; the objective's own unless given
     mini_batch: int = 32  # texts in memory at once for cached objectives
     gather: bool = False  # negatives of all devices
+    guide: Any = None  # a `SentenceTransformer` that drops false negatives
     temperature: float | None = None  # of a teacher's scores; 1/scale if all could be cosines, else 1
 
 
@@ -132,6 +133,24 @@ def _cached_ranking(model: Any, _data: TrainingSet, options: LossOptions) -> tor
     )
 
 
+def _guided_ranking(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
+    """Drop each text of the batch that the guide ranks above the positive: it may be an answer that nobody marked."""
+    if len(data.texts) > 3:
+        raise InputError(
+            f"the objective guided-ranking takes one negative for each pair, but the data have {len(data.texts) - 2}: "
+            "mine with --negatives 1, or take ranking"
+        )
+    try:
+        return losses.GISTEmbedLoss(
+            model,
+            options.guide.requires_grad_(requires_grad=False),
+            temperature=1 / options.scale,
+            gather_across_devices=options.gather,
+        )
+    except ValueError as error:  # the message names the tokenizers
+        raise InputError(f"the objective guided-ranking cannot use this base with this guide: {error}") from None
+
+
 def _contrastive(loss: Any, model: Any, _data: TrainingSet, options: LossOptions) -> torch.nn.Module:
     built: torch.nn.Module = loss(model, margin=0.5 if options.margin is None else options.margin)
     return built
@@ -215,6 +234,7 @@ def _tsdae(model: Any, _data: TrainingSet, _options: LossOptions) -> torch.nn.Mo
 _BUILDERS: dict[str, Build] = {
     "ranking": _ranking,
     "cached-ranking": _cached_ranking,
+    "guided-ranking": _guided_ranking,
     "contrastive": partial(_contrastive, losses.ContrastiveLoss),
     "online-contrastive": partial(_contrastive, losses.OnlineContrastiveLoss),
     "triplet-cosine": partial(_triplet, squared_distance, 0.2),

@@ -60,7 +60,8 @@ def train_rounds(
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, on_progress = config or EncoderConfig(), Path(out), progress or ignore
     check(config)
-    objectives.check_uses(objectives.choose(config.objective, Shape.TRIPLETS), config)  # triplets will be mined
+    objective = objectives.choose(config.objective, Shape.TRIPLETS, guide=config.guide is not None)
+    objectives.check_uses(objective, config)  # triplets will be mined
     current = base or DEFAULT_MODEL
     find(current)
     whole = out.resolve()

@@ -33,6 +33,12 @@ OBJECTIVES: dict[str, Objective] = {
     "cached-ranking": Objective(
         _RANKED, "the same with GradCache, arXiv:2101.06983", different=True, takes=("scale", "mini_batch")
     ),
+    "guided-ranking": Objective(
+        _RANKED,
+        "the same without negatives that a guide ranks above the positive, GISTEmbed, arXiv:2402.16829",
+        different=True,
+        takes=("scale", "guide"),
+    ),
     "contrastive": Objective((Shape.LABELLED,), "Hadsell et al. 2006", takes=("margin",)),
     "online-contrastive": Objective((Shape.LABELLED,), "its hard pairs only, sbert.net", takes=("margin",)),
     "triplet-cosine": Objective((Shape.TRIPLETS,), "arXiv:1503.03832, squared distance at length 1", takes=("margin",)),
@@ -66,12 +72,17 @@ _DEFAULTS = {
 }
 
 
-def choose(name: str | None, shape: Shape, *, teacher: bool = False) -> str:
+def choose(name: str | None, shape: Shape, *, teacher: bool = False, guide: bool = False) -> str:
     """Return the named objective, or the default for this shape of data.
+
+    :param teacher: whether there is one, whose vectors can be learned.
+    :param guide: whether there is one, which can choose negatives.
 
     :raises InputError: if there is none of that name, or it takes other data.
     """
     if name is None:
+        if guide and shape in _RANKED:
+            return "guided-ranking"
         return "embeddings" if teacher and shape is Shape.TEXTS else _DEFAULTS[shape]
     if name not in OBJECTIVES:
         raise InputError(f"there is no objective {name!r}: expected one of {', '.join(OBJECTIVES)}")
@@ -85,7 +96,7 @@ def choose(name: str | None, shape: Shape, *, teacher: bool = False) -> str:
 
 def check_uses(name: str, config: Any) -> None:
     """:raises InputError: for an option that is set, although the objective does not take it."""
-    for option in ("scale", "margin", "temperature", "mini_batch"):
+    for option in ("scale", "margin", "temperature", "mini_batch", "guide"):
         if option not in OBJECTIVES[name].takes:
             takers = ", ".join(taker for taker, objective in OBJECTIVES.items() if option in objective.takes)
             limits.left_out(config, (option,), f"for {takers}, not for the objective {name}: leave it out")

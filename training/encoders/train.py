@@ -55,7 +55,7 @@ def train_encoder(
     config = with_rate(config or EncoderConfig())
     check(config)
     base = base or model_files.DEFAULT_MODEL
-    for model in filter(None, (base, teacher)):  # before a large file is read
+    for model in filter(None, (base, teacher, config.guide)):  # before a large file is read
         model_files.find(model)
     run = TrainingRun(out, base, config, progress)
     run.open(
@@ -75,7 +75,8 @@ def train_encoder(
                 f"a teacher's vectors are learned from texts alone, but the data are {training_set.shape.value}: leave "
                 "the teacher out, or give texts"
             )
-        objective = objectives.choose(config.objective, training_set.shape, teacher=teacher is not None)
+        helpers = {"teacher": teacher is not None, "guide": config.guide is not None}
+        objective = objectives.choose(config.objective, training_set.shape, **helpers)
         objectives.check_uses(objective, config)
         from .encoder_training import EncoderTraining
 

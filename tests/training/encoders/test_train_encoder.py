@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,6 +174,41 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
         )
         assert made.objective == objective
         assert (out / "model.safetensors").is_file()
+
+
+def test_a_guide_keeps_texts_that_it_ranks_above_the_positive_from_being_negatives(tmp_path, tiny_model):
+    """The loss is that of the batch without these texts, from the guide's own cosines."""
+    import torch
+
+    model = make_model(tiny_model, EncoderConfig())
+    rows = PAIRS[:6]
+    options = losses.LossOptions(guide=make_model(tiny_model, EncoderConfig()))
+    loss = losses.build("guided-ranking", model, prepare(rows, tmp_path, held_out=0.0), options)
+    queries, answers = (
+        torch.nn.functional.normalize(torch.tensor(model.encode([row[name] for row in rows])))
+        for name in ("query", "positive")
+    )
+    scores = torch.cat([queries @ answers.T, queries @ queries.T, answers @ answers.T], 1)
+    own = scores.diagonal()[:, None]
+    scores[(scores > own) | (scores > 0.99999)] = -torch.inf  # of the guide, which is the model
+    scores[range(6), range(6)] = own[:, 0]
+    expected = torch.nn.functional.cross_entropy(20 * scores, torch.arange(6))
+    assert torch.isinf(scores[:, :6]).any()
+    features = [model.preprocess([row[name] for row in rows]) for name in ("query", "positive")]
+    assert float(loss(features, torch.zeros(6))) == pytest.approx(float(expected), rel=1e-4)
+    assert all(not weight.requires_grad for weight in options.guide.parameters())
+
+
+def test_a_guide_asks_for_guided_ranking_with_one_negative_at_most(tmp_path, tiny_model):
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=replace(FAST, guide=tiny_model))
+    assert made.objective == "guided-ranking"
+    two = [row | {"negative_1": "salt", "negative_2": "bread"} for row in PAIRS]
+    with pytest.raises(InputError, match="takes one negative for each pair, but the data have 2"):
+        train_encoder(two, tmp_path / "two", base=tiny_model, config=replace(FAST, guide=tiny_model))
+    with pytest.raises(InputError, match="guide is for guided-ranking, not for the objective ranking"):
+        train_encoder(
+            PAIRS, tmp_path / "other", base=tiny_model, config=replace(FAST, guide=tiny_model, objective="ranking")
+        )
 
 
 @pytest.mark.parametrize(("times", "objective"), [(1, "kl"), (20, "kl"), (1, "margin-mse"), (20, "margin-mse")])
