@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import unicodedata
@@ -109,6 +110,7 @@ def remove_collection(name: str) -> Collection:
     path = existing_collection(name)
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
+    from .locations.folder_location import reachable
     from .store import locked
 
     collection, settings = _describe(path.name), _settings(path)
@@ -116,7 +118,9 @@ def remove_collection(name: str) -> Collection:
     with locked(open_location(path)):
         shutil.rmtree(removed, ignore_errors=True)  # left by a process that was killed here
         path.rename(removed)  # at once: a writer that waits finds no half of it
-        shutil.rmtree(removed)
+        shutil.rmtree(removed, ignore_errors=True)  # a writer that opened it before may put its ticket there now
+        with reachable(removed, "remove it yourself"), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(removed)
     if settings and settings.id:
         trust.forget(settings.id)
     return collection

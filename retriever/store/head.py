@@ -8,11 +8,11 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import DamagedError, InputError, StoreError
+from ...core.errors import DamagedError, InputError, NoIndexError, StoreError
 from ...indexes.registry import IndexSpec
 from ...indexes.tuning.benchmark import Requirements
 from ..models.identity import EncoderId
-from .locations.location import ANY, HEAD
+from .locations.location import ANY, HEAD, PREVIOUS
 
 if TYPE_CHECKING:
     from .locations.location import Location
@@ -171,11 +171,17 @@ def _to_json(head: Head) -> bytes:
 
 
 def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
-    """Read a JSON object of an index, and its tag."""
+    """Read a JSON object of an index, and its tag.
+
+    :raises NoIndexError: when another process removed the index since it was found.
+    :raises DamagedError: when the file alone is missing, or was changed.
+    """
     try:
         data, tag = location.read(name)
         value = json.loads(data.decode("utf-8"))
     except FileNotFoundError:
+        if not is_index(location):
+            raise removed_meanwhile(location) from None
         raise DamagedError(
             f"there is no {location}/{name}: {location} is no index, or not a whole one, so give another with --index"
         ) from None
@@ -188,6 +194,19 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
         raise DamagedError(f"{location}/{name} is not a JSON object: remove the folder {location} and index again")
     return value, tag
+
+
+def is_index(location: Location) -> bool:
+    """Tell whether a state was ever committed there."""
+    try:
+        return location.exists(HEAD) or location.exists(PREVIOUS)
+    except OSError:
+        return True  # reading it raises the error
+
+
+def removed_meanwhile(location: Location) -> NoIndexError:
+    """Return the error of an index that was there a moment ago."""
+    return NoIndexError(f"another process removed {location}: 'binocle index' makes it anew")
 
 
 def _are_texts(value: Any) -> bool:

@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING
 from ...core.errors import DamagedError, NoIndexError, StoreError, UntrustedError
 from . import trust
 from .confinement import check_files
-from .head import FORMAT, Head, Settings
-from .locations.location import ANY, HEAD, NEW, PREVIOUS
+from .head import FORMAT, Head, Settings, is_index, removed_meanwhile
+from .locations.location import ANY, NEW, PREVIOUS
 from .locations.open_location import open_location
 from .tables import FULL_TEXT, check, chunk_schema, document_schema, writing
 from .tombstones import new_key
@@ -78,10 +78,10 @@ class Store:
         :raises StoreError: when something else is there.
         """
         location, new = open_location(path), False
-        if not (location.is_free() or _is_index(location)):
+        if not (location.is_free() or is_index(location)):
             raise StoreError(f"{location} is not empty and not an index: give another folder with --index")
         with location.locked(), writing(location):
-            if not _is_index(location):
+            if not is_index(location):
                 location.prepare()
                 settings, new = Settings(FORMAT, folder, None, trust.new_id(), folders, exclude), True
                 settings.write(location)  # first: it shows that the tables beside it are ours
@@ -105,7 +105,7 @@ class Store:
         :raises DamagedError: when its settings cannot be read.
         """
         location = open_location(path)
-        if not _is_index(location):
+        if not is_index(location):
             raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER'")
         check_files(location.cache)
         settings = Settings.read(location)
@@ -183,9 +183,9 @@ def locked(location: Location) -> Iterator[None]:
     :raises NoIndexError: when another process removed it, as one may that had the lock before.
     """
     with location.locked():
-        if not _is_index(location):
+        if not is_index(location):
             location.abandon()
-            raise NoIndexError(f"another process removed {location}: 'binocle index' makes it anew")
+            raise removed_meanwhile(location)
         yield
 
 
@@ -247,10 +247,3 @@ def upgrade(store: Store) -> Store:
     settings = replace(store.settings, format=FORMAT, encoder=None)
     settings.write(store.location)
     return replace(store, settings=settings)
-
-
-def _is_index(location: Location) -> bool:
-    try:
-        return location.exists(HEAD) or location.exists(PREVIOUS)
-    except OSError:
-        return True  # reading it raises the error

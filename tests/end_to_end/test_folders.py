@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tarfile
 import threading
@@ -193,6 +194,20 @@ def test_damaged_collection_is_removed(collected: Path, run, tmp_path):
     assert (removed.code, "damaged: " in removed.out, path.exists()) == (0, True, False)
 
 
+def test_collection_is_removed_while_a_writer_takes_a_ticket_in_it(collected: Path, run, tmp_path, monkeypatch):
+    removed, tickets, rmdir = tmp_path / "data/binocle/collections/.all", ["waiting"], os.rmdir
+
+    def taken(path, **options):
+        if str(path) == str(removed) and tickets:
+            (removed / tickets.pop()).touch()
+        rmdir(path, **options)
+
+    monkeypatch.setattr(os, "rmdir", taken)
+    assert run("collections", "--remove", "all").code == 0
+    assert not tickets
+    assert not list(removed.parent.iterdir())
+
+
 def test_linked_collection_is_not_removed(collected: Path, run, tmp_path):
     place = tmp_path / "data/binocle/collections"
     (place / "all").rename(tmp_path / "elsewhere")
@@ -344,7 +359,7 @@ def test_collections_that_cannot_be_listed_are_an_error(home: Path, run, tmp_pat
 
 def test_collection_is_removed_in_one_step_for_a_writer_that_waits(collected: Path, run, tmp_path, monkeypatch):
     path, remove = tmp_path / "data/binocle/collections/all", shutil.rmtree
-    failures, writers = [], [Retriever.open(path, wait=20) for _ in range(2)]
+    failures, started, writers = [], [], [Retriever.open(path, wait=20) for _ in range(2)]
 
     def write(writer: Retriever) -> None:
         try:
@@ -353,13 +368,15 @@ def test_collection_is_removed_in_one_step_for_a_writer_that_waits(collected: Pa
             failures.append(f"{type(error).__name__}: {error}")
 
     def remove_late(folder: Path, **options: object) -> None:
-        if options:  # of an earlier removal: the collection is still there
+        if not started:  # of an earlier removal: the collection is still there
+            started.append(True)
             for thread in threads:
                 thread.start()
             while len(list(path.glob("waiting-*"))) < 2:
                 time.sleep(0.01)
-        while not options and len(failures) < 2:
-            time.sleep(0.01)
+        else:
+            while len(failures) < 2:
+                time.sleep(0.01)
         remove(folder, **options)
 
     threads = [threading.Thread(target=write, args=[writer]) for writer in writers]

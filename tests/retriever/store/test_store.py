@@ -344,6 +344,26 @@ def test_no_index_says_how_to_make_one(tmp_path):
         Store.open(tmp_path)
 
 
+@pytest.mark.parametrize("moment", ["settings.json", "HEAD.json"])
+def test_an_index_that_is_removed_while_it_is_opened_is_no_damage(store, moment):
+    class Removed(FolderLocation):
+        """It is removed right before a file is read."""
+
+        def read(self, file):
+            if file == moment:
+                shutil.rmtree(self.cache)
+            return super().read(file)
+
+    with pytest.raises(NoIndexError, match=r"^another process removed .*index: 'binocle index' makes it anew$"):
+        Store.open(Removed(store.path)).head()
+
+
+def test_an_index_without_its_settings_is_damage(store):
+    (store.path / "settings.json").unlink()
+    with pytest.raises(DamagedError, match="not a whole one"):
+        Store.open(store.path)
+
+
 def test_another_format_is_refused(store):
     change(store.path / "settings.json", format=SCOPED + 1)
     with pytest.raises(StoreError, match="a newer version made it, so upgrade Binocle"):
