@@ -1,6 +1,6 @@
 """From a query to hits: candidates of two searches, fused, filtered, reranked and cited.
 
-`arguments` checks, `request` corrects words, and `query` runs the stages in order. `ranking/` makes one order of the
-scores of both searches, `words/` has identifiers, quotes and misspelt words, `results/` the hits. `context` packs them
-for a prompt. `grep` finds lines.
+`arguments` checks, `request` corrects words, and `query` runs the stages in order: `word_search`, the vector index,
+then `ranking/`, which makes one order of both. `exact_matches` puts identifiers and quotes first; `words/` parses them
+and corrects misspelt words. `results/` has the hits, `context` packs them for a prompt, `grep` finds lines.
 """

@@ -24,21 +24,20 @@ import numpy as np
 
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
-from ...core.terms import query_stems
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.chunker import context_of
-from ..store.tables import rows_among
+from .exact_matches import ExactMatches
 from .ranking import relevance as relevances
 from .ranking.fusion import Candidates, fuse, reranked_score
 from .ranking.neighbours import Ranking
 from .results.duplicates import Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
+from .word_search import MAX_TERMS, WordSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from .deadline import Deadline
     from .results.diversity import Diversity
     from .results.duplicates import Group
-    from .words import exact
+    from .words.exact import ExactQuery
 
     Steps = Generator[tuple[str, list[int]], None, Hits]  # table and ids of the rows that the next step reads
 
@@ -57,13 +56,8 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-_MAX_WORDS = 256  # distinct words of a query that full-text search looks up; more do not help
-_MAX_TERMS = 2_048  # of a query: users paste long texts
-_SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
-_MORE = 4  # times as many in the next attempt
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
-_LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
 _MOST_ROWS = 20_000  # read at once for several searches
 
 
@@ -101,17 +95,14 @@ class Query:
         snapshot: Snapshot,
         text: str,
         vector: Callable[[], Floats],
-        parts: exact.ExactQuery | None = None,
+        parts: ExactQuery | None = None,
         deadline: Deadline | None = None,
         nearest: tuple[Floats, Ids] | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._text = text
-        self._stems = query_stems(text)
-        self._exact = parts or None
-        self._contexts: dict[int, str] = {}  # by id, as read for the exact parts
-        self._held: dict[int, tuple[int, int]] = {}  # how well passages hold the exact parts, by id
-        self._looked_up: Ids | None = None
+        self._words = WordSearch(snapshot, text)
+        self._exact = ExactMatches(snapshot, parts, self._words) if parts else None
         self._total = snapshot.chunks.count_rows()
         self._vector = cache(vector)
         self._deadline = deadline
@@ -163,18 +154,19 @@ class Query:
         limit = depth * _DEEPER if collapse and not reranking else depth
         deepest = min(self._total, math.inf if by_document else limit)
         if self._exact and (mode != "semantic" or self._exact.required):
-            yield "chunks", self._with_words_of(self._exact, passing).tolist()
+            yield "chunks", self._exact.with_words(passing).tolist()
         while True:
             stage = self._candidates(depth, mode, passing)
             yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
             stage = self._first_stage(stage, mode, without)
-            candidates = self._lifted(stage, mode)
+            candidates = self._exact.lifted(stage, mode) if self._exact else stage
             copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
             if len(copies) >= k or depth >= deepest or len(stage.ids) + 1 < depth:  # one may be left out
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
-            candidates = self._lifted(self._rerank(stage, reranking, mode), mode)
+            stage = self._rerank(stage, reranking, mode)
+            candidates = self._exact.lifted(stage, mode) if self._exact else stage
             copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
@@ -201,8 +193,9 @@ class Query:
         if with_vectors:
             vectors = self._snapshot.index.reconstruct(np.array([hit.passage for hit in hits], np.int64))
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
-        for hit in hits if self._exact else ():
-            hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
+        if self._exact:
+            for hit in hits:
+                self._exact.explain(hit)
         answerable = None if hits and not line else bool(hits) and not hits[0].weak
         return Hits(hits, answerable=answerable, seconds=self._seconds, total=total)
 
@@ -221,24 +214,22 @@ class Query:
     def _relevance(self, candidates: Candidates, nearest: Floats) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank."""
         ids = candidates.ids
-        literal = np.zeros(len(ids), bool)
-        if self._exact:
-            literal = np.array([count > 0 for count, _ in self._held_by(self._exact, ids)], bool)
-        shares = relevances.shares(self._snapshot.lexical, self._stems, ids)
+        literal = self._exact.are_held(ids) if self._exact else np.zeros(len(ids), bool)
+        shares = relevances.shares(self._snapshot.lexical, self._words.stems, ids)
         return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
 
     def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others."""
         if without is not None:
             candidates = candidates.take(np.flatnonzero(candidates.ids != without))
-        return self._exact_first(candidates, mode)
+        return self._exact.first(candidates, mode) if self._exact else candidates
 
     def _distinct(
         self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, offset: int
     ) -> list[Group]:
         """The k best passages, each with its copies. First only the texts of some candidates are read."""
         count = len(candidates.ids)
-        levels = self._levels(candidates, self._exact, mode).tolist() if self._exact else [0] * count
+        levels = self._exact.levels(candidates, mode).tolist() if self._exact else [0] * count
         scores = in_deviations(candidates.score, levels).tolist()
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
@@ -274,20 +265,21 @@ class Query:
         if lexical is not None and neighbourhood is not None:
             with self._timed("neighbours"), contextlib.suppress(DamagedError):
                 ranking = Ranking(lexical, neighbourhood, self._snapshot.index.reconstruct)
-                return ranking.fuse(by_words, by_meaning, self._stems[:_MAX_TERMS], self._vector()[0])
+                return ranking.fuse(by_words, by_meaning, self._words.stems[:MAX_TERMS], self._vector()[0])
         return fuse(by_words, by_meaning, self._cosines)
 
     def _lexical(self, depth: int, passing: Passing | None) -> Candidates:
         with self._timed("lexical"):
-            scores, ids = self._by_words(self._text, depth, passing)
+            scores, ids = self._words.best(depth, passing)
             best = np.lexsort((ids, -scores))[:depth]
             ids, scores = ids[best], scores[best]
-        if self._exact and len(missing := _without(self._look_up(self._exact, passing), ids)):
+        if self._exact:
             with self._timed("exact"):
-                more_scores, more_ids = self._by_words(self._text, len(missing), among=missing)
-                rest = _without(missing, more_ids)  # they hold stop words alone
-                ids = np.concatenate([ids, more_ids, rest])
-                scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
+                if len(missing := _without(self._exact.look_up(passing), ids)):
+                    more_scores, more_ids = self._words.scores(missing)
+                    rest = _without(missing, more_ids)  # they hold stop words alone
+                    ids = np.concatenate([ids, more_ids, rest])
+                    scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
         return Candidates.by_words(ids, scores)
 
     def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
@@ -295,118 +287,10 @@ class Query:
         candidates = self._semantic(depth, passing)
         if not self._exact or not self._exact.required:
             return candidates
-        missing = _without(self._look_up(self._exact, passing), candidates.ids)
+        with self._timed("exact"):
+            missing = _without(self._exact.look_up(passing), candidates.ids)
         ids = np.concatenate([candidates.ids, missing])
         return Candidates.by_meaning(ids, np.concatenate([candidates.semantic, self._cosines(missing)]))
-
-    def _look_up(self, parts: exact.ExactQuery, passing: Passing | None) -> Ids:
-        """Passages anywhere in the index that hold the exact parts, among the best with all words of one of them.
-
-        The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
-        """
-        with self._timed("exact"):
-            ids = self._with_words_of(parts, passing)
-            contexts = self._read(ids)
-            holds = [parts.passes(context) and parts.level(context)[0] for context in contexts]
-            literal: Ids = ids[np.array(holds, bool)]
-            return literal
-
-    def _with_words_of(self, parts: exact.ExactQuery, passing: Passing | None) -> Ids:
-        """Passages with all words of an exact part, ascending, looked up once for a query."""
-        if self._looked_up is None:
-            ids = {number for words in parts.lookups for number in self._with_tokens(words, passing).tolist()}
-            self._looked_up = np.array(sorted(ids), np.int64)
-        return self._looked_up
-
-    def _with_tokens(self, words: str, passing: Passing | None) -> Ids:
-        """Passages with all tokens of these words; the best by words if they are too many to look at."""
-        if self._snapshot.lexical:
-            with contextlib.suppress(DamagedError):
-                ids = self._snapshot.lexical.whole(words)
-                ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
-                best = ids if len(ids) <= _LOOKED_UP else self._by_words(words, _LOOKED_UP, among=ids)[1]
-                return best if len(best) else ids[:_LOOKED_UP]
-        return self._by_words(words, _LOOKED_UP, passing, every=True)[1]
-
-    def _read(self, ids: Ids) -> list[str]:
-        """The headings and texts of passages, each made once for a query."""
-        unread = [number for number in ids.tolist() if number not in self._contexts]
-        for number, row in self._snapshot.cited_passages.of(unread).items():
-            self._contexts[number] = context_of(row["heading"], row["text"])
-        return [self._contexts[number] for number in ids.tolist()]
-
-    def _held_by(self, parts: exact.ExactQuery, ids: Ids) -> list[tuple[int, int]]:
-        """How well passages hold the exact parts, each judged once for a query."""
-        new = ids[[number not in self._held for number in ids.tolist()]]
-        rows = self._snapshot.cited_passages.of(new.tolist())
-        for (number, row), context in zip(rows.items(), self._read(new), strict=True):
-            self._held[number] = parts.level(context, row["heading"])
-        return [self._held[number] for number in ids.tolist()]
-
-    def _exact_first(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
-        if (parts := self._exact) is None:
-            return candidates
-        passing = np.array([parts.passes(context) for context in self._read(candidates.ids)], bool)
-        candidates = candidates.take(np.flatnonzero(passing))
-        return candidates.take(np.argsort(-self._levels(candidates, parts, mode), kind="stable"))
-
-    def _levels(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> NDArray[np.intp]:
-        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
-        if mode == "semantic" or not len(candidates.ids):
-            return np.zeros(len(candidates.ids), np.intp)
-        levels = self._held_by(parts, candidates.ids)
-        order = {level: number for number, level in enumerate(sorted(set(levels)))}
-        return np.array([order[level] for level in levels], np.intp)
-
-    def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Lift the scores of each level above the next, so that scores fall with the rank."""
-        if self._exact is None:
-            return candidates
-        levels = self._levels(candidates, self._exact, mode)
-        if not levels.any():
-            return candidates
-        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
-        return replace(candidates, score=score.astype(np.float32))
-
-    def _by_words(
-        self, text: str, depth: int, passing: Passing | None = None, *, among: Ids | None = None, every: bool = False
-    ) -> tuple[Floats, Ids]:
-        """Scores and ids of the best chunks by words, from the inverted index or, without one, from Lance.
-
-        :param among: ids, ascending: search among these chunks only.
-        """
-        allowed = passing.chunks if passing and among is None else among
-        if self._snapshot.lexical:
-            with contextlib.suppress(DamagedError):
-                stems = self._stems if text == self._text else query_stems(text)
-                return self._snapshot.lexical.search(stems[:_MAX_TERMS], depth, allowed=allowed, every=every)
-        words = " ".join(list(dict.fromkeys(text.split()))[:_MAX_WORDS])
-        if among is None:
-            table = self._full_text(words, depth, passing, every=every)
-        else:
-            table = self._snapshot.full_text(words, depth, rows_among("id", among.tolist()), every=every)
-        return table["_score"].to_numpy().astype(np.float32), table["id"].to_numpy()
-
-    def _full_text(self, words: str, depth: int, passing: Passing | None, *, every: bool = False) -> pa.Table:
-        """The `depth` best chunks by words that pass the filter, or more.
-
-        Lance takes about as long for a document in a condition as for one more result. So if many documents pass, all
-        chunks are searched for enough results, and again for more if too few of them pass.
-        """
-        if passing is None:
-            return self._snapshot.full_text(words, depth, every=every)
-        share = len(passing.chunks) / self._total
-        limit = math.ceil(_SPARE * depth / share)
-        while limit < len(passing.documents):
-            table = self._snapshot.full_text(words, limit, every=every)
-            matches = table.filter(isin_sorted(table["id"].to_numpy(), passing.chunks))
-            if len(matches) >= depth or len(table) < limit:
-                return matches
-            limit *= _MORE
-        if len(passing.chunks) < len(self._snapshot.chunks_of(passing.documents)):
-            return self._snapshot.full_text(words, depth, rows_among("id", passing.chunks.tolist()), every=every)
-        return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()), every=every)
 
     def _semantic(self, depth: int, passing: Passing | None) -> Candidates:
         with self._timed("encoding"):
@@ -442,7 +326,7 @@ class Query:
         best = np.argsort(-mean, kind="stable")
         reordered = replace(candidates, score=np.concatenate([mean, rest]).astype(np.float32), reranker=reranker)
         ranked = reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
-        return self._exact_first(ranked, mode)
+        return self._exact.first(ranked, mode) if self._exact else ranked
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -145,8 +145,8 @@ def cite(
     :param line: a hit of less relevance is weak.
     :param seconds: stage -> how long it took.
     """
-    chunks = snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
-    documents = snapshot.cited_documents.of(row["document"] for row in chunks.values())
+    chunks = snapshot.cited_passages.of([number for first in copies for number in (first, *copies[first])])
+    documents = snapshot.cited_documents.of([row["document"] for row in chunks.values()])
     evidence = _Evidence(candidates, relevance, line, mode, seconds)
     hits = [chunks[number] for number in copies]
     symbols = symbols_of(hits, [documents[chunk["document"]]["format"] for chunk in hits])

@@ -219,7 +219,7 @@ def test_a_phrase_of_stop_words_is_found(mode, library):
 
 @pytest.mark.parametrize("limit", [3, 1_000])
 def test_an_identifier_is_found_where_its_parts_stand_in_more_passages_than_are_looked_at(limit, library, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.search.query._LOOKED_UP", limit)
+    monkeypatch.setattr("binocle.retriever.search.exact_matches._LOOKED_UP", limit)
     assert paths(library.search("task_queue", 3, mode="lexical")) == ["definition", "use", "case"]
 
 

@@ -1,0 +1,102 @@
+"""The passages of an index that hold the exact parts of one query: identifiers, quotes, required words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..documents.chunker import context_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Ids
+    from ..store.snapshot import Passing, Snapshot
+    from .query import Mode
+    from .ranking.fusion import Candidates
+    from .results.hit import Hit
+    from .word_search import WordSearch
+    from .words.exact import ExactQuery
+
+_LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
+
+
+class ExactMatches:
+    """How well the passages of one snapshot hold the exact parts of a query. Each is read and judged once."""
+
+    def __init__(self, snapshot: Snapshot, parts: ExactQuery, words: WordSearch) -> None:
+        self._snapshot = snapshot
+        self._parts = parts
+        self._words = words
+        self._contexts: dict[int, str] = {}  # by id, as read
+        self._held: dict[int, tuple[int, int]] = {}  # how well passages hold the parts, by id
+        self._looked_up: Ids | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether a passage must hold some of the parts."""
+        return bool(self._parts.required)
+
+    def look_up(self, passing: Passing | None) -> Ids:
+        """Passages anywhere in the index that hold the exact parts, among the best with all words of one of them.
+
+        The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
+        """
+        ids = self.with_words(passing)
+        holds = [self._parts.passes(context) and self._parts.level(context)[0] for context in self._read(ids)]
+        literal: Ids = ids[np.array(holds, bool)]
+        return literal
+
+    def with_words(self, passing: Passing | None) -> Ids:
+        """Passages with all words of an exact part, ascending, looked up once for a query."""
+        if self._looked_up is None:
+            ids = [self._words.with_all(words, _LOOKED_UP, passing) for words in self._parts.lookups]
+            self._looked_up = np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
+        return self._looked_up
+
+    def _read(self, ids: Ids) -> list[str]:
+        """The headings and texts of passages."""
+        unread = [number for number in ids.tolist() if number not in self._contexts]
+        for number, row in self._snapshot.cited_passages.of(unread).items():
+            self._contexts[number] = context_of(row["heading"], row["text"])
+        return [self._contexts[number] for number in ids.tolist()]
+
+    def _held_by(self, ids: Ids) -> list[tuple[int, int]]:
+        """How well passages hold the exact parts."""
+        new = ids[[number not in self._held for number in ids.tolist()]]
+        rows = self._snapshot.cited_passages.of(new.tolist())
+        for (number, row), context in zip(rows.items(), self._read(new), strict=True):
+            self._held[number] = self._parts.level(context, row["heading"])
+        return [self._held[number] for number in ids.tolist()]
+
+    def first(self, candidates: Candidates, mode: Mode) -> Candidates:
+        """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
+        passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
+        candidates = candidates.take(np.flatnonzero(passing))
+        return candidates.take(np.argsort(-self.levels(candidates, mode), kind="stable"))
+
+    def levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
+        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
+        if mode == "semantic" or not len(candidates.ids):
+            return np.zeros(len(candidates.ids), np.intp)
+        levels = self._held_by(candidates.ids)
+        order = {level: number for number, level in enumerate(sorted(set(levels)))}
+        return np.array([order[level] for level in levels], np.intp)
+
+    def lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
+        """Lift the scores of each level above the next, so that scores fall with the rank."""
+        levels = self.levels(candidates, mode)
+        if not levels.any():
+            return candidates
+        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
+        return replace(candidates, score=score.astype(np.float32))
+
+    def are_held(self, ids: Ids) -> NDArray[np.bool_]:
+        """Whether each passage holds some exact part."""
+        return np.array([count > 0 for count, _ in self._held_by(ids)], bool)
+
+    def explain(self, hit: Hit) -> None:
+        """Add to a hit's explanation how it holds the exact parts."""
+        hit.explanation["exact"] = self._parts.held(hit.context, hit.heading)

@@ -1,0 +1,95 @@
+"""Search the passages of an index by the words of one query."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.arrays import isin_sorted
+from ...core.errors import DamagedError
+from ...core.terms import query_stems
+from ..store.tables import rows_among
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...core.arrays import Floats, Ids
+    from ..store.snapshot import Passing, Snapshot
+
+MAX_TERMS = 2_048  # of a query: users paste long texts
+_MAX_WORDS = 256  # distinct words of a query that full-text search looks up; more do not help
+_SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
+_MORE = 4  # times as many in the next attempt
+
+
+class WordSearch:
+    """The search of one snapshot by the words of a query: BM25 over the inverted index or, without one, over Lance's.
+
+    :ivar stems: of the query, in order and with repetitions.
+    """
+
+    def __init__(self, snapshot: Snapshot, text: str) -> None:
+        self._snapshot = snapshot
+        self._text = text
+        self.stems = query_stems(text)
+
+    def best(self, depth: int, passing: Passing | None = None) -> tuple[Floats, Ids]:
+        """Scores and ids of the `depth` best passages or more."""
+        return self._search(self._text, depth, passing)
+
+    def scores(self, ids: Ids) -> tuple[Floats, Ids]:
+        """Scores and ids of those among these passages, given in ascending order, that hold a word of the query."""
+        return self._search(self._text, len(ids), among=ids)
+
+    def with_all(self, words: str, limit: int, passing: Passing | None = None) -> Ids:
+        """Passages with all tokens of these words; the best by words if there are more than a limit."""
+        if self._snapshot.lexical:
+            with contextlib.suppress(DamagedError):
+                ids = self._snapshot.lexical.whole(words)
+                ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
+                best = ids if len(ids) <= limit else self._search(words, limit, among=ids)[1]
+                return best if len(best) else ids[:limit]
+        return self._search(words, limit, passing, every=True)[1]
+
+    def _search(
+        self, text: str, depth: int, passing: Passing | None = None, *, among: Ids | None = None, every: bool = False
+    ) -> tuple[Floats, Ids]:
+        """Scores and ids of the best passages for a text.
+
+        :param among: ids, ascending: search among these passages only.
+        :param every: a passage has all words.
+        """
+        allowed = passing.chunks if passing and among is None else among
+        if self._snapshot.lexical:
+            with contextlib.suppress(DamagedError):
+                stems = self.stems if text == self._text else query_stems(text)
+                return self._snapshot.lexical.search(stems[:MAX_TERMS], depth, allowed=allowed, every=every)
+        words = " ".join(list(dict.fromkeys(text.split()))[:_MAX_WORDS])
+        if among is None:
+            table = self._full_text(words, depth, passing, every=every)
+        else:
+            table = self._snapshot.full_text(words, depth, rows_among("id", among.tolist()), every=every)
+        return table["_score"].to_numpy().astype(np.float32), table["id"].to_numpy()
+
+    def _full_text(self, words: str, depth: int, passing: Passing | None, *, every: bool = False) -> pa.Table:
+        """The `depth` best chunks by words that pass the filter, or more.
+
+        Lance takes about as long for a document in a condition as for one more result. So if many documents pass, all
+        chunks are searched for enough results, and again for more if too few of them pass.
+        """
+        if passing is None:
+            return self._snapshot.full_text(words, depth, every=every)
+        share = len(passing.chunks) / self._snapshot.chunks.count_rows()
+        limit = math.ceil(_SPARE * depth / share)
+        while limit < len(passing.documents):
+            table = self._snapshot.full_text(words, limit, every=every)
+            matches = table.filter(isin_sorted(table["id"].to_numpy(), passing.chunks))
+            if len(matches) >= depth or len(table) < limit:
+                return matches
+            limit *= _MORE
+        if len(passing.chunks) < len(self._snapshot.chunks_of(passing.documents)):
+            return self._snapshot.full_text(words, depth, rows_among("id", passing.chunks.tolist()), every=every)
+        return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()), every=every)
