@@ -54,6 +54,7 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
         "tune": "models.train",
         "train": "models.train",
         "mine": "models.mine",
+        "score": "models.mine",
         "distill": "models.train",
         "pretrain": "models.pretrain",
         "fill": "models.pretrain",

@@ -1,4 +1,4 @@
-"""`binocle mine`: find hard negatives for training data."""
+"""`binocle mine` and `score`: find hard negatives for training data, and grade them."""
 
 from __future__ import annotations
 
@@ -93,6 +93,38 @@ def mine(
         echo_json(report.as_dict())
     else:
         echo(_summary(report, out, settings["negatives"]))
+
+
+@click.command()
+@click.argument("data", metavar="DATA")
+@click.option(
+    "--out", required=True, metavar="FILE", type=click.Path(path_type=Path), help="A .jsonl or .parquet file to write."
+)
+@click.option(
+    "--model", "models", required=True, multiple=True, metavar="NAME", help="An encoder or a cross-encoder; repeatable."
+)
+@click.option("--split", default="train", show_default=True, help="Of a BEIR folder (qrels/SPLIT.tsv) or a data set.")
+@json_option
+def score(data: str, out: Path, models: tuple[str, ...], split: str, as_json: bool) -> None:
+    """Score mined rows by a teacher, to distil it.
+
+    DATA has the columns query, positive and negatives, as 'binocle mine' writes them. The column scores is added, and
+    'binocle train encoder' then learns the order of each list from it. Several models count alike.
+
+    \b
+    binocle score mined.jsonl --model models/reranker --out scored.jsonl
+    """
+    from ...training.encoders.teacher_scores import score as score_rows
+
+    with ProgressBar(lines=15, silence=15) as progress:
+        report = score_rows(data, out, models=models, split=split, progress=progress)
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        echo(
+            f"{out}: {report.rows:,} rows of {report.scores} scores by {', '.join(models)}, in {report.seconds:,.1f} s"
+        )
+        echo(f"the positive scores highest in {report.agreement:.0%} of the rows")
 
 
 def _judge(name: str | None) -> Any:

@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine distill pretrain fill label enrich classify tag doctor completion".split()
+COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine score distill pretrain fill label enrich classify tag doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -150,6 +150,8 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")
     (home / "pairs.jsonl").write_text('{"query": "install", "positive": "Put the package in its place."}\n')
+    mined = '{"query": "install", "positive": "Put the package in its place.", "negative": "Cancel the task."}\n'
+    (home / "mined.jsonl").write_text(mined)
     return home
 
 
