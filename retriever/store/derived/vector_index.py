@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from ....core.errors import BinocleError, DamagedError, InputError
 from ....indexes.manifest import IndexManifest, IndexMetadata
 from ....indexes.published import amend, build
+from ....indexes.registry import IndexSpec
+from ....indexes.tuning.automatic import build_default
 from ....indexes.tuning.benchmark import BenchmarkResult, queries_needed
 from ....indexes.tuning.optimize import optimize
 from ....indexes.tuning.renewal import rebuild, renew
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Ids
     from ....indexes.base import VectorIndex
     from ....indexes.manifest import BuiltIndex
-    from ....indexes.registry import IndexSpec
     from ....indexes.tuning.benchmark import Requirements
     from ....indexes.tuning.optimize import TuningResult
     from ...models.encoder import Encoder
@@ -125,8 +126,8 @@ class IndexPublisher:
         head, before, result = snapshot.head, self._commits.head, self._requirements_and_result()
         builder, spec = self._builder(snapshot), head.index.supported(head.encoder.dim)
         if result is None:
-            index, note = rebuild(builder, spec)
-            self._commits.commit(_with_index(head, self._put(index, IndexMetadata()), head.index))
+            index, metadata, note = self._unmeasured(snapshot, spec)
+            self._commits.commit(_with_index(head, self._put(index, metadata), head.index))
             return note
         vectors = benchmark_queries.read_stored(self._location, head.encoder)
         queries = None
@@ -143,6 +144,14 @@ class IndexPublisher:
         if queries:
             benchmark_queries.store_queries(self._location, queries, head.encoder, replace_all=False)
         return renewal.note
+
+    def _unmeasured(self, snapshot: Snapshot, spec: IndexSpec) -> tuple[BuiltIndex, IndexMetadata, str]:
+        """Build an index without requirements: of the kind that was chosen, or of one that suits so many rows."""
+        builder = self._builder(snapshot)
+        if spec == IndexSpec() and not self._commits.backend.build_shards:
+            return *build_default(builder, snapshot.chunks.count_rows()), ""
+        index, note = rebuild(builder, spec)
+        return index, IndexMetadata(), note
 
     def _requirements_and_result(self) -> BenchmarkResult | None:
         """Read the requirements and measurements of the published index; without measurements if it is damaged."""

@@ -1,0 +1,53 @@
+"""Build the vector index of a store for which nobody chose one: exact search, or lists of codes for many vectors.
+
+Lists of 4-bit codes answer from a fraction of the vectors. They are published only if they find nearly all neighbours
+that a search takes into account. `benchmarks/results/vectors-default.json` has the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..base import SEARCH_DEPTH
+from ..flat import exact_index, is_exact
+from ..manifest import IndexMetadata
+from ..registry import IndexSpec
+from .benchmark import QuerySample, recall_lower_bound
+from .renewal import rebuild, synthetic_queries
+
+if TYPE_CHECKING:
+    from ..base import VectorIndex
+    from ..manifest import BuiltIndex
+    from .optimize import Build
+
+_MANY = 100_000  # vectors from which on exact search takes a third of a search's time
+_RECALL = 0.98  # lower 95 % bound, of the neighbours that a search asks for
+_QUERIES = 400
+_SHARES = (1 / 16, 1 / 8, 1 / 4)  # of the lists, to search for the ten best; the neighbours take three times as many
+_CANDIDATES = 4  # compared with their vectors, for each neighbour
+
+
+def build_default(build: Build, count: int) -> tuple[BuiltIndex, IndexMetadata]:
+    """Build an index of this many vectors; return it with the search parameters that reach the recall."""
+    if count < _MANY:
+        return build(IndexSpec()), IndexMetadata()
+    lists = round(math.sqrt(count))
+    built, _ = rebuild(build, IndexSpec("ivf_pq_fast", {"nlist": lists}))
+    index = built.load()
+    if is_exact(index):
+        return built, IndexMetadata()
+    sample = _neighbours(index)
+    for share in _SHARES:
+        search = {"nprobe": max(1, round(share * lists)), "k_factor": _CANDIDATES}
+        if recall_lower_bound(sample.recalls(index.with_parameters(**search))) >= _RECALL:
+            return built, IndexMetadata(search)
+    built.discard()
+    return build(IndexSpec()), IndexMetadata()
+
+
+def _neighbours(index: VectorIndex) -> QuerySample:
+    """Mix queries from the vectors, and search exactly for their neighbours."""
+    exact = exact_index(index)
+    queries, k = synthetic_queries(exact, _QUERIES), min(SEARCH_DEPTH, len(index.ids))
+    return QuerySample(queries, exact.search(queries, k)[0][:, -1:], k)
