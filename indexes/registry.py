@@ -1,7 +1,8 @@
 """The table of index kinds, and `IndexSpec`, the choice of one kind with its parameters.
 
 Exact search is right for up to a hundred thousand vectors; `tuning.automatic` replaces it for more. Lists and graphs
-answer faster, and codes take less memory. `FaissIndex` compares the candidates of a code with the stored vectors, so every kind gives true scores.
+answer faster, and codes take less memory. `FaissIndex` compares the candidates of a code with the stored vectors, so
+every kind gives true scores.
 
 LanceDB's own vector index is left out. It lies within the store's table and changes with the table. So it can neither
 be built aside nor be checked against a checksum.
