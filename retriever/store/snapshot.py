@@ -317,6 +317,11 @@ class Snapshot:
         """The columns of documents that hits cite."""
         return RecentRows(lambda ids: self.documents_by_id(ids, _CITED_DOCUMENT))
 
+    @locked_cached_property
+    def document_texts(self) -> RecentRows:
+        """The texts of documents."""
+        return RecentRows(lambda ids: self.documents_by_id(ids, ["text"]))
+
     def take(self, table: Table, ids: Sequence[int] | Ids, columns: list[str]) -> pa.Table:
         """Read columns of the rows with these ids, in order of id.
 

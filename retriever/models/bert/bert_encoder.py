@@ -85,6 +85,19 @@ class BertEncoder:
         encodings = self._model.tokenizer(truncated=False).encode_batch(inputs, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 
+    @property
+    def splits_at_white_space(self) -> bool:
+        """Whether the tokens of every text are those of its words, as with BERT's own tokenizer."""
+        from tokenizers.normalizers import BertNormalizer
+        from tokenizers.pre_tokenizers import BertPreTokenizer
+
+        tokenizer = self._model.tokenizer(truncated=False)
+        is_berts = isinstance(tokenizer.normalizer, BertNormalizer) and isinstance(
+            tokenizer.pre_tokenizer, BertPreTokenizer
+        )
+        added = tokenizer.get_added_tokens_decoder().values()
+        return is_berts and all(len(token.content.split()) == 1 for token in added)
+
     def _prompt_tokens(self) -> int:
         prompt = self._settings.document_prompt
         return len(self.offsets([prompt])[0]) if prompt else 0

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
+from math import fsum  # the order of a set differs between processes, and so would its sum
 from typing import TYPE_CHECKING
 
 from ....core import terms
@@ -33,7 +34,7 @@ def shorten(hit: Hit, weights: Mapping[str, float], count: Callable[[str], int],
     costs = [count(hit.text[start:end]) for start, end in spans]
     if hit.hidden or not spans or min(costs) > room:
         return None
-    matches = [sum(weights.get(stem, 0) for stem in _stems(hit.text[start:end])) for start, end in spans]
+    matches = [fsum(weights.get(stem, 0) for stem in _stems(hit.text[start:end])) for start, end in spans]
     fitting = [number for number, cost in enumerate(costs) if cost <= room]
     first = last = max(fitting, key=lambda number: (matches[number], -number))
     room -= costs[first]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ...documents.chunker import context_of
-from ...documents.document import HIDDEN, hidden_spans
+from ...documents.document import HIDDEN, hidden_spans, visible_text
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 
@@ -56,6 +56,11 @@ class CitedText(Citation):
     char_start: int
     char_end: int
     hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
+
+    @property
+    def visible_text(self) -> str:
+        """The text as a person sees it: without hidden text, control characters and characters without a shape."""
+        return visible_text(self.text, self.char_start, self.hidden)
 
     @staticmethod
     def joined_fields(run: Sequence[CitedText], text: str) -> dict[str, Any]:

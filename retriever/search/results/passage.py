@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....core.printable import printable, printable_path, visible
-from ...documents.document import visible_text
 from ...documents.file_parts import file_of
 from .hit import CitedText, Hit
 
@@ -47,11 +46,6 @@ class Passage(CitedText):
         :param text: the document's, from the start of the first to the end of the last.
         """
         return cls(number=number, hits=tuple(hit for hit in run if hit.rank), **CitedText.joined_fields(run, text))
-
-    @property
-    def visible_text(self) -> str:
-        """The text as a person sees it: without hidden text, control characters and characters without a shape."""
-        return visible_text(self.text, self.char_start, self.hidden)
 
     @property
     def citation(self) -> str:
