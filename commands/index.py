@@ -98,8 +98,10 @@ def index(
     from ..core.arrow import leave_out_pandas
 
     leave_out_pandas()  # before the modules that import pyarrow
+    from ..core.freed_memory import return_freed_memory
     from ..retriever.retriever import Retriever
 
+    return_freed_memory()
     where, folders = _place(folder, index)
     retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)

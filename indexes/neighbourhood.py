@@ -36,7 +36,8 @@ NEIGHBOURS = 50
 _EXACT = 16_384  # maximum of passages to compare each with all
 _CLUSTER = 1_024  # passages of a cluster, in the mean
 _NEARBY = 8  # clusters that a cluster is compared with
-_CELLS = 2**24  # of a matrix of cosines: 64 MiB
+_SAMPLE = 64  # passages for each cluster that the clusters are learned from
+_CELLS = 2**22  # of a matrix of cosines: 16 MiB
 _GROUP = 32  # cosines of a row that are first compared by their maximum
 _MOST = 1.01  # the highest cosine, with rounding
 _BLOCK = 65_536  # vectors summed at a time
@@ -168,22 +169,32 @@ def nearest_rows(vectors: Floats, documents: Ids, keys: Ids, *, count: int = NEI
 
 def _compared(vectors: Floats, targets: Positions) -> Iterator[tuple[Positions, Positions]]:
     """Yield rows and the targets with which to compare them."""
-    every = np.arange(len(vectors))
     if len(targets) <= _EXACT:
-        yield every, targets
+        yield np.arange(len(vectors)), targets
         return
     import faiss
 
     centroids = len(targets) // _CLUSTER
-    kmeans = faiss.Kmeans(vectors.shape[1], centroids, niter=5, spherical=True, max_points_per_centroid=64, seed=1)
-    kmeans.train(np.ascontiguousarray(vectors[targets]))
-    cluster = kmeans.index.search(np.ascontiguousarray(vectors), 1)[1][:, 0]
+    kmeans = faiss.Kmeans(vectors.shape[1], centroids, niter=5, spherical=True, max_points_per_centroid=_SAMPLE, seed=1)
+    order = np.empty(len(targets), np.int32)
+    faiss.rand_perm(faiss.swig_ptr(order), len(order), 1)
+    kmeans.train(vectors[targets[order[: _SAMPLE * centroids]]])  # `train` would draw the same from a copy of all
+    cluster = np.empty(len(vectors), np.int32)
+    for start in range(0, len(vectors), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        cluster[block] = kmeans.index.search(np.ascontiguousarray(vectors[block]), 1)[1][:, 0]
     _, nearby = kmeans.index.search(kmeans.centroids, min(_NEARBY, centroids))
-    targets_of = [targets[cluster[targets] == number] for number in range(centroids)]
-    for number in range(centroids):
-        rows = every[cluster == number]
+    rows_of = _by_cluster(np.arange(len(vectors)), cluster, centroids)
+    targets_of = _by_cluster(targets, cluster[targets], centroids)
+    for rows, near in zip(rows_of, nearby, strict=True):
         if len(rows):
-            yield rows, np.sort(np.concatenate([targets_of[near] for near in nearby[number] if near >= 0]))
+            yield rows, np.sort(np.concatenate([targets_of[number] for number in near if number >= 0]))
+
+
+def _by_cluster(rows: Positions, cluster: Rows, centroids: int) -> list[Positions]:
+    """Return the rows of each cluster, in their order."""
+    order = np.argsort(cluster, kind="stable")
+    return np.split(rows[order], np.searchsorted(cluster[order], np.arange(1, centroids)))
 
 
 def _largest(values: Floats, count: int) -> Positions:

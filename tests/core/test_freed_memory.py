@@ -1,0 +1,35 @@
+"""Freed blocks between small objects go back to the system."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os
+from binocle.core.freed_memory import return_freed_memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+{call}
+block = bytearray(24 << 20)
+del block  # from now on, glibc would put blocks of up to 24 MiB on its heap
+before = resident()
+blocks = [(bytearray(b"x" * (8 << 20)), bytearray(600)) for _ in range(10)]
+rest = [small for _, small in blocks]
+del blocks
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_freed_blocks_between_small_objects_go_back_to_the_system():
+    left = [
+        int(subprocess.run([sys.executable, "-c", PROGRAM.format(call=call)], capture_output=True, check=True).stdout)
+        for call in ("", "return_freed_memory()")
+    ]
+    assert left[0] > 20 > left[1]  # MiB
