@@ -1,8 +1,13 @@
-"""Keep Arrow from importing pandas in the process of a command."""
+"""Keep Arrow from importing pandas, and from making functions nobody calls, in the process of a command."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Any
+
+_PYTHON_NAMES = {"and": "and_", "or": "or_"}  # of functions with names that are keywords
+_NEEDED = ["utf8_zero_fill"]  # pyarrow.compute names it itself
 
 
 def leave_out_pandas() -> None:
@@ -16,11 +21,60 @@ def leave_out_pandas() -> None:
         sys.meta_path.insert(0, absent)
         try:
             import pyarrow as pa
-            import pyarrow.dataset  # which imports it too, and Lance needs it
+
+            _import_compute()
+            import pyarrow.dataset  # which imports pandas too, and Lance needs it
 
             pa.array([0])
         finally:
             sys.meta_path.remove(absent)
+
+
+def _import_compute() -> None:
+    """Import `pyarrow.compute`, which wraps and documents 280 functions, so that it wraps each at its first use."""
+    if "pyarrow.compute" in sys.modules:
+        return
+    native: Any = importlib.import_module("pyarrow._compute")
+    registry = native.function_registry
+    native.function_registry = lambda: _Registry
+    try:
+        compute: Any = importlib.import_module("pyarrow.compute")
+        wrap = vars(compute)["_wrap_function"]
+    except KeyError:  # another version of pyarrow
+        sys.modules.pop("pyarrow.compute", None)
+        return
+    finally:
+        native.function_registry = registry
+
+    def function(name: str) -> Any:
+        own = name.removesuffix("_") if name in _PYTHON_NAMES.values() else name
+        try:
+            called = registry().get_function(own)
+        except KeyError:
+            called = None
+        if (
+            called is None
+            or called.kind == "hash_aggregate"
+            or (called.kind == "scalar_aggregate" and not called.arity)
+        ):
+            raise AttributeError(f"module 'pyarrow.compute' has no attribute {name!r}")
+        wrapped = vars(compute)[name] = wrap(_PYTHON_NAMES.get(own, own), called)
+        return wrapped
+
+    compute.function_registry = registry
+    compute.__getattr__ = function
+
+
+class _Registry:
+    """Has the functions that `pyarrow.compute` cannot be imported without."""
+
+    @staticmethod
+    def list_functions() -> list[str]:
+        return _NEEDED
+
+    @staticmethod
+    def get_function(name: str) -> Any:
+        return importlib.import_module("pyarrow._compute").get_function(name)
 
 
 class _Absent:

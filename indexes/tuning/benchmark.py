@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -121,9 +120,7 @@ class QuerySample:
         It asks for as many neighbours as a real search does: that takes several times as long as the ten best.
         """
         queries, depth = self.queries[:_TIMED_QUERIES], min(SEARCH_DEPTH, len(index.ids))
-        seconds = np.array(
-            [statistics.median(_seconds(index, query[None], depth) for _ in range(3)) for query in queries]
-        )
+        seconds = np.array([np.median([_seconds(index, query[None], depth) for _ in range(3)]) for query in queries])
         return float(np.quantile(seconds, 0.5)), float(np.quantile(seconds, 0.99))
 
     def rate(self, index: VectorIndex) -> float:

@@ -21,6 +21,30 @@ assert pa.array(pandas.Series([1.0, None])).null_count == 1
 assert all(type(finder).__name__ != "_Absent" for finder in sys.meta_path)
 """
 
+FUNCTIONS = """
+import importlib, inspect
+from binocle.core.arrow import leave_out_pandas
+leave_out_pandas()
+import pyarrow.compute as pc
+names = [*pc.function_registry().list_functions(), "and_", "or_", "nothing"]
+def described(function):
+    return function and (function.__name__, str(inspect.signature(function)), function.__doc__)
+assert not {"equal", "and_"} & vars(pc).keys()
+assert not pc.equal(1, 2).as_py() and "equal" in vars(pc)
+lazy = {name: described(getattr(pc, name, None)) for name in names}
+for name in names:
+    vars(pc).pop(name, None)
+del pc.__getattr__
+importlib.reload(pc)
+assert lazy == {name: described(getattr(pc, name, None)) for name in names}
+assert len(list(filter(None, lazy.values()))) > 200 and lazy["nothing"] is None
+"""
+
+
+def test_a_function_of_arrow_is_made_when_it_is_asked_for():
+    done = subprocess.run([sys.executable, "-c", FUNCTIONS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
 
 @pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
 def test_pandas_is_imported_when_it_is_asked_for_and_not_before():

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...models.encoder import encode_finite
-from ...store.derived.benchmark_queries import sentences
 from ...store.derived.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
 from .everyday import SUBJECTS
 from .relevance import DEPTH, LINE, relevance
@@ -50,6 +49,8 @@ def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
 
 def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
     """Measure the scale and the errors of an index with at least one passage."""
+    from ...store.derived.benchmark_queries import sentences  # a search needs none of it
+
     ids = snapshot.chunk_ids["id"].to_numpy()
     sample = ids[np.linspace(0, len(ids) - 1, min(len(ids), _SENTENCES)).astype(np.intp)].tolist()
     rows = snapshot.chunks_by_id(sample, ["text"])
