@@ -17,8 +17,8 @@ from ..data import documents as corpus
 from ..encoders.base_model import make_model
 from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of
+from . import base_share, teachers
 from . import query_generation as queries
-from . import teachers
 from .adapter import candidates, fit_adapter
 from .passages import Passages
 from .query_log import read_log
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
+_CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
+_CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
 
@@ -56,10 +58,12 @@ class IndexTuning:
         sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
         learned, judging = corpus.split(sources, share, config.seed)
-        pairs = queries.make(learned, seed=config.seed, kinds=config.kinds)
+        taught, choosing = corpus.split(learned, _CHOOSING, config.seed + 1)
+        pairs = queries.make(taught, seed=config.seed, kinds=config.kinds)
         maximum = min(config.pairs, ADAPTER_PAIRS) if config.adapter else config.pairs
         self.pairs = queries.sample(pairs, maximum, config.seed)
         self.judging_pairs = natural(queries.make(judging, seed=config.seed), config.queries, config.seed)
+        self._choosing = choosing
         judges = len({pair.document for pair in self.judging_pairs})
         if len({pair.document for pair in self.pairs}) < _MINIMUM_DOCUMENTS or judges < 2:
             raise InputError(
@@ -111,16 +115,26 @@ class IndexTuning:
         self.run.report("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about four letters each
         model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.config.seed), tokens)
+        base = base_share.weights_of(model)
         loop = self._learn(model)
+        self.run.report("choosing the share of the base")
+        share = base_share.choose(model, base, self._choosing_judges())
         folder = self.run.new_model_folder()
         model.eval().save_pretrained(str(folder), create_model_card=False)
         self.run.report("asking held-out documents")
         tuned = load_encoder(str(folder))
         verdict = self._judge(tuned)
-        facts = {"pairs": len(self.pairs), **verdict.as_dict()}
+        facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
         (folder / "binocle.json").write_text(json.dumps({"tuning": facts}), "utf-8")
-        self.run.finish(self._card(loop, verdict, tuned), loop.history, None)
+        self.run.finish(self._card(loop, verdict, tuned, share), loop.history, None)
         return verdict
+
+    def _choosing_judges(self) -> Judges:
+        """Return queries of documents that are ranked while learning, but whose queries were not learned from."""
+        seed = self.config.seed
+        pairs = natural(queries.make(self._choosing, seed=seed), _CHOOSING_QUERIES, seed)
+        own = [self.passages.numbers[pair.document] for pair in pairs]
+        return Judges(pairs, self.passages.without(own).sample(_CHOOSING_RIVALS, seed))
 
     def fit_adapter(self) -> Verdict:
         """Fit a linear map of the query vectors, judge, and write it."""
@@ -152,7 +166,7 @@ class IndexTuning:
         after = self.judges.by_mode(tuned, self.judges.vectors(tuned))
         return self.judges.judge(self.before, after, self.config.seed)
 
-    def _card(self, loop: LoopResult, verdict: Verdict, tuned: Encoder) -> Card:
+    def _card(self, loop: LoopResult, verdict: Verdict, tuned: Encoder, share: float) -> Card:
         measures = [
             {
                 "name": f"gain in nDCG@10, {mode}",
@@ -166,7 +180,7 @@ class IndexTuning:
         return self.run.card(
             kind="encoder",
             objective=f"the rankings of a teacher ({self.config.teacher}), KL divergence over all passages",
-            data={"queries": len(self.pairs), "passages": len(self.passages.texts)},
+            data={"queries": len(self.pairs), "passages": len(self.passages.texts), "share of what was learned": share},
             measures=measures,
             loop=loop,
             fingerprint=tuned.fingerprint,

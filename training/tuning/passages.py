@@ -30,7 +30,13 @@ class Passages:
 
     def sample(self, maximum: int, seed: int) -> Passages:
         """Draw at most `maximum` passages."""
-        rows = np.sort(np.random.default_rng(seed).permutation(len(self.texts))[:maximum])
+        return self._of(np.sort(np.random.default_rng(seed).permutation(len(self.texts))[:maximum]))
+
+    def without(self, documents: Collection[int]) -> Passages:
+        """Return the passages of all other documents."""
+        return self._of(np.flatnonzero(~np.isin(self.documents, list(documents))))
+
+    def _of(self, rows: NDArray[np.int64]) -> Passages:
         texts = [self.texts[row] for row in rows.tolist()]
         return Passages(texts, self.vectors[rows], self.documents[rows], self.numbers, self.ids[rows])
 

@@ -23,7 +23,7 @@ from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.runs.training_run import TrainingRun
-from binocle.training.tuning import index_tuning, ranking_distillation, teachers, tune
+from binocle.training.tuning import base_share, index_tuning, ranking_distillation, teachers, tune
 from binocle.training.tuning.bm25 import BM25
 from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
@@ -403,6 +403,63 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(index, tmp_path, mo
     settings = replace(FAST.learning, steps=5, averaged=0.5)
     learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
     np.testing.assert_allclose(weight.detach(), np.mean([one.numpy() for one in seen[2:]], 0), atol=1e-6)
+
+
+# The share of the base
+
+
+class Told:
+    """Judges of a stub: the quality of a model with one weight is told by a function of the weight."""
+
+    def __init__(self, quality, count=base_share.FEW):
+        self.quality, self.pairs = quality, [None] * count
+
+    def vectors(self, encoder):
+        return float(encoder.model.weight.detach())
+
+    def by_mode(self, encoder, weight):
+        return {mode: np.array([value], np.float32) for mode, value in self.quality(weight).items()}
+
+
+@pytest.mark.parametrize(
+    ("quality", "share"),
+    [
+        (lambda weight: {"semantic": weight, "hybrid": weight}, 1.0),
+        (lambda weight: {"semantic": weight, "hybrid": -1.5 * weight}, 0.25),
+        (lambda weight: {"semantic": 0.0, "hybrid": -abs(weight - 1.5)}, 0.75),
+        (lambda _: {"semantic": 0.0, "hybrid": 0.0}, 0.25),
+    ],
+)
+def test_the_weights_are_mixed_with_the_base_in_the_share_that_is_best_in_both_modes(quality, share):
+    import torch
+
+    model = torch.nn.Linear(1, 1, bias=False)
+    base = {"weight": torch.zeros(1, 1)}
+    model.weight.data.fill_(2.0)
+    assert base_share.choose(model, base, Told(quality)) == share
+    assert float(model.weight.detach()) == 2 * share
+    model.weight.data.fill_(2.0)
+    assert base_share.choose(model, base, Told(quality, count=base_share.FEW - 1)) == 0.5
+    assert float(model.weight.detach()) == 1.0
+
+
+def test_the_queries_that_choose_the_share_are_of_documents_that_taught_nothing(index, tmp_path):
+    session = tuning_of(index, tmp_path / "out")
+    chosen = session._choosing_judges()
+    documents_of = {pair.document for pair in chosen.pairs}
+    assert documents_of
+    assert documents_of <= session.passages.numbers.keys()
+    assert not documents_of & {pair.document for pair in session.pairs}
+    numbers = {session.passages.numbers[name] for name in documents_of}
+    assert numbers.isdisjoint(chosen._rivals.documents)
+
+
+def test_a_model_in_training_encodes_as_the_encoder_that_is_written(tiny_model):
+    encoder = base_share.ModelInTraining(make_model(tiny_model, EncoderConfig()))
+    texts = ["the cat sat", "a ship at night"]
+    for kind in ("query", "document"):
+        found, expected = encoder.encode(texts, kind), load_encoder(tiny_model).encode(texts, kind=kind)
+        assert (found * expected).sum(1) == pytest.approx(1, abs=1e-3)  # it may compute in bfloat16
 
 
 # Distillation
