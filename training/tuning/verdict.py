@@ -28,6 +28,7 @@ NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people 
 _OTHER = ("cloze", "definition", "dropped", "keywords")  # the best of these, where fewer than two natural ones exist
 MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
+_MOST_LOST = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds loses nothing
 _JUDGES = 12  # documents that judge, or half of all if there are fewer
 _EQUAL = 1e-6  # scores closer than this are equal
 
@@ -40,6 +41,11 @@ class Comparison:
     after: float
     difference: significance.Difference
     kinds: dict[str, float]  # kind of query -> difference
+
+    @property
+    def loses(self) -> bool:
+        """Whether the mean is lower, or a kind of query loses more than half a point."""
+        return self.difference.value < 0 or min(self.kinds.values(), default=0.0) < -_MOST_LOST
 
     @property
     def carried_by(self) -> str | None:
@@ -69,8 +75,8 @@ class Verdict:
 
     @property
     def is_gain(self) -> bool:
-        """Whether no mode loses, and one gains significantly and not by one kind of query alone."""
-        if any(comparison.difference.value < 0 for comparison in self.modes.values()):
+        """Whether no mode and no kind of query loses, and a mode gains significantly and not by one kind alone."""
+        if any(comparison.loses for comparison in self.modes.values()):
             return False
         comparisons = list(self.modes.values())
         corrected = significance.holm([comparison.difference.p for comparison in comparisons])
