@@ -5,7 +5,8 @@ r"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much
 
 Recall is the share of SQuAD's questions with one of their answers in the context, and the share of the sentences that
 prove or disprove scifact's claims. It is compared with plain top-k: the best hits, in order and without citations,
-while they fit. For this, contexts are also packed where a search says that nothing answers; `refused` is their share.
+while they fit; `won` and `lost` count the questions where they differ. Nearly all answers of SQuAD are in both, so its
+sample is larger. For this, contexts are also packed where a search says that nothing answers; `refused` is their share.
 The book is an index of the Rust book; its queries are 30 of its headings. Two passages are alike by the Jaccard index
 of their words, of rows of two words and of rows of three. Times are CPU seconds of this process, search and context in
 turn.
@@ -32,10 +33,12 @@ from ..machine import save
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from binocle import Hit
 
 LIMITS = (500, 1_000, 2_000)  # tokens of the encoder
-QUESTIONS, TIMED, CONTEXTS, SEED = 200, 40, 30, 0
+QUESTIONS, MANY_QUESTIONS, TIMED, CONTEXTS, SEED = 200, 1_000, 40, 30, 0
 Question = tuple[str, list[list[str]]]  # a query, and the variants of each of its answers
 ALIKE = 0.8
 
@@ -44,7 +47,7 @@ def questions(file: Path) -> list[Question]:
     """Return a sample of SQuAD's questions with their answers."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
         pairs = [(qa["question"], [qa["answers"]]) for line in stream for qa in json.loads(line)["qas"][:1]]
-    return random.Random(SEED).sample(pairs, QUESTIONS)
+    return random.Random(SEED).sample(pairs, MANY_QUESTIONS)
 
 
 def claims(folder: Path) -> list[Question]:
@@ -87,19 +90,32 @@ def recall(retriever: Retriever, sample: list[Question]) -> list[dict[str, Any]]
     for limit in LIMITS:
         contexts = [retriever.context(query, max_tokens=limit, min_relevance=0) for query, _ in sample]
         assert all(context.tokens == count(context.text) <= limit for context in contexts)
-        packed = [held(context.text, answers) for context, (_, answers) in zip(contexts, sample, strict=True)]
-        best = [held(plain(top, limit, count), answers) for top, (_, answers) in zip(hits, sample, strict=True)]
+        packed = np.array([held(context.text, answers) for context, (_, answers) in zip(contexts, sample, strict=True)])
+        best = np.array(
+            [held(plain(top, limit, count), answers) for top, (_, answers) in zip(hits, sample, strict=True)]
+        )
         rows.append(
             {
                 "tokens": limit,
-                "recall": round(float(np.mean(packed)), 4),
-                "plain_recall": round(float(np.mean(best)), 4),
+                "recall": round(float(packed.mean()), 4),
+                "plain_recall": round(float(best.mean()), 4),
+                "difference": difference(packed - best),
+                "questions": len(sample),
+                "won": int((packed > best).sum()),
+                "lost": int((packed < best).sum()),
                 "passages": round(float(np.mean([len(context.passages) for context in contexts])), 1),
                 "refused": round(float(np.mean([not context.answerable for context in contexts])), 4),
             }
         )
         print(rows[-1], flush=True)
     return rows
+
+
+def difference(differences: NDArray[np.float64]) -> list[float]:
+    """Return the mean of paired differences, and the ends of its 95 % interval by 10,000 bootstrap samples."""
+    random = np.random.default_rng(SEED)
+    means = differences[random.integers(0, len(differences), (10_000, len(differences)))].mean(1)
+    return [round(float(value), 4) for value in (differences.mean(), *np.percentile(means, [2.5, 97.5]))]
 
 
 def headings(retriever: Retriever) -> list[str]:

@@ -2,15 +2,17 @@
 
     python -m benchmarks.speed.server --index DIR [--clients 64] [--seconds 120] [--threads 3]
 
-Clients in a process of their own ask for the ten best passages, one request after another, while another process adds
-a document every five seconds. The titles of documents are the queries; an answer is wrong if it begins with another
-passage than the library's. Then twice as many clients as the queue holds ask a server with a short queue, and after
-them one client alone. Rates are per second of the clock and of the processor time of the searching process: the second
-does not depend on what else the machine does. Clients cost processor time too, on the same processors.
+Clients in a process of their own ask for the ten best passages, one request after another. Meanwhile another process
+edits a file and syncs the index with its folder, and five seconds later adds a document, and so on. The titles of
+documents are the queries; an answer is wrong if it begins with another passage than the library's. Then twice as many
+clients as the queue holds ask a server with a short queue, and after them one client alone. Rates are per second of the
+clock and of the processor time of the searching process: the second does not depend on what else the machine does.
+Clients cost processor time too, on the same processors.
 
 The bars: the rate beside writes by that of the threads (at least .9), the 99th percentile by the median (at most 4),
-the memory of the server at its end by that after a fifth of the time, and a write beside the clients by one alone (at
-most 2; medians, and of the first write, for which the writing process opens the index).
+the memory of the server at its end by that after a fifth of the time, and a sync beside the clients by one alone (at
+most 2; medians, and of the first sync, for which the writing process opens the index and all files are read). An added
+document is much less work than a sync, so that it waits for a processor for most of its time.
 """
 
 from __future__ import annotations
@@ -41,19 +43,29 @@ SEED, K, QUERIES = 0, 10, 200
 EVERY = 5.0  # seconds between two writes
 SHORT_QUEUE = 16
 SHORTER = 30.0  # seconds at most of the loads beside the main one
+Writes = dict[str, list[list[float]]]  # kind of write -> its seconds by the clock, of processor time, and of waiting
 
 WRITER = """
 import sys, time, json
 from pathlib import Path
 from binocle.retriever.retriever import Retriever
-index, every = sys.argv[1], float(sys.argv[2])
+index, folder, every = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 retriever, own = Retriever.open(index, trust=True), Path("/proc/thread-self/schedstat")
+files = sorted(file for file in folder.rglob("*.md") if file.is_file())
+def sync(number):
+    with files[number % len(files)].open("a") as stream:
+        stream.write(f"\\nZyx{number} qwv{number}.\\n")
+    return retriever.sync
+def add(number):
+    return lambda: retriever.add([{"id": f"new-{number}", "text": f"Zyx{number} qwv{number}."}])
 for number in range(10**6):
-    start, cpu, queued = time.perf_counter(), time.process_time(), int(own.read_text().split()[1])
-    retriever.add([{"id": f"new-{number}", "text": f"Zyx{number} qwv{number}."}])
-    queued = (int(own.read_text().split()[1]) - queued) / 1e9
-    print(json.dumps([time.perf_counter() - start, time.process_time() - cpu, queued]), flush=True)
-    time.sleep(every)
+    for write in (sync, add):
+        call = write(number)
+        start, cpu, queued = time.perf_counter(), time.process_time(), int(own.read_text().split()[1])
+        call()
+        queued = (int(own.read_text().split()[1]) - queued) / 1e9
+        print(json.dumps([write.__name__, time.perf_counter() - start, time.process_time() - cpu, queued]), flush=True)
+        time.sleep(every)
 """
 
 
@@ -69,29 +81,37 @@ def main() -> None:
         print(json.dumps(asyncio.run(ask(**json.loads(options.ask)))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        index = Path(folder) / "index"
-        shutil.copytree(options.index, index)
+        index, files = Path(folder) / "index", Path(folder) / "files"
+        copy_with_files(options.index, index, files)
         expected = known_items(index)
         results = {"queries": len(expected), "clients": options.clients, "threads": options.threads}
         shorter = min(options.seconds / 4, SHORTER)
         results["in_process"] = in_process(index, expected, options.threads, shorter)
         with Served(index, options.threads, options.clients * 2) as server:
             results["quiet"] = server.load(expected, options.clients, shorter)
-            with writing(index) as writes:
+            with writing(index, files) as writes:
                 results["while_writing"] = server.load(expected, options.clients, options.seconds)
             beside = write_times(writes)
-            results["while_writing"] |= {name: summary(times) for name, times in beside.items()}
+            results["while_writing"] |= summaries(beside)
         with Served(index, options.threads, SHORT_QUEUE) as server:
             clients = 2 * (options.threads + SHORT_QUEUE)
             results["overload"] = server.load(expected, clients, shorter)
             results["after_overload"] = server.load(expected, 1, 3)
-        alone = writing_alone(index)
-        results["alone"] = {name: summary(times) for name, times in alone.items()}
-        results["bars"] = bars(results, beside["write_seconds"], alone["write_seconds"])
+        alone = writing_alone(index, files)
+        results["alone"] = summaries(alone)
+        results["bars"] = bars(results, beside, alone)
     save("server", results, seed=SEED)
 
 
-def bars(results: dict[str, Any], beside: list[float], alone: list[float]) -> dict[str, float]:
+def copy_with_files(source: Path, index: Path, files: Path) -> None:
+    """Copy an index and its folder; the copy is that of the folder's copy."""
+    shutil.copytree(source, index)
+    settings = json.loads((index / "settings.json").read_text("utf-8"))
+    shutil.copytree(settings["folder"], files, ignore=shutil.ignore_patterns(".binocle"))
+    (index / "settings.json").write_text(json.dumps(settings | {"folder": str(files.resolve())}), "utf-8")
+
+
+def bars(results: dict[str, Any], beside: Writes, alone: Writes) -> dict[str, float]:
     """What the load costs, as shares."""
     load, threads = results["while_writing"], results["in_process"]
     _, begin, *_, end = load["memory_mib"]
@@ -100,10 +120,23 @@ def bars(results: dict[str, Any], beside: list[float], alone: list[float]) -> di
         "rate_of_cpu": load["rate_of_cpu"] / threads["rate_of_cpu"],
         "p99_by_p50": load["milliseconds"]["p99"] / load["milliseconds"]["p50"],
         "memory": end / begin,
-        "write": float(np.median(beside[1:]) / np.median(alone[1:])),
-        "first_write": beside[0] / alone[0],
+        "sync": median(beside, "sync") / median(alone, "sync"),
+        "first_sync": beside["sync"][0][0] / alone["sync"][0][0],
+        "add": median(beside, "add") / median(alone, "add"),
     }
     return {name: round(share, 2) for name, share in shares.items()}
+
+
+def median(writes: Writes, kind: str) -> float:
+    """The median seconds of all but the first one."""
+    return float(np.median([seconds for seconds, *_ in writes[kind][1:]]))
+
+
+def summaries(writes: Writes) -> dict[str, Any]:
+    """Of each kind of write: the seconds by the clock, of processor time, and of the thread's wait for a processor."""
+    names = ("seconds", "cpu_seconds", "queued_seconds")
+    columns = {kind: zip(names, zip(*rows, strict=True), strict=True) for kind, rows in writes.items()}
+    return {f"{kind}_{name}": summary(list(times)) for kind, rows in columns.items() for name, times in rows}
 
 
 def known_items(index: Path) -> dict[str, str]:
@@ -184,14 +217,14 @@ class Served:
 
 
 class writing:  # noqa: N801 - a context manager
-    """Add documents in another process meanwhile; the lines are the seconds of each write."""
+    """Sync and add in another process meanwhile; the lines are the seconds of each write."""
 
-    def __init__(self, index: Path) -> None:
-        self._index = index
+    def __init__(self, index: Path, files: Path) -> None:
+        self._arguments = [str(index), str(files), str(EVERY)]
 
     def __enter__(self) -> list[str]:
         self._lines: list[str] = []
-        command = [sys.executable, "-c", WRITER, str(self._index), str(EVERY)]
+        command = [sys.executable, "-c", WRITER, *self._arguments]
         env = {**os.environ, "BINOCLE_TRUST": "all"}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         assert self._process.stdout
@@ -205,17 +238,17 @@ class writing:  # noqa: N801 - a context manager
         self._reader.join()
 
 
-def writing_alone(index: Path) -> dict[str, list[float]]:
+def writing_alone(index: Path, files: Path) -> Writes:
     """The times of writes while nobody searches."""
-    with writing(index) as lines:
-        time.sleep(6 * EVERY)
+    with writing(index, files) as lines:
+        time.sleep(12 * EVERY)
     return write_times(lines)
 
 
-def write_times(lines: list[str]) -> dict[str, list[float]]:
-    """The seconds of each write by the clock, of processor time, and of its thread's wait for a processor."""
-    columns = zip(*map(json.loads, lines), strict=True)
-    return dict(zip(("write_seconds", "write_cpu_seconds", "write_queued_seconds"), map(list, columns), strict=True))
+def write_times(lines: list[str]) -> Writes:
+    """The times of each write, by its kind."""
+    rows = [json.loads(line) for line in lines]
+    return {kind: [times for name, *times in rows if name == kind] for kind in ("sync", "add")}
 
 
 async def ask(port: int, expected: dict[str, str], clients: int, seconds: float) -> dict[str, Any]:
