@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
 
-_PACE = 30  # steps to measure the pace on, where time limits the run
-_FIRST = 5  # of these, slower, are not measured
 _DECAY = 0.01  # of weights, a step at a learning rate of 1
+_ROUNDING = 1e-9
+_LOGS = 50  # of a run
 _TRIMMED = 5  # steps between returns of freed memory to the system
 
 
@@ -73,16 +73,17 @@ def run_loop(
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = _optimizer(parameters, plan.learning_rate)
-    run = _Run(module, optimizer, plan, folder)
+    run = _Run(module, optimizer, folder)
     result = LoopResult(0, 0.0, 0.0, *run.resume())
-    pace = _Pace(plan, run.step)
+    pace = _Pace(plan, run.step, run.seconds)
+    evaluations, logs = _Turns(plan.evaluations, pace.share(run.step)), _Turns(_LOGS, pace.share(run.step))
     window: list[float] = []
     value: float | None = None
     module.train()
-    while (run.steps is None or run.step < run.steps) and not pace.is_over():
+    while pace.share(run.step) < 1 and not pace.is_over():
         torch.manual_seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate * rate(run.step, run.steps, plan.warmup)
+            group["lr"] = plan.learning_rate * rate(run.step, pace.share(run.step), plan.warmup)
         with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
             step_loss = loss(run.step)
         optimizer.zero_grad(set_to_none=True)
@@ -93,19 +94,19 @@ def run_loop(
         if run.step % _TRIMMED == 0:
             trim()
         window.append(float(step_loss.detach()))
-        run.steps = pace.steps(run.step) if run.steps is None else run.steps
-        due = run.steps is not None and _due(run.step, run.steps, plan.evaluations)
+        share = pace.share(run.step)
+        due = evaluations.next(share)
         if due:
             with pace.paused():
                 value = _measured(module, measure)
-        if due or _due(run.step, run.steps or 500, 50):
+        if logs.next(share) or due:
             _log(result, run, plan, pace, window, value, progress)
             window = []
         if due:
             with pace.paused():
                 run.save(result.history, pace.seconds())
     optimizer.zero_grad(set_to_none=True)  # gradients would stay as long as the module
-    result.planned = run.steps or run.step
+    result.planned = pace.steps(run.step)
     result.steps, result.seconds = run.step, run.seconds + pace.seconds()
     result.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
@@ -121,9 +122,12 @@ def _optimizer(parameters: list[Any], learning_rate: float) -> Any:
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
 
 
-def rate(step: int, steps: int | None, warmup: int = 50) -> float:
-    """Return the share of the learning rate in a step: linear warm-up, then linear decay."""
-    return min(1.0, (step + 1) / max(1, warmup)) * (1.0 if steps is None else max(0.0, 1.0 - step / steps))
+def rate(step: int, share: float, warmup: int = 50) -> float:
+    """Return the share of the learning rate in a step: linear warm-up, then linear decay.
+
+    :param share: of the run before the step.
+    """
+    return min(1.0, (step + 1) / max(1, warmup)) * max(0.0, 1.0 - share)
 
 
 def trim() -> None:
@@ -132,9 +136,18 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _due(step: int, steps: int, times: int) -> bool:
-    """Check whether a step is one of `times` evenly spaced steps, or the last."""
-    return step == steps or step % max(1, steps // times) == 0
+class _Turns:
+    """Evenly spaced moments of a run, the last one at its end."""
+
+    def __init__(self, times: int, share: float) -> None:
+        """:param share: of the run that is over."""
+        self._times, self._past = times, 0
+        self.next(share)
+
+    def next(self, share: float) -> bool:
+        """Whether a moment has passed since the last call."""
+        past, self._past = self._past, int(self._times * share + _ROUNDING)
+        return self._past > past
 
 
 def _measured(module: Any, measure: Callable[[], float] | None) -> float | None:
@@ -160,23 +173,24 @@ def _log(
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
     result.history.append(row | ({f"eval_{plan.metric}": value} if value is not None else {}))
-    if progress and run.steps:
-        per_second = pace.texts_per_second(run.step)
-        left = (run.steps - run.step) * plan.batch_size / max(per_second, 1e-9)
+    if progress:
+        per_second, steps = pace.texts_per_second(run.step), pace.steps(run.step)
+        left = (steps - run.step) * plan.batch_size / max(per_second, 1e-9)
         metric = None if value is None else (plan.metric, value)
-        event = training_step(
-            run.step, run.steps, left, epoch=epoch, loss=mean, metric=metric, texts_per_second=per_second
-        )
+        event = training_step(run.step, steps, left, epoch=epoch, loss=mean, metric=metric, texts_per_second=per_second)
         progress(event)
 
 
 class _Pace:
-    """The time spent in steps, and the number of steps that fit into the limit."""
+    """The time spent in steps, and the share of the run that is over: of its steps, or of its time.
 
-    def __init__(self, plan: Schedule, first: int) -> None:
-        self._plan, self._first = plan, first
+    A run of a number of minutes ends on time also where the machine becomes slower, with a learning rate of 0.
+    """
+
+    def __init__(self, plan: Schedule, first: int, seconds: float) -> None:
+        """:param seconds: that earlier processes spent on the first steps."""
+        self._plan, self._first, self._earlier = plan, first, seconds
         self._began = time.monotonic()
-        self._warm = self._began
         self._out = 0.0
 
     def seconds(self) -> float:
@@ -189,19 +203,22 @@ class _Pace:
     def texts_per_second(self, step: int) -> float:
         return (step - self._first) * self._plan.batch_size / max(self.seconds(), 1e-9)
 
-    def steps(self, step: int) -> int | None:
-        """Return the number of steps that fit, or None while the pace is unknown."""
-        if self._plan.seconds is None:
-            return self._plan.steps
-        if step == _FIRST:
-            self._warm = time.monotonic()
-        if step < _PACE and self.seconds() < self._plan.seconds:
-            return None
-        each = (time.monotonic() - self._warm) / max(1, step - _FIRST)
-        fitting = step + max(1, int((self._plan.seconds - self.seconds()) / max(each, 1e-9)))
+    def share(self, step: int) -> float:
+        """Return the share of the run that is over, at most 1."""
+        if self._plan.steps is not None or self._plan.seconds is None:
+            return step / max(1, self._plan.steps or 0)
+        timed = (self._earlier + self.seconds()) / self._plan.seconds if step else 0.0
+        return min(1.0, max(timed, step / self._most()))
+
+    def steps(self, step: int) -> int:
+        """Return the number of steps of the whole run, estimated where time limits it."""
+        return self._plan.steps or max(step, round(step / max(self.share(step), 1e-9)))
+
+    def _most(self) -> float:
+        """Return the steps of all passes that are allowed."""
         if self._plan.passes is None:
-            return fitting
-        return max(step, min(fitting, math.ceil(self._plan.passes * self._plan.rows / self._plan.batch_size)))
+            return math.inf
+        return math.ceil(self._plan.passes * self._plan.rows / self._plan.batch_size)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -212,11 +229,11 @@ class _Pace:
 
 
 class _Run:
-    """The present step of a run, the number of its steps, and its checkpoints."""
+    """The present step of a run, and its checkpoints."""
 
-    def __init__(self, module: Any, optimizer: Any, plan: Schedule, folder: Path | None) -> None:
+    def __init__(self, module: Any, optimizer: Any, folder: Path | None) -> None:
         self._module, self._optimizer, self._folder = module, optimizer, folder
-        self.step, self.steps = 0, plan.steps
+        self.step = 0
         self.seconds = 0.0  # that earlier processes spent on the steps so far
 
     def resume(self) -> tuple[int | None, list[dict[str, Any]]]:
@@ -227,7 +244,7 @@ class _Run:
         load_model(self._module, str(last / "weights.safetensors"))
         self._optimizer.load_state_dict(read_state(last / "optimizer"))
         state = json.loads((last / "state.json").read_text("utf-8"))
-        self.step, self.steps, self.seconds = state["step"], state["steps"], state.get("seconds", 0.0)
+        self.step, self.seconds = state["step"], state.get("seconds", 0.0)
         return self.step, state["history"]
 
     def save(self, history: list[dict[str, Any]], seconds: float) -> None:
@@ -241,7 +258,7 @@ class _Run:
         checkpoint.mkdir(parents=True, exist_ok=True)
         save_model(self._module, str(checkpoint / "weights.safetensors"))
         write_state(checkpoint / "optimizer", self._optimizer.state_dict())
-        state = {"step": self.step, "steps": self.steps, "seconds": self.seconds + seconds, "history": history}
+        state = {"step": self.step, "seconds": self.seconds + seconds, "history": history}
         (checkpoint / "state.json").write_text(json.dumps(state), "utf-8")
         mark_complete(checkpoint)
         for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[:-KEEP]:
