@@ -82,6 +82,7 @@ def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any
 @click.option("--fine-tune", is_flag=True, help="Train the whole encoder, and test whether that was worth it.")
 @click.option("--split", default="train", show_default=True, help="Of a data set.")
 @click.option("--label", metavar="KEY", help="DATA is an index, and this key of its documents' metadata is the label.")
+@click.option("--unlabelled", metavar="FILE", help="More texts, without labels: they help where classes have few rows.")
 @json_option
 def classifier(
     data: str,
@@ -89,6 +90,7 @@ def classifier(
     base: str | None,
     split: str,
     label: str | None,
+    unlabelled: str | None,
     fine_tune: bool,
     as_json: bool,
     **options: Any,
@@ -98,7 +100,7 @@ def classifier(
     DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
     probe on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
     trained. Use it with 'binocle classify'. With --label it learns from the passages of an index, which have vectors
-    already.
+    already, also from those of documents without the key.
 
     \b
     binocle train classifier tickets.jsonl --out my-classifier
@@ -112,7 +114,9 @@ def classifier(
         _refuse_without_steps()
     config = ClassifierConfig(fine_tune=fine_tune, **options)
     with ProgressBar("reading the data", lines=10) as progress:
-        result = train_classifier(data, out, base=base, config=config, split=split, label=label, progress=progress)
+        result = train_classifier(
+            data, out, base=base, config=config, split=split, label=label, unlabelled=unlabelled, progress=progress
+        )
     _print_result(result, as_json=as_json)
 
 

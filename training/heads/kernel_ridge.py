@@ -11,7 +11,7 @@ equal weight: each is at most 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,9 @@ _SAMPLE = 1_500  # rows that the penalty is chosen on
 _PENALTIES = np.geomspace(3e-3, 30, 13)
 _SCALES = np.geomspace(1, 100, 41)  # of the predictions, as logits
 _BLOCK = 2_000  # rows whose kernel is in memory together
+_TRUST = 0.1  # weight of a row without labels
+_STUBBORN = 0.3  # rows with the shares of the labelled ones that count as seen, per row without labels
+_ROUNDS = 100  # of the estimate of the shares
 _JITTER = 1e-6  # added to the diagonal, in shares of its mean: a row that is there twice makes it singular
 
 
@@ -40,6 +43,13 @@ class Rows:
     texts: Sequence[str]  # none, or one a row
     precision: float
     bag: BagOfWords | None
+
+    @classmethod
+    def of(cls, vectors: Floats, texts: Sequence[str], random: np.random.Generator) -> Rows:
+        """Take the kernel's width and the words from the rows."""
+        bag = BagOfWords.of(texts) if texts else None
+        precision = _precision(vectors[random.permutation(len(vectors))[:_LANDMARKS]], random)
+        return cls(vectors, texts, precision, bag if bag and bag.columns else None)
 
     def words(self, numbers: Positions) -> Floats | None:
         """Return the bags of words of rows, or None without words."""
@@ -55,34 +65,90 @@ class Rows:
         return near
 
 
-def fit(vectors: Floats, targets: Floats, task: str, seed: int = 0, texts: Sequence[str] = ()) -> KernelWeights:
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The penalty of a fit, and what makes its predictions logits."""
+
+    penalty: float
+    slope: float
+    offset: float
+
+
+def fit(
+    vectors: Floats,
+    targets: Floats,
+    task: str,
+    seed: int = 0,
+    texts: Sequence[str] = (),
+    unlabelled: tuple[Floats, Sequence[str]] | None = None,
+) -> KernelWeights:
     """Fit a head.
 
     :param vectors: (rows, dim).
     :param targets: (rows, labels), 1 for each label that a row has; (rows, 1), the number, for the task "number".
     :param task: "classes", "labels" or "number".
     :param texts: of the rows, where words count too.
+    :param unlabelled: vectors and texts of other rows, from which a fit of classes from few rows learns too: a first
+        fit labels them, in shares, and a second one learns from all rows. The shares of the classes come from them.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(vectors))
-    landmarks, sample = order[:_LANDMARKS], order[:_SAMPLE]
-    bag = BagOfWords.of(texts) if texts else None
-    rows = Rows(vectors, texts, _precision(vectors[landmarks], random), bag if bag and bag.columns else None)
-    shares = _shares(targets, task)
-    centre = (shares[:, None] * targets).mean(0)
-    residual = targets - centre
+    rows, shares = Rows.of(vectors, texts, random), _shares(targets, task)
+    scale = _scale(rows, targets, shares, order[:_SAMPLE], task)
+    head = _head(rows, targets, shares, order[:_LANDMARKS], scale)
+    room = _LANDMARKS - len(vectors)
+    if unlabelled is None or task != "classes" or room <= 0 or not len(unlabelled[0]):
+        return head
+    chosen = random.permutation(len(unlabelled[0]))[:room]
+    other_vectors, other_texts = unlabelled[0][chosen], [unlabelled[1][row] for row in chosen] if texts else []
+    likely = _soft_labels(head.logits(other_vectors, other_texts), targets.mean(0))
+    rows = Rows.of(np.concatenate([vectors, other_vectors]), [*texts, *other_texts], random)
+    targets, shares = np.concatenate([targets, likely]), np.append(shares, np.full(len(chosen), _TRUST, np.float32))
+    order = random.permutation(len(targets))
+    second = _scale(rows, targets, shares, order[:_SAMPLE], task)
+    second = replace(second, penalty=max(scale.penalty, second.penalty))  # labels of a fit are smooth: they hide noise
+    return _head(rows, targets, shares, order, second)
+
+
+def _soft_labels(logits: Floats, prior: Floats) -> Floats:
+    """Return the probability of each class of rows, whose classes have other shares than the rows of the fit.
+
+    The shares have the greatest posterior by expectation maximisation (Saerens, Latinne and Decaestecker 2002,
+    Adjusting the outputs of a classifier to new a priori probabilities).
+
+    :param prior: shares of the classes in the fit.
+    """
+    ratio = (prior > 0).astype(np.float32)  # of the shares; a class without rows stays without any
+    likely = np.exp(logits - logits.max(1, keepdims=True))
+    for _ in range(_ROUNDS):
+        posterior = likely * ratio
+        posterior /= posterior.sum(1, keepdims=True)
+        shares = (posterior.mean(0) + _STUBBORN * prior) / (1 + _STUBBORN)
+        ratio = np.divide(shares, prior, out=np.zeros_like(prior), where=prior > 0)
+    labels: Floats = posterior.astype(np.float32)
+    return labels
+
+
+def _scale(rows: Rows, targets: Floats, shares: Floats, sample: Positions, task: str) -> Scale:
+    """Choose the penalty and the scale of the logits on a sample of the rows, each left out once."""
+    centre = np.average(targets, axis=0, weights=shares)
     near = rows.near(sample, sample, rows.words(sample))
-    penalty, predictions = _leave_one_out(near, residual[sample], shares[sample])
+    penalty, predictions = _leave_one_out(near, (targets - centre)[sample], shares[sample])
+    return Scale(penalty, *_logits(predictions + centre, targets[sample], task))
+
+
+def _head(rows: Rows, targets: Floats, shares: Floats, landmarks: Positions, scale: Scale) -> KernelWeights:
+    """Return the weights that all rows give, each with its share."""
+    centre = np.average(targets, axis=0, weights=shares).astype(np.float32)
     words = rows.words(landmarks)
-    weights = _solve(rows, residual, shares, landmarks, words, penalty)
-    slope, offset = _logits(predictions + centre, targets[sample], task)
+    weights = scale.slope * _solve(rows, targets - centre, shares, landmarks, words, scale.penalty)
     return KernelWeights(
-        (slope * weights.T).astype(np.float32),
-        (slope * centre + offset).astype(np.float32),
-        vectors[landmarks],
+        weights.T.astype(np.float32),
+        (scale.slope * centre + scale.offset).astype(np.float32),
+        rows.vectors[landmarks],
         rows.precision,
         rows.bag,
-        None if words is None else (slope * (weights.T @ words)).astype(np.float32),
+        None if words is None else (weights.T @ words).astype(np.float32),
     )
 
 

@@ -44,7 +44,9 @@ class Probe:
         learned_texts, held_out_texts = (
             [row.text for row in part if isinstance(row.text, str)] for part in (examples.learned, examples.held_out)
         )
-        self.weights = fit(learned, targets, examples.task, run.config.seed, learned_texts)
+        extra = [*examples.unlabelled]
+        unlabelled = self._features(extra), [row.text for row in extra if isinstance(row.text, str)]
+        self.weights = fit(learned, targets, examples.task, run.config.seed, learned_texts, unlabelled)
         self.seconds = time.monotonic() - start
         self.held_out_logits: Floats = self.weights.logits(held_out, held_out_texts)
         settings = ClassifierSettings(
@@ -83,6 +85,8 @@ class Probe:
         fingerprint = load_classifier(folder).fingerprint
         examples = self.examples
         rows = {"training": len(examples.learned), "held_out": len(examples.held_out)}
+        if examples.unlabelled:
+            rows["unlabelled"] = len(examples.unlabelled)
         loop = LoopResult(0, self.seconds, sum(rows.values()) / max(self.seconds, 1e-9))
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]

@@ -5,6 +5,7 @@ The modules that import torch are imported after the checks, so that mistakes ar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ from ..runs.training_run import TrainingRun
 from .classifier_training import METRICS, facts_of, values
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
 from .data import squad
-from .data.examples import read_examples, read_passages
+from .data.examples import read_examples, read_passages, read_unlabelled
 from .data.tagged import read_tagged
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def train_classifier(
     config: ClassifierConfig | None = None,
     split: str = "train",
     label: str | None = None,
+    unlabelled: str | Path | Iterable[Mapping[str, Any]] | None = None,
     progress: OnProgress | None = None,
 ) -> HeadResult:
     """Train a classifier of texts and write it to the folder `out`.
@@ -89,11 +91,16 @@ def train_classifier(
     :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.
     :param split: of a data set.
     :param label: a key of the metadata of an index's documents. Its passages have these labels, and vectors already.
+        Passages of documents without the key are learned from too.
+    :param unlabelled: texts of the same kind without labels: where classes have few examples, the probe learns from
+        them too. What `examples.read_unlabelled` reads.
     :param progress: called with each event.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
     config = config or ClassifierConfig()
     config.check()
+    if label is not None and unlabelled is not None:
+        raise InputError("an index has texts without labels itself: expected a label key or a file of them, not both")
     if config.fine_tune:
         environment.require("training")
     retriever = None if label is None else _index_at(data)
@@ -101,12 +108,16 @@ def train_classifier(
     model_files.find(base)  # before a large file is read
     run = TrainingRun(out, base, config, progress)
     settings = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
+    if unlabelled is not None:
+        settings["unlabelled"] = [source_name(unlabelled), files_of(unlabelled)]
     run.open(settings, kind="classifier")
     with run.discard_on_error():
         run.report("reading the data")
         parts = config.held_out, _MOST_HELD_OUT_ROWS, config.seed
         if retriever is None or label is None:
             examples, stored = read_examples(data, split, *parts), ""
+            if unlabelled is not None:
+                examples = replace(examples, unlabelled=read_unlabelled(unlabelled, pairs=examples.pairs))
         else:
             examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         from .probe import Probe

@@ -83,15 +83,15 @@ def test_a_probe_learns_labels_numbers_and_pairs(tmp_path, tiny_model, task, pai
 
 def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_the_best_left_out(monkeypatch):
     random = np.random.default_rng(0)
-    vectors = random.normal(size=(60, 5)).astype(np.float32)
-    numbers = (np.sin(vectors[:, :1]) + 0.1 * random.normal(size=(60, 1))).astype(np.float32)
+    vectors = random.normal(size=(30, 5)).astype(np.float32)
+    numbers = (np.sin(vectors[:, :1]) + 0.1 * random.normal(size=(30, 1))).astype(np.float32)
     head = kernel_ridge.fit(vectors, numbers, "number")
     kernel_model = pytest.importorskip("sklearn.kernel_ridge")
     errors = {}
     for penalty in kernel_ridge._PENALTIES:
         model = kernel_model.KernelRidge(alpha=penalty, kernel="rbf", gamma=head.precision)
         centred = numbers - numbers.mean()
-        left_out = [np.delete(np.arange(60), row) for row in range(60)]
+        left_out = [np.delete(np.arange(30), row) for row in range(30)]
         predictions = [
             model.fit(vectors[rest], centred[rest]).predict(vectors[[row]]) for row, rest in enumerate(left_out)
         ]
@@ -99,10 +99,10 @@ def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_t
     best = kernel_model.KernelRidge(alpha=min(errors, key=errors.get), kernel="rbf", gamma=head.precision)
     expected = best.fit(vectors, numbers - numbers.mean()).predict(vectors) + numbers.mean()
     np.testing.assert_allclose(head.logits(vectors), expected, atol=0.01)
-    monkeypatch.setattr(kernel_ridge, "_LANDMARKS", 30)
+    monkeypatch.setattr(kernel_ridge, "_LANDMARKS", 15)
     monkeypatch.setattr(kernel_ridge, "_BLOCK", 7)
     few = kernel_ridge.fit(vectors, numbers, "number")
-    assert few.landmarks.shape == (30, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
+    assert few.landmarks.shape == (15, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
 
 
 def test_a_probe_adds_the_words_of_a_text_where_the_vectors_do_not_tell():
@@ -114,6 +114,50 @@ def test_a_probe_adds_the_words_of_a_text_where_the_vectors_do_not_tell():
     alone = kernel_ridge.fit(vectors[:40], targets[:40], "classes")
     assert (alone.logits(vectors[40:]).argmax(1) == targets[40:].argmax(1)).mean() < 0.9
     assert np.isfinite(head.logits(vectors[:1], ["nothing known"])).all()
+
+
+def test_few_examples_learn_shares_and_words_of_rows_without_labels():
+    random = np.random.default_rng(0)
+    classes = random.permutation(np.repeat([0, 1], [900, 100]))
+    vectors = (random.normal(size=(1_000, 6)) + 0.8 * classes[:, None]).astype(np.float32)
+    texts = [f"{random.choice(PETS if label else FOOD)} {random.integers(900)}" for label in classes]
+    few = np.concatenate([np.flatnonzero(classes == label)[:8] for label in (0, 1)])
+    rest = np.setdiff1d(np.arange(1_000), few)
+    others, judged = rest[:500], rest[500:]
+    targets, some = np.eye(2, dtype=np.float32)[classes[few]], [texts[row] for row in few]
+
+    def right(**options):
+        head = kernel_ridge.fit(vectors[few], targets, "classes", texts=some, **options)
+        return (head.logits(vectors[judged], [texts[row] for row in judged]).argmax(1) == classes[judged]).mean()
+
+    with_others = right(unlabelled=(vectors[others], [texts[row] for row in others]))
+    assert with_others > max(right() + 0.02, 0.9)
+    assert right(unlabelled=(vectors[:0], [])) == right()
+
+
+def test_a_probe_reads_texts_without_labels(tmp_path, tiny_model):
+    file = tmp_path / "more.jsonl"
+    file.write_text("".join(json.dumps({"text": f"the {pet} ran {pet}"}) + "\n" for pet in PETS))
+    result = train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=FAST, unlabelled=file)
+    assert result.rows["unlabelled"] == len(PETS) and result.measures[0].value > 0.7
+    assert json.loads((tmp_path / "out" / "binocle.json").read_text())["data"]["unlabelled"] == len(PETS)
+    with pytest.raises(InputError, match=r"row 1: text is '': expected a text|row 1: text is 'None'"):
+        train_classifier(rows()[:40], tmp_path / "other", base=tiny_model, config=FAST, unlabelled=[{"label": "pet"}])
+    with pytest.raises(InputError, match="an index has texts without labels itself"):
+        train_classifier(tmp_path, tmp_path / "other", label="kind", unlabelled=file)
+
+
+def test_shares_of_classes_are_found_in_rows_of_other_shares():
+    random = np.random.default_rng(0)
+    classes = np.repeat([0, 1], [1_800, 200])
+    likelihood_ratio = 2 * random.normal(size=2_000) + np.where(classes == 0, 2, -2)  # of two Gaussians, in logits
+    logits = np.stack([likelihood_ratio, np.zeros(2_000)], 1).astype(np.float32)
+    logits = np.append(logits, np.full((2_000, 1), 1.0, np.float32), 1)  # a class without rows
+    likely = kernel_ridge._soft_labels(logits, np.array([0.5, 0.5, 0], np.float32))
+    assert not likely[:, 2].any()
+    np.testing.assert_allclose(likely.sum(1), 1, atol=1e-5)
+    assert 0.75 < likely[:, 0].mean() < 0.9  # between those of the fit and their own
+    assert (likely.argmax(1) == classes).mean() > (logits[:, :2].argmax(1) == classes).mean()
 
 
 def test_the_words_of_a_probe_weigh_as_scikit_learn_weighs_them():
@@ -248,6 +292,7 @@ def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, 
     monkeypatch.setattr(probe, "features", None)  # nothing is encoded
     result = train_classifier(tmp_path / "index", tmp_path / "out", label="kind", config=FAST)
     monkeypatch.undo()
+    assert result.rows.pop("unlabelled") == 1  # the moon
     assert sum(result.rows.values()) == 240 and result.measures[0].value > 0.9
     assert load_classifier(tmp_path / "out").classify(["the dog ran 7"])[0].labels == ("pet",)
     with pytest.raises(InputError, match="no document of .* has the key 'colour'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ....retriever.models.heads.classifier import Text
     from ....retriever.retriever import Retriever
 
+MOST_UNLABELLED = 3_000  # rows without labels
 _MOST_LABELS = 10_000
 _SHOWN = 60  # characters of a value in a message
 NUMBER = "score"  # the column of numbers, and the name of their only label
@@ -49,6 +51,7 @@ class Examples:
     pairs: bool
     learned: list[Example]
     held_out: list[Example]
+    unlabelled: tuple[Example, ...] = ()  # of the same kind
 
     def targets(self, examples: list[Example]) -> Floats:
         """Return (examples, labels), 1 for each label that one has; (examples, 1), the number."""
@@ -87,7 +90,7 @@ def read_examples(
 def read_passages(retriever: Retriever, key: str, share: float, maximum: int, seed: int) -> Examples:
     """Take the passages of an index with their vectors; a key of their documents' metadata has the label.
 
-    Whole documents are held out. Passages of documents without the key are left out.
+    Whole documents are held out. Documents without the key have no label: some of their passages are taken too.
 
     :raises InputError: when too few documents have the key, or a value is no label.
     """
@@ -99,7 +102,9 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
         raise InputError(f"no document of {retriever.path} has the key {key!r} in its metadata")
     first = next(iter(labelled.values()))[1]
     task = "labels" if isinstance(first, list) else "classes"
-    examples = []
+    examples, unlabelled = [], []
+    random = np.random.default_rng(seed)
+    chance = MOST_UNLABELLED / max(1, len(retriever))
     for batch in snapshot.read("chunks", ["document", "context", "vector"]).to_batches():
         texts = batch.select(["document", "context"]).to_pylist()
         for row, vector in zip(texts, _vectors(batch), strict=True):
@@ -107,7 +112,20 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
                 path, value = labelled[row["document"]]
                 example = _example(path, {"text": row["context"], "label": value}, task, pairs=False)
                 examples.append(replace(example, document=path, vector=vector))
-    return _divided(examples, task, share, maximum, seed, pairs=False)
+            elif row["context"].strip() and random.random() < chance:
+                unlabelled.append(Example(row["context"], (), 0.0, "", vector))
+    divided = _divided(examples, task, share, maximum, seed, pairs=False)
+    return replace(divided, unlabelled=tuple(unlabelled))
+
+
+def read_unlabelled(source: str | Path | Iterable[Mapping[str, Any]], *, pairs: bool) -> tuple[Example, ...]:
+    """Read texts or pairs without labels: the first ones, as many as a fit takes.
+
+    :param source: what `data.sources.rows` reads, with the columns of `read_examples`; labels are not read.
+    :raises InputError: naming the place of the first row that does not fit.
+    """
+    texts = islice(rows(source), MOST_UNLABELLED)
+    return tuple(Example(_texts(location, row, pairs=pairs), (), 0.0, "") for location, row in texts)
 
 
 def _vectors(batch: pa.RecordBatch) -> Floats:
@@ -142,11 +160,10 @@ def _task(location: str, row: Mapping[str, Any]) -> str:
 
 
 def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -> Example:
-    names = ("sentence1", "sentence2") if pairs else ("text",)
-    texts = [_text(location, row.get(name), name) for name in names]
-    text: Text = (texts[0], texts[1]) if pairs else texts[0]
+    text = _texts(location, row, pairs=pairs)
     document = row.get("document_id")
-    document = document if isinstance(document, str) and document else "\n".join(texts)
+    if not isinstance(document, str) or not document:
+        document = text if isinstance(text, str) else "\n".join(text)
     if task == "number":
         number = row.get(NUMBER)
         if isinstance(number, str):
@@ -157,6 +174,12 @@ def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -
     value = row.get("label")
     values = list(value) if task == "labels" and isinstance(value, (list, tuple)) else [value]
     return Example(text, tuple(_label(location, item) for item in values), 0.0, document)
+
+
+def _texts(location: str, row: Mapping[str, Any], *, pairs: bool) -> Text:
+    names = ("sentence1", "sentence2") if pairs else ("text",)
+    texts = [_text(location, row.get(name), name) for name in names]
+    return (texts[0], texts[1]) if pairs else texts[0]
 
 
 def _number(text: str) -> float | None:
