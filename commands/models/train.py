@@ -107,6 +107,8 @@ def _run_options(command: Any) -> Any:
 @_out
 @click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
+@click.option("--query-prompt", metavar="TEXT", help="Put before every query. Default: the base's.")
+@click.option("--document-prompt", metavar="TEXT", help="Put before every document. Default: the base's.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
 @click.option("--teacher", metavar="MODEL", help="A teacher: the student learns its vectors of the texts.")
 @click.option("--guide", metavar="MODEL", help="Drops texts of a batch that it ranks above the positive.")

@@ -22,6 +22,8 @@ class EncoderConfig(TrainingConfig):
     margin: float | None = None
     temperature: float | None = None  # of a teacher's scores; see `losses.LossOptions`
     mini_batch: int = 32
+    query_prompt: str | None = None  # put before every query from now on; None: the base's
+    document_prompt: str | None = None
     guide: str | None = None  # encoder that drops false negatives of guided-ranking; None: the base as it was
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank

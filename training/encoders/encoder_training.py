@@ -7,6 +7,7 @@ and the losses are sentence-transformers'.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,8 @@ from .teacher_vectors import teacher_vectors, with_vectors
 from .tsdae import delete_words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
@@ -75,6 +78,9 @@ class EncoderTraining:
         run.report(self.account)
         run.report("loading the model")
         self.model = make_model(run.base, self.config, self._typical_tokens())
+        self.base_prompts = dict(self.model.prompts)
+        prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
+        self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
         options = losses.LossOptions(
             scale=self.config.scale,
             margin=self.config.margin,
@@ -118,7 +124,8 @@ class EncoderTraining:
         def measure() -> dict[str, Any] | None:
             self._report_measuring("the model to begin with")
             teacher = self._teacher_encode()
-            estimate = heldout.measure(self._encode, self.data, teacher=teacher, seed=self.config.seed)
+            encode = partial(self._encode, prompts=self.base_prompts)
+            estimate = heldout.measure(encode, self.data, teacher=teacher, seed=self.config.seed)
             return None if estimate is None else estimate.as_json()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
@@ -127,8 +134,8 @@ class EncoderTraining:
         if heldout.can_measure(self.data):
             self.run.report(f"measuring {model}")
 
-    def _encode(self, texts: Any, kind: str) -> Floats:
-        prompt = self.model.prompts.get(kind) or None
+    def _encode(self, texts: Any, kind: str, prompts: Mapping[str, str] | None = None) -> Floats:
+        prompt = (prompts or self.model.prompts).get(kind) or None
         device = self.model.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.run.bf16), torch.no_grad():
             training = self.model.training

@@ -133,6 +133,16 @@ def _cached_ranking(model: Any, _data: TrainingSet, options: LossOptions) -> tor
     )
 
 
+def _symmetric_ranking(model: Any, _data: TrainingSet, options: LossOptions) -> torch.nn.Module:
+    return losses.MultipleNegativesRankingLoss(
+        model,
+        scale=options.scale,
+        gather_across_devices=options.gather,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
+    )
+
+
 def _guided_ranking(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
     """Drop each text of the batch that the guide ranks above the positive: it may be an answer that nobody marked."""
     if len(data.texts) > 3:
@@ -234,6 +244,7 @@ def _tsdae(model: Any, _data: TrainingSet, _options: LossOptions) -> torch.nn.Mo
 _BUILDERS: dict[str, Build] = {
     "ranking": _ranking,
     "cached-ranking": _cached_ranking,
+    "symmetric-ranking": _symmetric_ranking,
     "guided-ranking": _guided_ranking,
     "contrastive": partial(_contrastive, losses.ContrastiveLoss),
     "online-contrastive": partial(_contrastive, losses.OnlineContrastiveLoss),

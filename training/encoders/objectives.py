@@ -33,6 +33,12 @@ OBJECTIVES: dict[str, Objective] = {
     "cached-ranking": Objective(
         _RANKED, "the same with GradCache, arXiv:2101.06983", different=True, takes=("scale", "mini_batch")
     ),
+    "symmetric-ranking": Objective(
+        _RANKED,
+        "ranking of documents for a query and of queries for a document, arXiv:2310.19923",
+        different=True,
+        takes=("scale",),
+    ),
     "guided-ranking": Objective(
         _RANKED,
         "the same without negatives that a guide ranks above the positive, GISTEmbed, arXiv:2402.16829",

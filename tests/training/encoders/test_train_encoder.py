@@ -453,6 +453,44 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_given_prompts_are_learned_with_and_searched_with_and_the_base_is_measured_with_its_own(
+    tmp_path, tiny_model, monkeypatch
+):
+    prompts = {"query": "moon and cat ", "document": ""}
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"document": "the sea "}}), "utf-8")
+    measured = []
+    real = encoding.EncoderTraining._encode
+    monkeypatch.setattr(
+        encoding.EncoderTraining,
+        "_encode",
+        lambda session, texts, kind, prompts=None: measured.append(prompts) or real(session, texts, kind, prompts),
+    )
+    config = replace(FAST, query_prompt=prompts["query"], document_prompt=prompts["document"], learning_rate=1e-12)
+    made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=replace(config, bf16=False))
+    assert {"document": "the sea "}.items() <= measured[0].items()
+    assert "query" not in {name for name, prompt in measured[0].items() if prompt}
+    encoder, texts = load_encoder(str(made.folder)), ["the cat sat"]
+    plain = load_encoder(tiny_model)
+    for kind, prompt in prompts.items():
+        expected = plain.encode([prompt + texts[0]], kind=kind)
+        np.testing.assert_allclose(encoder.encode(texts, kind=kind), expected, atol=1e-5)
+
+
+def test_symmetric_ranking_ranks_queries_for_a_document_too(tmp_path, tiny_model):
+    import torch
+
+    model = make_model(tiny_model, EncoderConfig())
+    rows = PAIRS[:6]
+    loss = losses.build("symmetric-ranking", model, prepare(rows, tmp_path, held_out=0.0), losses.LossOptions())
+    queries, answers = (torch.tensor(model.encode([row[name] for row in rows])) for name in ("query", "positive"))
+    scores, own = 20 * queries @ answers.T, torch.arange(6)
+    cross_entropy = torch.nn.functional.cross_entropy
+    expected = (cross_entropy(scores, own) + cross_entropy(scores.T, own)) / 2
+    features = [model.preprocess([row[name] for row in rows]) for name in ("query", "positive")]
+    assert float(loss(features, torch.zeros(6))) == pytest.approx(float(expected), rel=1e-4)
+
+
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
     made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
     run = TrainingRun(tmp_path / "out", tiny_model, EncoderConfig())
