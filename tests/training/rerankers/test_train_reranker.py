@@ -38,13 +38,18 @@ PAIRS = [
 FAST = RerankerConfig(steps=3, batch_size=4, negatives=3, depth=12, held_out=0.1, evaluations=1, max_length=48)
 
 
-def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_ordinary_one(tmp_path, tiny_model):
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, tiny_model):
+    """The result of three steps, and their events."""
+    out, events = tmp_path_factory.mktemp("trained") / "out", []
+    made = train_reranker(PAIRS, out, base=tiny_model, encoder=tiny_model, config=FAST, progress=events.append)
+    return made, events
+
+
+def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_ordinary_one(trained):
     from sentence_transformers import CrossEncoder
 
-    events = []
-    made = train_reranker(
-        PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST, progress=events.append
-    )
+    made, events = trained
     assert (made.objective, made.steps, [event.done for event in events if event.stage == "training"][-1]) == (
         "listwise",
         3,
@@ -73,23 +78,21 @@ def test_what_a_reranker_gives_is_measured_on_queries_that_did_not_choose_its_we
     )
 
 
-def test_the_second_segment_begins_as_the_first_where_the_base_has_read_single_texts_only(tmp_path, tiny_model):
+def test_the_second_segment_begins_as_the_first_where_the_base_has_read_single_texts_only(trained, tiny_model):
     def segments(base):
         state = reranker_training.make_model(str(base), FAST).state_dict()
         return next(value for name, value in state.items() if name.endswith("token_type_embeddings.weight"))
 
     first, second = segments(tiny_model)
     assert first.equal(second)
-    made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST)
-    first, second = segments(made.folder)  # a reranker keeps what it has learnt
+    first, second = segments(trained[0].folder)  # a reranker keeps what it has learnt
     assert not first.equal(second)
 
 
-def test_a_trained_reranker_serves_a_search(tmp_path, tiny_model):
-    made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST)
+def test_a_trained_reranker_serves_a_search(tmp_path, tiny_model, trained):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": row["document_id"], "text": row["positive"]} for row in PAIRS[:30])
-    hits = retriever.search("cat dog", 5, rerank=str(made.folder))
+    hits = retriever.search("cat dog", 5, rerank=str(trained[0].folder))
     assert all(hit.scores["reranker"] is not None for hit in hits)
 
 
@@ -343,7 +346,7 @@ def test_training_raises_the_positive(tmp_path, tiny_model):
         for n, row in enumerate(PAIRS)
     ]
     config = RerankerConfig(
-        epochs=8, batch_size=8, evaluations=2, learning_rate=3e-3, held_out=0.2, max_length=48, patience=None
+        epochs=3, batch_size=8, evaluations=1, learning_rate=3e-3, held_out=0.2, max_length=48, patience=None
     )
     made = train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
     assert made.after.value > made.before.value

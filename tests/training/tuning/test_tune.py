@@ -474,13 +474,28 @@ def texts(tmp_path):
     return file
 
 
-def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher(tmp_path, tiny_model):
+def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher_and_both_are_measured(tmp_path, tiny_model):
+    beir = tmp_path / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"d{number}", "title": "", "text": row["text"]} for number, row in enumerate([*documents()][:12])]
+    (beir / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    asked = [{"_id": f"q{number}", "text": row["text"]} for number, row in enumerate(rows[:6])]
+    (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
+    judged = "".join(f"q{number}\td{number}\t1\n" for number in range(6))
+    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
     config = EncoderConfig(epochs=3, batch_size=16, learning_rate=1e-3, patience=None, evaluations=1)
-    made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, config=config)
+    made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, evaluate_on=beir, config=config)
     layers = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))["num_hidden_layers"]
     assert (layers, made.layers) == (1, 1)
     assert made.measures["cosine to the teacher"][1] > 0.5
-    (measured,) = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
+    expected = [
+        evaluate(beir, mode="semantic", model=name).measures["nDCG@10"] for name in (tiny_model, str(made.folder))
+    ]
+    assert made.measures["nDCG@10"] == tuple(expected)
+    measures = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
+    shown = [(row["when"], row["value"], row["rows"], row["on"]) for row in measures if row["name"] == "nDCG@10"]
+    assert shown == [("teacher", expected[0], 6, "beir test"), ("student", expected[1], 6, "beir test")]
+    (measured,) = [row for row in measures if row["name"] == "cosine to the teacher"]
     assert (measured["on"], measured["rows"]) == ("held-out texts", 6)
     low, high = measured["interval"]
     assert low < measured["value"] < high
@@ -498,26 +513,6 @@ def test_a_table_of_words_encodes_as_sentence_transformers_does(tmp_path, tiny_m
     expected = SentenceTransformer(str(made.folder), device="cpu").encode(some)
     np.testing.assert_allclose(encoder.encode(some), expected, atol=1e-6)
     assert encoder.offsets(["The cat"])[0][0] == (0, 3)
-
-
-def test_teacher_and_student_are_measured_on_a_collection(tmp_path, tiny_model):
-    beir = tmp_path / "beir"
-    (beir / "qrels").mkdir(parents=True)
-    rows = [{"_id": f"d{number}", "title": "", "text": row["text"]} for number, row in enumerate([*documents()][:12])]
-    (beir / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    asked = [{"_id": f"q{number}", "text": row["text"]} for number, row in enumerate(rows[:6])]
-    (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
-    judged = "".join(f"q{number}\td{number}\t1\n" for number in range(6))
-    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
-    config = EncoderConfig(epochs=1, batch_size=32, patience=None, evaluations=1)
-    made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, evaluate_on=beir, config=config)
-    expected = [
-        evaluate(beir, mode="semantic", model=name).measures["nDCG@10"] for name in (tiny_model, str(made.folder))
-    ]
-    assert made.measures["nDCG@10"] == tuple(expected)
-    measures = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
-    shown = [(row["when"], row["value"], row["rows"], row["on"]) for row in measures if row["name"] == "nDCG@10"]
-    assert shown == [("teacher", expected[0], 6, "beir test"), ("student", expected[1], 6, "beir test")]
 
 
 def test_a_student_as_large_as_its_teacher_is_refused(tmp_path, tiny_model):
