@@ -29,8 +29,11 @@ class Shape(Enum):
 
 
 NAMES: dict[str, tuple[str, ...]] = {  # our column -> its names in data sets, in any case; the first present counts
-    "query": ("query", "anchor", "question", "query_text", "title"),
-    "positive": ("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
+    "query": ("query", "anchor", "question", "query_text", "english", "title"),
+    "positive": (
+        *("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
+        "non_english",
+    ),
     "negative": ("negative", "neg", "negatives", "hard_negative"),
     "first": ("sentence1", "sentence_1", "text1", "text_1", "premise", "sent1", "sentence_a", "question1"),
     "second": ("sentence2", "sentence_2", "text2", "text_2", "hypothesis", "sent2", "sentence_b", "question2"),

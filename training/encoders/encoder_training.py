@@ -262,9 +262,9 @@ class EncoderTraining:
         """Return the base model's prompt for each column of queries or documents."""
         if self.objective == "tsdae":  # the target is the text without its prompt
             return {"noisy": self.model.prompts["document"]} if self.model.prompts["document"] else None
+        queries = () if self.objective == "embeddings" else ("query", "sentence1")
         prompts = {
-            column: self.model.prompts.get("query" if column in ("query", "sentence1") else "document")
-            for column in self.data.texts
+            column: self.model.prompts.get("query" if column in queries else "document") for column in self.data.texts
         }
         return {column: prompt for column, prompt in prompts.items() if prompt} or None
 

@@ -62,7 +62,10 @@ OBJECTIVES: dict[str, Objective] = {
     "kl": Objective(
         (Shape.GRADED,), "KL divergence from a teacher's distribution, arXiv:2010.11386", takes=("scale", "temperature")
     ),
-    "embeddings": Objective((Shape.TEXTS,), "mean squared error to a teacher's vectors, arXiv:2004.09813"),
+    "embeddings": Objective(
+        (Shape.TEXTS, Shape.PAIRS),
+        "mean squared error to a teacher's vectors; of a pair, both texts to the first one's, arXiv:2004.09813",
+    ),
     "tsdae": Objective((Shape.TEXTS,), "denoising autoencoder, arXiv:2104.06979", wrappable=False),
 }
 

@@ -24,10 +24,11 @@ _PRINCIPAL = 8_192  # texts to compute the principal components from
 def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: int) -> Path:
     """Return the file of the teacher's vectors of all rows, computed once: float32, shape (rows, length).
 
+    :param dataset: the teacher encodes its first column.
     :param length: of the student's vectors.
     """
     file = run.folder / "teacher.npy"
-    loaded = load_encoder(teacher)
+    loaded, column = load_encoder(teacher), dataset.column_names[0]
     if loaded.dim < length:
         raise InputError(
             f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
@@ -36,10 +37,10 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
         if not file.is_file():
             part = file.with_name("teacher.part.npy")
             aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
-            shorten = _shortener(loaded, dataset["text"], length)
+            shorten = _shortener(loaded, dataset[column], length)
             stage = f"asking the teacher for {len(dataset):,} vectors"
             for start in counted(range(0, len(dataset), 2_048), run.progress, stage):
-                texts = dataset[start : start + 2_048]["text"]
+                texts = dataset[start : start + 2_048][column]
                 aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
             aside.flush()
             part.replace(file)
@@ -62,7 +63,7 @@ class _Labelled:
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         vectors = torch.from_numpy(np.array(self._vectors[batch["label"]], np.float32))
-        return {"text": batch["text"], "label": list(vectors)}
+        return batch | {"label": list(vectors)}
 
     def __reduce__(self) -> Any:
         return _Labelled, (self._file,)  # datasets pickles a transform to identify it: leave out the vectors

@@ -46,7 +46,8 @@ def train_encoder(
     :param data: anything that `dataset.prepare` reads.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
     :param development: rows that choose the best checkpoint, instead of rows held out from `data`.
-    :param teacher: for texts alone, an encoder to learn vectors from.
+    :param teacher: an encoder whose vectors of the texts are learned; with the objective embeddings, of texts and their
+        translations.
     :param progress: called with each event.
     :param origin: base and data facts for the card, if other code prepared both.
     :raises InputError: before the first step, for data or settings that do not fit.
@@ -70,14 +71,23 @@ def train_encoder(
     parts = {"held_out": config.held_out, "development": development, "seed": config.seed}
     training_set = datasets.prepare_once(run, data, split=split, **parts)
     with run.discard_on_error():
-        if teacher is not None and training_set.shape is not Shape.TEXTS:
-            raise InputError(
-                f"a teacher's vectors are learned from texts alone, but the data are {training_set.shape.value}: leave "
-                "the teacher out, or give texts"
-            )
+        _check_teacher(teacher, training_set.shape, config.objective)
         helpers = {"teacher": teacher is not None, "guide": config.guide is not None}
         objective = objectives.choose(config.objective, training_set.shape, **helpers)
         objectives.check_uses(objective, config)
         from .encoder_training import EncoderTraining
 
         return EncoderTraining(run, training_set, objective, teacher=teacher, origin=origin).train()
+
+
+def _check_teacher(teacher: str | None, shape: Shape, objective: str | None) -> None:
+    """:raises InputError: where there is nothing to learn from a teacher.
+
+    Pairs need the objective by name: of a question and its answer, the vector of the question would be wrong for both.
+    """
+    if teacher is None or shape is Shape.TEXTS or (shape is Shape.PAIRS and objective == "embeddings"):
+        return
+    raise InputError(
+        f"a teacher's vectors are learned from texts alone, but the data are {shape.value}: leave the teacher out, or "
+        "give texts; for texts with their translations, take the objective embeddings"
+    )

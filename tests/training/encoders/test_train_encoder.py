@@ -766,6 +766,23 @@ def test_a_teacher_of_what_is_no_text_is_told(tmp_path, tiny_model):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_text_and_its_translation_learn_the_teachers_vector_of_the_text(tmp_path, tiny_model):
+    """The teacher is the base itself, so that the loss is the distance of a translation from its text."""
+    rows = [{"english": row["query"], "non_english": row["positive"]} for row in PAIRS]
+    config = EncoderConfig(objective="embeddings", epochs=3, batch_size=16, learning_rate=2e-3, held_out=0.0)
+    made = train_encoder(rows, tmp_path / "out", base=tiny_model, teacher=tiny_model, config=config)
+    assert made.objective == "embeddings"
+    teacher, student = load_encoder(tiny_model), load_encoder(str(made.folder))
+    texts, translations = ([row[name] for row in rows] for name in ("english", "non_english"))
+    expected = teacher.encode(texts)
+
+    def distance(encoder, own):
+        return 1 - float((encoder.encode(own) * expected).sum(1).mean())
+
+    assert distance(student, translations) < 0.5 * distance(teacher, translations)
+    assert distance(student, texts) < 0.05
+
+
 def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
     with pytest.raises(ModelNotFoundError):
         train_encoder(tmp_path / "none.jsonl", tmp_path / "out", base="none/such", config=FAST)
