@@ -308,7 +308,7 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
     for _ in range(3):
         run = TrainingRun(tmp_path / "out", "base", FAST)
         run.open({})
-        given = {"_encode": None, "base_prompts": {}, "_teacher_encode": lambda: None, "data": None, "config": FAST}
+        given = {"_encode": print, "base_prompts": {}, "_teacher_encode": lambda: None, "data": None, "config": FAST}
         given["_report_measuring"] = lambda _: None
         sessions.append(SimpleNamespace(run=run, **given))
     with ThreadPoolExecutor() as pool:
