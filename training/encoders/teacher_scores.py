@@ -90,7 +90,8 @@ def _mean(scores: Sequence[Scores]) -> Scores:
     """Return the scores of a single model as they are, and of several the mean of their standard scores."""
     if len(scores) == 1:
         return scores[0]
-    return np.mean([(values - values.mean()) / (values.std() or 1.0) for values in scores], axis=0)
+    mean: Scores = np.mean([(values - values.mean()) / (values.std() or 1.0) for values in scores], axis=0)
+    return mean
 
 
 def _scores(model: Model, texts: pa.Table, progress: OnProgress) -> Scores:
@@ -104,7 +105,8 @@ def _block_scores(model: Model, texts: pa.Table) -> Scores:
     if scorers.is_encoder(model):
         vectors = scorers.unit_vectors(model, list(chain(*passages))).reshape(len(passages), len(queries), -1)
         query_vectors = scorers.unit_vectors(model, queries, kind="query")
-        return np.einsum("rd,crd->rc", query_vectors, vectors, dtype=np.float64)
+        cosines: Scores = np.einsum("rd,crd->rc", query_vectors, vectors, dtype=np.float64)
+        return cosines
     lists = zip(queries, zip(*passages, strict=True), strict=True)
     return scorers.finite(model, np.array([model.score(query, own) for query, own in lists], np.float64))
 

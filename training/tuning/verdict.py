@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
-    from ...retriever.models.encoder import Encoder
+    from ...retriever.models.encoder import Kind
     from .passages import Passages
     from .query_generation import SyntheticPair
     from .teachers import Teacher
@@ -108,6 +108,14 @@ def natural(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[Syn
     return [pair for name in names for pair in query_generation.sample(kinds[name], each, seed)]
 
 
+class Encodes(Protocol):
+    """An encoder, or a model in training."""
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Return one vector a text."""
+        ...
+
+
 class Judges:
     """Queries from held-out documents, with their own passages among those of other documents.
 
@@ -126,13 +134,13 @@ class Judges:
         self._documents = np.concatenate([rivals.documents, self._own])
         self._rivals = rivals
 
-    def vectors(self, encoder: Encoder, rivals: Floats | None = None) -> Floats:
+    def vectors(self, encoder: Encodes, rivals: Floats | None = None) -> Floats:
         """Return an encoder's vectors of the passages, with those of the rivals if they are known."""
         start = 0 if rivals is None else len(rivals)
         encoded = encoder.encode(self.texts[start:])
         return encoded if rivals is None else np.concatenate([rivals, encoded])
 
-    def by_mode(self, encoder: Encoder, vectors: Floats) -> dict[str, Floats]:
+    def by_mode(self, encoder: Encodes, vectors: Floats) -> dict[str, Floats]:
         """Return nDCG@10 of each query by meaning, and by words and meaning."""
         semantic = encoder.encode(self.queries, kind="query") @ vectors.T
         return {

@@ -49,7 +49,16 @@ def documents():
 
 @pytest.fixture
 def index(tmp_path, tiny_model):
+    """An index to change."""
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(documents())
+    return retriever
+
+
+@pytest.fixture(scope="session")
+def same_index(tmp_path_factory, tiny_model):
+    """An index that stays as it is."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("same") / "index", model=tiny_model)
     retriever.add(documents())
     return retriever
 
@@ -113,16 +122,16 @@ def test_a_gain_is_significant_of_more_than_one_kind_and_no_loss_in_the_other_mo
     assert verdict(comparison(title=0.3), SAME).is_gain
 
 
-def test_a_teacher_that_is_no_better_teaches_nothing(index, tmp_path, monkeypatch):
+def test_a_teacher_that_is_no_better_teaches_nothing(same_index, tmp_path, monkeypatch):
     equal = {mode: np.ones(1, np.float32) for mode in ("semantic", "hybrid")}
     monkeypatch.setattr(
         Judges, "by_mode", lambda judges, *_: {k: np.repeat(v, len(judges.pairs)) for k, v in equal.items()}
     )
-    before = index.encoder.fingerprint
-    made = tune.tune(index, recipe=FAST, out=tmp_path / "out")
+    before = same_index.encoder.fingerprint
+    made = tune.tune(same_index, recipe=FAST, out=tmp_path / "out")
     assert (made.verdict, made.published, made.as_dict()["folder"]) == (None, False, None)
     assert made.teaching.difference.verdict == "same"
-    assert index.encoder.fingerprint == before
+    assert same_index.encoder.fingerprint == before
     assert not (tmp_path / "out" / "model").exists()
 
 
@@ -154,8 +163,8 @@ def test_of_few_documents_more_judge():
     assert judging_share(48, 0.3) == 0.3
 
 
-def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, tmp_path, willing):
-    made = tune.tune(index, recipe=FAST, out=tmp_path / "out", publish=False)
+def test_the_folder_holds_the_encoder_and_what_was_measured(same_index, tiny_model, tmp_path, willing):
+    made = tune.tune(same_index, recipe=FAST, out=tmp_path / "out", publish=False)
     assert not made.published
     assert made.folder.parent == tmp_path / "out"
     facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))
@@ -167,7 +176,7 @@ def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, t
     assert not (made.folder / "run").exists()
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, monkeypatch, willing):
+def test_a_killed_run_goes_on_and_ends_with_the_same_weights(same_index, tmp_path, monkeypatch, willing):
     class KilledError(Exception):
         pass
 
@@ -179,26 +188,26 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, mo
 
         return loss
 
-    whole = tune.tune(index, recipe=FAST, out=tmp_path / "whole", publish=False)
+    whole = tune.tune(same_index, recipe=FAST, out=tmp_path / "whole", publish=False)
     real = ranking_distillation.RankingStudent.loss
     monkeypatch.setattr(ranking_distillation.RankingStudent, "loss", kill_after(3))
     with pytest.raises(KilledError):
-        tune.tune(index, recipe=FAST, out=tmp_path / "killed", publish=False)
+        tune.tune(same_index, recipe=FAST, out=tmp_path / "killed", publish=False)
     steps = []
     monkeypatch.setattr(
         ranking_distillation.RankingStudent, "loss", lambda student, step: steps.append(step) or real(student, step)
     )
-    resumed = tune.tune(index, recipe=FAST, out=tmp_path / "killed", publish=False)
+    resumed = tune.tune(same_index, recipe=FAST, out=tmp_path / "killed", publish=False)
     assert steps == [3]
     assert load_encoder(str(resumed.folder)).fingerprint == load_encoder(str(whole.folder)).fingerprint
 
 
-def test_the_judging_queries_are_of_documents_that_were_not_learned_from(index, tmp_path):
-    session = tuning_of(index, tmp_path / "out")
+def test_the_judging_queries_are_of_documents_that_were_not_learned_from(same_index, tmp_path):
+    session = tuning_of(same_index, tmp_path / "out")
     learned = {pair.document for pair in session.pairs}
     assert learned <= session.passages.numbers.keys()
     assert not session.passages.numbers.keys() & {pair.document for pair in session.judging_pairs}
-    contexts = {passage.context for source in corpus.from_index(index.snapshot()) for passage in source.passages}
+    contexts = {passage.context for source in corpus.from_index(same_index.snapshot()) for passage in source.passages}
     assert set(session.passages.texts) < contexts
 
 
@@ -274,12 +283,12 @@ def test_half_of_the_queries_drawn_are_of_the_log():
     assert ranking_distillation.drawing_shares(logged).tolist() == [0.25] * 4
 
 
-def test_a_log_teaches_beside_the_documents(index, tmp_path, willing):
+def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
     from dataclasses import replace
 
     (tmp_path / "log.txt").write_text("where did the queen sit\nprice of bread\n", "utf-8")
     recipe = replace(FAST, log=str(tmp_path / "log.txt"))
-    made = tune.tune(index, recipe=recipe, out=tmp_path / "out", publish=False)
+    made = tune.tune(same_index, recipe=recipe, out=tmp_path / "out", publish=False)
     assert made.pairs == FAST.pairs + 2
     assert made.verdict is not None
 
@@ -313,14 +322,14 @@ def test_standard_scores_are_taken_over_the_best():
     assert np.isfinite(teachers.standard_rows(np.zeros((2, 3), np.float32))).all()
 
 
-def test_the_teacher_is_the_engines_own_hybrid_search(index, tmp_path):
-    session = tuning_of(index, tmp_path / "out")
+def test_the_teacher_is_the_engines_own_hybrid_search(same_index, tmp_path):
+    session = tuning_of(same_index, tmp_path / "out")
     asked = ["the price of bread", "where is the ship at night"]
     taught = session.teacher.scores(asked)
     assert taught.shape == (2, len(session.passages.texts))
     paths = {number: path for path, number in session.passages.numbers.items()}
     for query, row in zip(asked, taught, strict=True):
-        found = [hit for hit in index.search(query, 150, collapse=False) if hit.path in session.passages.numbers]
+        found = [hit for hit in same_index.search(query, 150, collapse=False) if hit.path in session.passages.numbers]
         by_score = np.argsort(-row, kind="stable")[: len(found)]
         assert {paths[session.passages.documents[place]] for place in by_score} == {hit.path for hit in found}
         best = row[by_score]
@@ -347,7 +356,7 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
     assert np.corrcoef(found[known], lengths)[0, 1] == pytest.approx(1)
 
 
-def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path, willing):
+def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, willing):
     from dataclasses import replace
 
     texts = ["the cat sat", "a ship at night", "bread and cheese"]
@@ -355,7 +364,7 @@ def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path, willin
     encoder = load_encoder(tiny_model)
     expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(texts).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
-    made = tune.tune(index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
+    made = tune.tune(same_index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
     assert made.verdict.queries > 8
 
 
@@ -372,10 +381,10 @@ def test_the_divergence_is_that_of_the_softmaxes_over_known_passages():
     assert float(ranking_distillation.divergence(teacher, teacher)) == pytest.approx(0, abs=1e-6)
 
 
-def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path):
+def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(same_index, tmp_path):
     from dataclasses import replace
 
-    session = tuning_of(index, tmp_path / "out")
+    session = tuning_of(same_index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
     student = ranking_distillation.RankingStudent(model, session.pairs, session.passages, session.teacher, settings, 0)
@@ -389,10 +398,10 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:3])
 
 
-def test_the_weights_are_the_mean_of_those_in_the_last_steps(index, tmp_path, monkeypatch):
+def test_the_weights_are_the_mean_of_those_in_the_last_steps(same_index, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    session = tuning_of(index, tmp_path / "out")
+    session = tuning_of(same_index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     weight = next(model.parameters())
     seen = []
@@ -446,8 +455,8 @@ def test_the_weights_are_mixed_with_the_base_in_the_share_that_is_best_in_both_m
     assert float(model.weight.detach()) == 1.0
 
 
-def test_the_queries_that_choose_the_share_are_of_documents_that_taught_nothing(index, tmp_path):
-    session = tuning_of(index, tmp_path / "out")
+def test_the_queries_that_choose_the_share_are_of_documents_that_taught_nothing(same_index, tmp_path):
+    session = tuning_of(same_index, tmp_path / "out")
     chosen = session._choosing_judges()
     documents_of = {pair.document for pair in chosen.pairs}
     assert documents_of
