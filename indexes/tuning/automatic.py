@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _MANY = 100_000  # vectors from which on exact search takes a third of a search's time
 _RECALL = 0.98  # lower 95 % bound, of the neighbours that a search asks for
 _QUERIES = 400
-_SHARES = (1 / 16, 1 / 8, 1 / 4)  # of the lists, to search for the ten best; the neighbours take three times as many
-_CANDIDATES = 4  # compared with their vectors, for each neighbour
+_SETTINGS = ((16, 4), (8, 4), (8, 8), (4, 8), (4, 16))  # one list in so many is searched, candidates compared again
 
 
 def build_default(build: Build, count: int) -> tuple[BuiltIndex, IndexMetadata]:
@@ -38,8 +37,8 @@ def build_default(build: Build, count: int) -> tuple[BuiltIndex, IndexMetadata]:
     if is_exact(index):
         return built, IndexMetadata()
     sample = _neighbours(index)
-    for share in _SHARES:
-        search = {"nprobe": max(1, round(share * lists)), "k_factor": _CANDIDATES}
+    for share, factor in _SETTINGS:
+        search = {"nprobe": max(1, round(lists / share)), "k_factor": factor}
         if recall_lower_bound(sample.recalls(index.with_parameters(**search))) >= _RECALL:
             return built, IndexMetadata(search)
     built.discard()
