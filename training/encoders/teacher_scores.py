@@ -113,7 +113,7 @@ def _block_scores(model: Model, texts: pa.Table) -> Scores:
 
 def _rows(texts: pa.Table, scores: Scores, first: int) -> list[dict[str, Any]]:
     """Return a block of rows with their scores, under the names that training reads."""
-    block = texts.slice(first, _BLOCK).to_pylist()
+    block: list[dict[str, Any]] = texts.slice(first, _BLOCK).to_pylist()
     for row, own in zip(block, scores[first : first + _BLOCK].tolist(), strict=True):
         if "group" in row:
             row["document_id"] = row.pop("group")
