@@ -62,8 +62,11 @@ def train_rounds(
     check(config)
     objective = objectives.choose(config.objective, Shape.TRIPLETS, guide=config.guide is not None)
     objectives.check_uses(objective, config)  # triplets will be mined
+    if objective == "guided-ranking" and negatives > 1:
+        raise InputError(f"the objective {objective} takes one negative for each pair, not {negatives}")
     current = base or DEFAULT_MODEL
-    find(current)
+    for model in filter(None, (current, config.guide)):
+        find(model)
     whole = out.resolve()
     work = whole.with_name(f".{whole.name}-rounds")
     _check_out(out, work)

@@ -801,6 +801,11 @@ def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing
 
 
 WRONG_ROUNDS = {
+    "two negatives with a guide": (
+        {"negatives": 2, "config": EncoderConfig(objective="guided-ranking")},
+        "takes one negative for each pair, not 2",
+    ),
+    "no such guide": ({"config": EncoderConfig(guide="none/such")}, "none/such"),
     "a learning rate of nothing": ({"config": EncoderConfig(learning_rate=0)}, "learning rate is a number above 0"),
     "no objective of that name": ({"config": EncoderConfig(objective="magic")}, "there is no objective 'magic'"),
     "an objective for other data": ({"config": EncoderConfig(objective="cosine")}, "but the data are triplets"),
@@ -817,7 +822,7 @@ def test_settings_that_cannot_be_are_told_before_anything_is_mined(name, tmp_pat
     options, message = WRONG_ROUNDS[name]
     monkeypatch.setattr("binocle.training.encoders.mining_rounds.mine", lambda *_, **__: pytest.fail("it was mined"))
     with pytest.raises((InputError, ModelNotFoundError), match=message):
-        train_rounds("pairs.jsonl", tmp_path / "out", negatives=1, **{"base": tiny_model, **options})
+        train_rounds("pairs.jsonl", tmp_path / "out", **{"base": tiny_model, "negatives": 1, **options})
     assert not list(tmp_path.iterdir())
 
 
