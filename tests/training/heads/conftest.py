@@ -27,8 +27,8 @@ def squad_rows():
 
 
 @pytest.fixture(scope="session")
-def trained_reader(tmp_path_factory, tiny_model):
-    """Its result. The folder is not to be changed."""
+def trained_reader(made_once, tiny_model):
+    """Its folder, for all processes of the run. Not to be changed."""
     pytest.importorskip("torch")
     pytest.importorskip("accelerate")
     from binocle.training.heads.config import ReaderConfig
@@ -37,4 +37,4 @@ def trained_reader(tmp_path_factory, tiny_model):
     config = ReaderConfig(steps=40, max_length=48, learning_rate=5e-3, held_out=0.1, evaluations=1, bf16=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BINOCLE_PRECISION", "float32")
-        return train_reader(make_rows(), tmp_path_factory.mktemp("reader") / "out", base=tiny_model, config=config)
+        return made_once("reader", lambda folder: train_reader(make_rows(), folder, base=tiny_model, config=config))

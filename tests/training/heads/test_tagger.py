@@ -133,7 +133,7 @@ def test_wrong_texts_are_named(row, message):
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory, tiny_model):
+def trained(made_once, tiny_model):
     """A tagger of pets, which are two words: a colour and an animal."""
     pytest.importorskip("torch")
     pytest.importorskip("accelerate")
@@ -151,7 +151,7 @@ def trained(tmp_path_factory, tiny_model):
         span = {"label": "PET", "start": start, "end": start + len(pet)}
         rows.append({"text": f"{before} {pet} ran {number}", "entities": [span]})
     config = HeadConfig(steps=25, max_length=16, learning_rate=5e-3, held_out=0.1, evaluations=1, bf16=False)
-    return train_tagger(rows, tmp_path_factory.mktemp("tagger") / "out", base=tiny_model, config=config)
+    return made_once("tagger", lambda folder: train_tagger(rows, folder, base=tiny_model, config=config))
 
 
 def test_a_tagger_learns_and_is_served_without_torch(trained):
@@ -162,29 +162,30 @@ def test_a_tagger_learns_and_is_served_without_torch(trained):
     from binocle.retriever.models.heads.torch_head import inputs
     from binocle.retriever.models.heads.windows import text_windows
 
-    assert trained.measures[0].name == "span F1" and trained.measures[0].value > 0.9
-    tagger = load_tagger(trained.folder)
+    measure = json.loads((trained / "binocle.json").read_text("utf-8"))["measures"][0]
+    assert measure["name"] == "span F1" and measure["value"] > 0.9
+    tagger = load_tagger(trained)
     assert isinstance(tagger.head, BertHead)
     text = "bread and salt red cat ran"
     ((entity,), none) = tagger.tag([text, ""])
     assert (entity.label, entity.text, text[entity.start : entity.end]) == ("PET", "red cat", "red cat")
     assert none == [] and 0 < entity.probability <= 1
     parts = text_windows(tagger.head.tokenizer(), text, 16)
-    model = AutoModelForTokenClassification.from_pretrained(trained.folder).eval()
+    model = AutoModelForTokenClassification.from_pretrained(trained).eval()
     with torch.no_grad():
         expected = model(**inputs(model, parts)).logits[0]
     np.testing.assert_allclose(tagger.head.logits(parts)[0], expected, atol=1e-4)
 
 
 def test_a_long_text_is_read_in_windows(trained):
-    tagger = load_tagger(trained.folder)
+    tagger = load_tagger(trained)
     text = "bread salt " * 30 + "red cat ran " + "bread salt " * 30
     spans = [(entity.start, entity.end) for entity in tagger.tag([text])[0]]
     assert (330, 337) in spans
 
 
 def test_tag_prints_names_with_their_places(trained, tmp_path, run):
-    model = ("--model", trained.folder)
+    model = ("--model", trained)
     shown = run("tag", "-", *model, stdin=b"bread\nthe house red cat ran\n")
     assert shown.out.split()[0] == "2:10" and shown.out.split()[2:] == ["PET", "red", "cat"]
     (tmp_path / "a.jsonl").write_text('{"text": "the house red cat ran"}\n', "utf-8")

@@ -26,22 +26,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers a
 
 
 def test_a_reader_learns_and_its_card_says_how_well(trained_reader):
-    measures = {measure.name: measure for measure in trained_reader.measures}
-    assert measures["F1"].value > 0.8 > measures["F1"].low - 1
+    facts = json.loads((trained_reader / "binocle.json").read_text("utf-8"))
+    measures = {row["name"]: row for row in facts["measures"]}
+    assert measures["F1"]["value"] > 0.8 > measures["F1"]["interval"][0] - 1
     assert {"exact match", "no answer found where there is none", "calibration error"} <= measures.keys()
-    facts = json.loads((trained_reader.folder / "binocle.json").read_text("utf-8"))
     assert facts["reader"]["window"] == 48
-    card = (trained_reader.folder / "README.md").read_text("utf-8")
+    card = (trained_reader / "README.md").read_text("utf-8")
     assert "# Reader trained from" in card and "| F1 |" in card
-    assert not (trained_reader.folder / "run").exists()
+    assert not (trained_reader / "run").exists()
 
 
 def test_the_folder_is_one_of_transformers_and_its_logits_are_served_without_torch(trained_reader):
     from transformers import AutoModelForQuestionAnswering
 
-    reader = load_reader(trained_reader.folder)
+    reader = load_reader(trained_reader)
     assert isinstance(reader.head, BertHead)
-    model = AutoModelForQuestionAnswering.from_pretrained(trained_reader.folder, attn_implementation="eager").eval()
+    model = AutoModelForQuestionAnswering.from_pretrained(trained_reader, attn_implementation="eager").eval()
     texts = ["the cat sat on the mat and the dog ran to the river", "bread"]
     texts += ["salt the cheese and bake the bread in a hot oven until the night is over " * 9]
     parts = [part for text in texts for part in windows(reader.head.tokenizer(), "where the cat", text, 48, 16)]
@@ -56,7 +56,7 @@ def test_the_folder_is_one_of_transformers_and_its_logits_are_served_without_tor
 
 
 def test_windows_cover_a_long_passage_and_share_tokens(trained_reader):
-    tokenizer = load_reader(trained_reader.folder).head.tokenizer()
+    tokenizer = load_reader(trained_reader).head.tokenizer()
     passage = " ".join(["bread"] * 200)
     parts = windows(tokenizer, "where " * 90, passage, 40, 10)
     covered = {offset for part in parts for offset in part.offsets}
@@ -67,7 +67,7 @@ def test_windows_cover_a_long_passage_and_share_tokens(trained_reader):
 
 
 def test_a_reader_reads_the_answer_wherever_it_stands(trained_reader):
-    reader = load_reader(trained_reader.folder)
+    reader = load_reader(trained_reader)
     plain = "the cat sat on the river and the dog ran to the mountain"
     long = f"{'bread and salt ' * 40} {plain}"
     found = reader.read("where the cat", [plain, "bread", "", "  \n "])
@@ -131,7 +131,7 @@ def answering(tmp_path, tiny_model, write):
 
 
 def test_an_answer_cites_its_own_characters_and_lines(answering, trained_reader):
-    answers = answering.answer("where the cat", reader=trained_reader.folder, mode="lexical")
+    answers = answering.answer("where the cat", reader=trained_reader, mode="lexical")
     best = answers[0]
     text = answering.text("cat.txt")
     assert (best.path, best.text, text[best.char_start : best.char_end]) == ("cat.txt", "river", "river")
@@ -141,12 +141,12 @@ def test_an_answer_cites_its_own_characters_and_lines(answering, trained_reader)
     )
     assert 0 < best.probability < 1 and best.hit.text.count("river") == 1
     assert (
-        answering.scope("path=cat.txt").answer("where the cat", reader=trained_reader.folder, mode="lexical")[0].text
+        answering.scope("path=cat.txt").answer("where the cat", reader=trained_reader, mode="lexical")[0].text
         == "river"
     )
-    assert answering.scope("path=b.txt").answer("where the cat", reader=trained_reader.folder) == []
+    assert answering.scope("path=b.txt").answer("where the cat", reader=trained_reader) == []
     hits = answering.search("cat", mode="lexical")
-    assert answering.answer("where the cat", reader=load_reader(trained_reader.folder), hits=hits)[0].text == "river"
+    assert answering.answer("where the cat", reader=load_reader(trained_reader), hits=hits)[0].text == "river"
 
 
 def test_hidden_text_is_no_answer(answering, trained_reader):
@@ -154,14 +154,14 @@ def test_hidden_text_is_no_answer(answering, trained_reader):
 
     (hit,) = answering.search("cat", 1, mode="lexical")
     at = hit.char_start + hit.text.index("river")
-    assert answering.answer("where the cat", reader=trained_reader.folder, hits=[hit])
+    assert answering.answer("where the cat", reader=trained_reader, hits=[hit])
     hidden = replace(hit, hidden=((at, at + 5),))
-    assert answering.answer("where the cat", reader=trained_reader.folder, hits=[hidden]) == []
+    assert answering.answer("where the cat", reader=trained_reader, hits=[hidden]) == []
 
 
 def test_search_prints_the_answer_and_its_line(answering, trained_reader, run, monkeypatch):
     monkeypatch.chdir(answering.folder)
-    options = ("--answer", "--reader", trained_reader.folder, "--mode", "lexical", "--min-relevance", "0")
+    options = ("--answer", "--reader", trained_reader, "--mode", "lexical", "--min-relevance", "0")
     shown = run("search", "where the cat", *options)
     first, second = shown.out.splitlines()[:2]
     assert shown.code == 0 and first.startswith("river  (") and first.endswith("cat.txt:2")
@@ -191,7 +191,7 @@ def test_search_prints_the_answer_and_its_line(answering, trained_reader, run, m
 def test_answer_reads_files_and_standard_input(tmp_path, trained_reader, run):
     file = tmp_path / "a.txt"
     file.write_text("the cat sat on the\nriver and the dog ran to the mountain\n", "utf-8")
-    reader = ("--reader", trained_reader.folder)
+    reader = ("--reader", trained_reader)
     shown = run("answer", "where the cat", file, *reader)
     assert (shown.code, shown.out.split("  ")[0], f"{file}:2" in shown.out) == (0, "river", True)
     (row,) = run("answer", "where the cat", "-", *reader, "--json", stdin=file.read_bytes()).rows
@@ -205,7 +205,7 @@ def test_another_model_is_no_reader(tmp_path, tiny_model, trained_reader, make_r
         load_reader(tiny_model)
     with pytest.raises(ModelNotFoundError):
         load_reader("no-such-reader")
-    shutil.copytree(trained_reader.folder, tmp_path / "copy")
+    shutil.copytree(trained_reader, tmp_path / "copy")
     for text, message in (
         ('{"reader": {"window": "long"}}', "has a value that is no number"),
         ('{"reader": {"evil": 1}}', "does not describe a reader"),
