@@ -107,7 +107,7 @@ def train_classifier(
     base = base or (model_files.DEFAULT_MODEL if retriever is None else retriever.encoder.name)
     model_files.find(base)  # before a large file is read
     run = TrainingRun(out, base, config, progress)
-    settings = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
+    settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
     if unlabelled is not None:
         settings["unlabelled"] = [source_name(unlabelled), files_of(unlabelled)]
     run.open(settings, kind="classifier")

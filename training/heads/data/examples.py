@@ -144,8 +144,8 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
         raise InputError(f"the data have {len(labels):,} different labels: expected 2 to {_MOST_LABELS:,}")
     keys = np.array([hash_of(example.document) for example in examples], np.uint64)
     part = hold_out(keys, share, maximum, seed).tolist()
-    parts = [[row for row, number in zip(examples, part, strict=True) if number == side] for side in (0, 1)]
-    return Examples(task, labels, pairs, *parts)
+    learned, held_out = ([row for row, number in zip(examples, part, strict=True) if number == side] for side in (0, 1))
+    return Examples(task, labels, pairs, learned, held_out)
 
 
 def _task(location: str, row: Mapping[str, Any]) -> str:
