@@ -1,10 +1,14 @@
 """Memory: the curve of `binocle index` over a folder ten times as large as a real one.
 
     python -m benchmarks.trust.memory --folder DIR [--times 10] [--model NAME] [--seconds 1] [--most 1500]
+    python -m benchmarks.trust.memory --folder DIR --passages 869000
 
 Each copy of a file is varied: one word in ten is drawn from all words of the folder. Every second the resident memory
 of the command and of the processes that it started is read, mapped files included. `model` is the tests' random encoder
 unless given: then the memory of the encoder is not in the figures. After `--most` seconds the command is interrupted.
+
+With `--passages`, so many passages of 12 words of the folder, with random vectors of dimension 32, are written into the
+store, 12 a document. Then a process of its own builds all indexes: the last step of the command, without the others.
 """
 
 from __future__ import annotations
@@ -20,13 +24,36 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from binocle import Retriever
 from binocle.commands.background.client import INTERRUPTED
+from binocle.core.freed_memory import return_freed_memory
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store.store import Store
+from binocle.retriever.store.tables import SYMBOLS, chunk_schema, document_schema
+from binocle.retriever.store.writer import open_writer
 from tests.conftest import build_model
 
 from ..machine import save
 
 _POINTS = 40  # of the curve
+_DIM = 32
+_COMMIT = 24_000  # passages
+_ROW = {
+    "source": "added",
+    "state": "indexed",
+    "reason": "",
+    "size": 1,
+    "mtime_ns": 0,
+    "settled": False,
+    "sha256": "",
+    "format": "text",
+    "title": "",
+    "metadata": "{}",
+    "text": "",
+}
 
 
 def write_copies(source: Path, target: Path, times: int) -> int:
@@ -42,6 +69,40 @@ def write_copies(source: Path, target: Path, times: int) -> int:
         varied = ([chance.choice(words) if chance.random() < 0.1 else word for word in line] for line in lines)
         place.write_text("\n".join(map(" ".join, varied)), "utf-8")
     return times * len(files)
+
+
+def write_passages(source: Path, target: Path, count: int) -> None:
+    """Write a store with so many passages, and without indexes."""
+    texts = (file.read_text("utf-8", errors="replace") for file in source.rglob("*.md"))
+    words, chance = sorted({word for text in texts for word in text.split()}), random.Random(0)
+    numbers, schema = np.random.default_rng(0), chunk_schema(_DIM)
+    with open_writer(Store.create(target, EncoderId("random", "0" * 32, _DIM))) as writer:
+        for first in range(0, count, _COMMIT):
+            ids = np.arange(first, min(first + _COMMIT, count))
+            texts = [" ".join(chance.choices(words, k=12)) for _ in ids]
+            vectors = numbers.standard_normal((len(ids), _DIM)).astype(np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            columns = {
+                "id": ids,
+                "document": ids // 12,
+                "key": ids,
+                "text": texts,
+                "context": texts,
+                "heading": [[]] * len(ids),
+                "vector": list(vectors),
+            }
+            rest = {"page": None, SYMBOLS: None}
+            arrays = [pa.array(columns.get(f.name, [rest.get(f.name, 1)] * len(ids)), f.type) for f in schema]
+            writer.stage(pa.Table.from_arrays(arrays, schema=schema))
+            documents = [{"id": number, "path": f"{number}", "chunks": 12, **_ROW} for number in sorted({*ids // 12})]
+            writer.commit(drop=[], documents=pa.Table.from_pylist(documents, document_schema()))
+
+
+def build_indexes(folder: Path) -> None:
+    """Build all indexes of a store."""
+    return_freed_memory()
+    with open_writer(Store.open(folder, trusted=True)) as writer:
+        writer.finish()
 
 
 def resident(process: int) -> list[float]:
@@ -90,17 +151,35 @@ def main() -> None:
     parser.add_argument("--model", help="an encoder's name or folder")
     parser.add_argument("--seconds", type=float, default=1.0, help="between two readings of the memory")
     parser.add_argument("--most", type=float, default=float("inf"), help="seconds until the command is interrupted")
+    parser.add_argument("--passages", type=int, help="write so many into the store, and build their indexes")
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.build:
+        build_indexes(arguments.build)
+        return
+    measure = of_passages if arguments.passages else of_folder
     with tempfile.TemporaryDirectory() as temporary:
-        work = Path(temporary)
-        model = arguments.model or str(build_model(work / "model"))
-        files = write_copies(arguments.folder, work / "documents", arguments.times)
         start = time.perf_counter()
-        command = [sys.executable, "-m", "binocle.cli", "index", str(work / "documents"), "--model", model]
-        result = summary(watch(command, arguments.seconds, arguments.most))
-        seconds, status = round(time.perf_counter() - start), Retriever.open(work / "documents").status()
-        counts = {"files": files, "indexed": status.documents["indexed"], "passages": status.chunks}
-        save("memory", {**counts, "seconds": seconds, **result}, seed=0)
+        results = measure(Path(temporary), arguments)
+        name = "memory-passages" if arguments.passages else "memory"
+        save(name, {**results, "seconds": round(time.perf_counter() - start)}, seed=0)
+
+
+def of_folder(work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Index varied copies of the folder."""
+    model = arguments.model or str(build_model(work / "model"))
+    files = write_copies(arguments.folder, work / "documents", arguments.times)
+    command = [sys.executable, "-m", "binocle.cli", "index", str(work / "documents"), "--model", model]
+    result = summary(watch(command, arguments.seconds, arguments.most))
+    status = Retriever.open(work / "documents").status()
+    return {"files": files, "indexed": status.documents["indexed"], "passages": status.chunks, **result}
+
+
+def of_passages(work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Build the indexes of passages with words of the folder."""
+    write_passages(arguments.folder, work / "index", arguments.passages)
+    command = [sys.executable, "-m", "benchmarks.trust.memory", "--folder", "-", "--build", str(work / "index")]
+    return {"passages": arguments.passages, **summary(watch(command, arguments.seconds, arguments.most))}
 
 
 if __name__ == "__main__":
