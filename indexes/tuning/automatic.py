@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .optimize import Build
 
 _MANY = 100_000  # vectors from which on exact search takes a third of a search's time
-_RECALL = 0.98  # lower 95 % bound, of the neighbours that a search asks for
+_RECALL = 0.99  # lower 95 % bound, of the neighbours that a search asks for
 _QUERIES = 400
 _SETTINGS = ((16, 4), (8, 4), (8, 8), (4, 8), (4, 16))  # one list in so many is searched, candidates compared again
 
