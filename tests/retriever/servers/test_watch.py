@@ -228,7 +228,7 @@ def test_a_folder_that_joins_the_collection_is_followed(collection, tmp_path):
     (tmp_path / "more").mkdir()
     with Watch(collection) as updates:
         updates.next()
-        type(collection).open(collection.path).sync([tmp_path / "more"])
+        type(collection).open(collection.path, wait=30).sync([tmp_path / "more"])
         (tmp_path / "notes/b.md").write_text("Herons wait.")
         assert updates.next_report().indexed == 1
         (tmp_path / "more/d.md").write_text("Curlews probe the mud.")
