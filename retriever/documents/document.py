@@ -8,6 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import DamagedError
 from ...core.printable import invisible_spans, visible
 
 if TYPE_CHECKING:
@@ -112,9 +113,25 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
     return tuple(spans)
 
 
+def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a document row, with the index's own keys.
+
+    :raises DamagedError: when it is not what was written.
+    """
+    try:
+        metadata = json.loads(row["metadata"])
+    except (ValueError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise DamagedError(
+            f"the metadata of {str(row['path'])[:200]!r} is not what was written: 'binocle verify' says more"
+        )
+    return metadata
+
+
 def concealed_of(row: Mapping[str, Any]) -> Any:
     """Return the hidden text of a document row, for `hidden_spans`; an added document has none."""
-    return json.loads(row["metadata"]).get(HIDDEN) if row["source"] == "file" else None
+    return metadata_of(row).get(HIDDEN) if row["source"] == "file" else None
 
 
 def visible_text(text: str, start: int, hidden: Iterable[tuple[int, int]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import HIDDEN, concealed_of, hidden_spans, visible_text
+from ..documents.document import HIDDEN, concealed_of, hidden_spans, metadata_of, visible_text
 from ..documents.file_parts import file_of
 from . import tombstones
 from .filters.where import parse
@@ -43,7 +42,7 @@ def ids_passing(snapshot: Snapshot, where: Where) -> set[int]:
 
 def readable(row: Row) -> Row:
     """Return a row with its metadata as a mapping, without the index's own keys."""
-    metadata = json.loads(row["metadata"])
+    metadata = metadata_of(row)
     if row["source"] == "file":
         metadata.pop(HIDDEN, None)
     return row | {"metadata": metadata}

@@ -5,7 +5,6 @@ Each function reads one snapshot. `inside` is the filter of a scope: other docum
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import HIDDEN
+from ..documents.document import HIDDEN, metadata_of
 from .filters.evaluation import check_key
 from .filters.filter import Within
 
@@ -187,7 +186,7 @@ def _records(snapshot: Snapshot, ids: Sequence[int], *, vectors: bool) -> list[R
 
 def _record(row: dict[str, Any], vectors: Floats | None) -> Record:
     fields = {name: row[name] for name in ("text", "title", "format", "source", "state", "reason", "size")}
-    metadata = json.loads(row["metadata"])
+    metadata = metadata_of(row)
     if row["source"] == "file":
         metadata.pop(HIDDEN, None)
     return Record(id=row["path"], metadata=metadata, passages=row["chunks"], vectors=vectors, **fields)

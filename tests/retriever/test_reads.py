@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from binocle import F, NotFoundError, Retriever
-from binocle.core.errors import InputError
+from binocle.core.errors import DamagedError, InputError
+from binocle.retriever.documents.document import metadata_of
+from binocle.retriever.store.documents import readable
 from binocle.retriever.store.tables import document_schema
 from binocle.retriever.store.writer import open_writer
 
@@ -175,3 +177,11 @@ def test_what_cannot_be_read_is_refused(read, message, faq):
 def test_lines_that_end_before_they_begin_are_refused(faq):
     with pytest.raises(InputError, match=r"lines 2 to 1 of '07': the first comes after the last$"):
         faq.text("07", lines=(2, 1))
+
+
+@pytest.mark.parametrize("metadata", ["{x", "[]", "[" * 100_000])
+def test_metadata_that_is_not_what_was_written_is_damage(metadata, faq):
+    row = faq.documents()[0] | {"metadata": metadata}
+    for read in (readable, metadata_of):
+        with pytest.raises(DamagedError, match=r"^the metadata of '00' is not what was written: .*says more$"):
+            read(row)

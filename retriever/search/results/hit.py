@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ...documents.chunker import context_of
-from ...documents.document import HIDDEN, hidden_spans, visible_text
+from ...documents.document import HIDDEN, hidden_spans, metadata_of, visible_text
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 
@@ -169,7 +168,7 @@ def cite(
 
 def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a hit that the index has stored."""
-    metadata = json.loads(document["metadata"])
+    metadata = metadata_of(document)
     concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
     return Citation.fields_of(chunk, document) | {
         "text": chunk["text"],
