@@ -289,7 +289,7 @@ def _use(index: Path) -> None:
         lambda retriever: retriever.search("dog", k=5),
     ):
         try:
-            action(Retriever.open(index))
+            action(Retriever.open(index, trust=True))  # a copy
         except BinocleError as error:
             refusal = error
     if refusal:
