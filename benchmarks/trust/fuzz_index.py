@@ -33,7 +33,7 @@ from unittest import mock
 
 import numpy as np
 
-from binocle.core.errors import BinocleError
+from binocle.core.errors import BinocleError, DamagedError
 from binocle.indexes import faiss_index
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import build
@@ -275,25 +275,31 @@ def _sign_again(index: Path, name: str) -> None:
 
 
 def _use(index: Path) -> None:
-    """Do everything with an index, and raise the last clear error."""
+    """Do everything with an index, first as a stranger's, then, unless it is damaged, as one that the user trusts.
+
+    :raises BinocleError: the last clear error, or the last damage.
+    """
     from binocle import Retriever
 
-    refusal = None
-    for action in (
-        lambda retriever: retriever.search("the cat saw", k=5, mode="semantic"),
-        lambda retriever: retriever.search("the cat", k=5, mode="lexical", where="n>3"),
-        lambda retriever: retriever.search("dog", k=5, where={"n": [1, 2, 5, 7]}),
-        lambda retriever: (retriever.documents(), retriever.text("d5")),
-        lambda retriever: retriever.verify(),
-        lambda retriever: retriever.add([{"id": "d7", "text": "A new dog."}]),
-        lambda retriever: retriever.search("dog", k=5),
-    ):
-        try:
-            action(Retriever.open(index, trust=True))  # a copy
-        except BinocleError as error:
-            refusal = error
-    if refusal:
-        raise refusal
+    for trust in (False, True):
+        refusals: list[BinocleError] = []
+        for action in (
+            lambda retriever: retriever.search("the cat saw", k=5, mode="semantic"),
+            lambda retriever: retriever.search("the cat", k=5, mode="lexical", where="n>3"),
+            lambda retriever: retriever.search("dog", k=5, where={"n": [1, 2, 5, 7]}),
+            lambda retriever: (retriever.documents(), retriever.text("d5")),
+            lambda retriever: retriever.verify(),
+            lambda retriever: retriever.add([{"id": "d7", "text": "A new dog."}]),
+            lambda retriever: retriever.search("dog", k=5),
+        ):
+            try:
+                action(Retriever.open(index, trust=trust))
+            except BinocleError as error:
+                refusals.append(error)
+        if damage := [error for error in refusals if isinstance(error, DamagedError)]:
+            raise damage[-1]
+    if refusals:
+        raise refusals[-1]
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -89,6 +89,7 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
 
     :param root: the indexed folder, None when only documents were added.
     """
+    snapshot.check_pages()
     rows = snapshot.document_rows.to_pylist()
     if snapshot.fallback:
         yield Fault("store", "", snapshot.fallback)

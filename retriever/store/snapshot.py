@@ -26,6 +26,7 @@ from .tables import (
     LANCE_ERRORS,
     PREVIOUS,
     SYMBOLS,
+    check_pages,
     chunk_schema,
     document_schema,
     lance_message,
@@ -90,8 +91,7 @@ class Snapshot:
     @locked_cached_property
     def documents(self) -> lance.LanceDataset:
         """The documents table."""
-        with self.reading("documents"):
-            return open_table(self._locations["documents"], self.head.documents)
+        return self._opened("documents", self.head.documents)
 
     @locked_cached_property
     def chunks(self) -> lance.LanceDataset:
@@ -100,11 +100,26 @@ class Snapshot:
         :raises DamagedError: when its vectors have another dimension than HEAD.json says.
         """
         location, dim = self._locations["chunks"], self.head.encoder.dim
-        with self.reading("chunks"):
-            table = open_table(location, self.head.chunks)
+        table = self._opened("chunks", self.head.chunks)
         if table.schema.field("vector").type.list_size != dim:
             raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
+
+    def _opened(self, name: str, version: int) -> lance.LanceDataset:
+        with self.reading(name):
+            table = open_table(self._locations[name], version)
+            if not self.store.trusted:
+                check_pages(table)
+            return table
+
+    def check_pages(self) -> None:
+        """Check the descriptions of all pages of the tables, as is done for each index that the user did not make.
+
+        :raises DamagedError: when one is damaged.
+        """
+        for name, table in (("documents", self.documents), ("chunks", self.chunks)):
+            with self.reading(name):
+                check_pages(table)
 
     @property
     def has_symbols(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,16 @@ def open_table(table: TableLocation, version: int | None = None) -> lance.LanceD
     forking.check()
     with reading(table):
         return table.at(version)
+
+
+def check_pages(table: lance.LanceDataset) -> None:
+    """Read a row of each fragment, with all columns, so that a damaged description of a page is an error here.
+
+    A read of many rows would end the process: Lance quotes the file in the error, and Arrow's C stream aborts on text
+    with a NUL (arrow-rs 58, `ffi_stream.rs`).
+    """
+    counts = [fragment.count_rows() for fragment in table.get_fragments()]
+    table.take([end - count for end, count in zip(accumulate(counts), counts, strict=True) if count])
 
 
 def drop_later_versions(location: TableLocation, version: int) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from binocle import Retriever
-from binocle.core.errors import ModelNotFoundError, UntrustedError
+from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
 from binocle.retriever.models import files as model_files
 from binocle.retriever.store import trust
 
@@ -270,3 +271,23 @@ def test_missing_encoder_of_a_trusted_index_is_still_named(mine):
 
 def test_ids_are_random():
     assert len({trust.new_id() for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["untrusted", "trusted"])
+@pytest.mark.parametrize("table", ["documents", "chunks"])
+def test_a_page_with_a_nul_in_its_description_is_an_error_and_ends_no_process(table, trusted, mine, tmp_path):
+    """Unless it is found first, Lance's error about it aborts the process, and so this run of the tests."""
+    copy = shutil.copytree(mine, tmp_path / "copy")
+    retriever = Retriever.open(copy, trust=trusted)
+    files = {file.path for part in retriever.snapshot().documents.get_fragments() for file in part.data_files()}
+    if table == "chunks":
+        files = {file.path for part in retriever.snapshot().chunks.get_fragments() for file in part.data_files()}
+    [file] = [copy / f".binocle/{table}.lance/data" / name for name in files]
+    whole = file.read_bytes()
+    places = [match.start() + 21 for match in re.finditer(rb"lance\.encodings21\.PageLayout", whole)]
+    assert len(places) >= 5
+    for place in places:
+        file.write_bytes(whole[:place] + bytes(4) + whole[place + 4 :])
+        damaged = Retriever.open(copy, trust=trusted)
+        with pytest.raises(DamagedError, match=rf"{table}\.lance is damaged \(.*PageLayout"):
+            damaged.verify() if trusted else damaged.search("cat", mode="lexical")
