@@ -47,19 +47,15 @@ def _import_compute() -> None:
         native.function_registry = registry
 
     def function(name: str) -> Any:
-        own = name.removesuffix("_") if name in _PYTHON_NAMES.values() else name
+        key = name.removesuffix("_") if name in _PYTHON_NAMES.values() else name
         try:
-            called = registry().get_function(own)
+            entry = registry().get_function(key)
         except KeyError:
-            called = None
-        if (
-            called is None
-            or called.kind == "hash_aggregate"
-            or (called.kind == "scalar_aggregate" and not called.arity)
-        ):
+            entry = None
+        if entry is None or entry.kind == "hash_aggregate" or (entry.kind == "scalar_aggregate" and not entry.arity):
             raise AttributeError(f"module 'pyarrow.compute' has no attribute {name!r}")
-        wrapped = vars(compute)[name] = wrap(_PYTHON_NAMES.get(own, own), called)
-        return wrapped
+        wrapper = vars(compute)[name] = wrap(_PYTHON_NAMES.get(key, key), entry)
+        return wrapper
 
     compute.function_registry = registry
     compute.__getattr__ = function

@@ -110,7 +110,7 @@ def measure(
     given, right, taken = np.array(scores), np.array(exact) > 0, np.array(without)
     chosen = float(np.quantile(given[right], _LOST)) if right.any() else 0.0
     return {
-        "reader": reader.name,
+        "reader": Path(reader.name).name,
         "paragraphs": len(rows),
         "questions": len(asked),
         "passages read": k,

@@ -100,7 +100,7 @@ def classifier(
     DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
     probe on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
     trained. Use it with 'binocle classify'. With --label it learns from the passages of an index, which have vectors
-    already, also from those of documents without the key.
+    already. Documents without the key give texts without labels.
 
     \b
     binocle train classifier tickets.jsonl --out my-classifier

@@ -40,9 +40,9 @@ class ExactMatches:
         return bool(self._parts.required)
 
     def look_up(self, passing: Passing | None) -> Ids:
-        """Passages anywhere in the index that hold the exact parts, among the best with all words of one of them.
+        """Return the passages with an exact part, wherever they rank, among the best with all words of one part.
 
-        The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
+        The words of a part may be common, so the best passages for the whole query may lack the part.
         """
         ids = self.with_words(passing)
         holds = [self._parts.passes(context) and self._parts.level(context)[0] for context in self._read(ids)]

@@ -148,7 +148,7 @@ class CorrectedRequest:
 def hits_of_many(
     requests: Sequence[SearchRequest], snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]
 ) -> list[Hits]:
-    """Answer several searches of one state. A thread encodes the next queries while these are answered."""
+    """Answer several searches of one snapshot. From 512 on, a thread encodes the next group while one is answered."""
     corrected = [request.corrected(snapshot, encoder_of) for request in requests]
     count = max(1, len(corrected) // _ENCODED)
     bounds = [len(corrected) * number // count for number in range(count + 1)]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 MAX_TERMS = 2_048  # of a query: users paste long texts
 _MAX_WORDS = 256  # distinct words of a query that full-text search looks up; more do not help
-_SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
+_SPARE = 1.5  # times the full-text results that are expected to suffice for a filter
 _MORE = 4  # times as many in the next attempt
 
 
 class WordSearch:
-    """The search of one snapshot by the words of a query: BM25 over the inverted index or, without one, over Lance's.
+    """Searches one snapshot by the words of a query: BM25 over the inverted index, or over Lance's if there is none.
 
     :ivar stems: of the query, in order and with repetitions.
     """
@@ -41,7 +41,10 @@ class WordSearch:
         return self._search(self._text, depth, passing)
 
     def scores(self, ids: Ids) -> tuple[Floats, Ids]:
-        """Scores and ids of those among these passages, given in ascending order, that hold a word of the query."""
+        """Return scores and ids of the passages that hold a word of the query.
+
+        :param ids: of the passages to search, ascending.
+        """
         return self._search(self._text, len(ids), among=ids)
 
     def with_all(self, words: str, limit: int, passing: Passing | None = None) -> Ids:

@@ -41,7 +41,7 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "guided-ranking": Objective(
         _RANKED,
-        "the same without negatives that a guide ranks above the positive, GISTEmbed, arXiv:2402.16829",
+        "ranking without negatives that a guide ranks above the positive, GISTEmbed, arXiv:2402.16829",
         different=True,
         takes=("scale", "guide"),
     ),
@@ -84,9 +84,8 @@ _DEFAULTS = {
 def choose(name: str | None, shape: Shape, *, teacher: bool = False, guide: bool = False) -> str:
     """Return the named objective, or the default for this shape of data.
 
-    :param teacher: whether there is one, whose vectors can be learned.
-    :param guide: whether there is one, which can choose negatives.
-
+    :param teacher: whether there is a teacher with vectors to learn.
+    :param guide: whether there is a guide that drops false negatives.
     :raises InputError: if there is none of that name, or it takes other data.
     """
     if name is None:

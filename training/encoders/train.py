@@ -46,8 +46,8 @@ def train_encoder(
     :param data: anything that `dataset.prepare` reads.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
     :param development: rows that choose the best checkpoint, instead of rows held out from `data`.
-    :param teacher: an encoder whose vectors of the texts are learned; with the objective embeddings, of texts and their
-        translations.
+    :param teacher: an encoder to learn vectors from. The data are texts or, with the objective embeddings, pairs of a
+        text and its translation.
     :param progress: called with each event.
     :param origin: base and data facts for the card, if other code prepared both.
     :raises InputError: before the first step, for data or settings that do not fit.
@@ -83,7 +83,8 @@ def train_encoder(
 def _check_teacher(teacher: str | None, shape: Shape, objective: str | None) -> None:
     """:raises InputError: where there is nothing to learn from a teacher.
 
-    Pairs need the objective by name: of a question and its answer, the vector of the question would be wrong for both.
+    Pairs need the objective by name: a translation can learn the vector of its text, but an answer must not learn the
+    vector of its question.
     """
     if teacher is None or shape is Shape.TEXTS or (shape is Shape.PAIRS and objective == "embeddings"):
         return

@@ -30,8 +30,8 @@ _PENALTIES = np.geomspace(3e-3, 30, 13)
 _SCALES = np.geomspace(1, 100, 41)  # of the predictions, as logits
 _BLOCK = 2_000  # rows whose kernel is in memory together
 _TRUST = 0.1  # weight of a row without labels
-_STUBBORN = 0.3  # rows with the shares of the labelled ones that count as seen, per row without labels
-_ROUNDS = 100  # of the estimate of the shares
+_STUBBORN = 0.3  # weight of the labelled rows' class shares beside the estimated ones, which weigh 1
+_ROUNDS = 100  # of the estimate of the class shares
 _JITTER = 1e-6  # added to the diagonal, in shares of its mean: a row that is there twice makes it singular
 
 
@@ -88,8 +88,8 @@ def fit(
     :param targets: (rows, labels), 1 for each label that a row has; (rows, 1), the number, for the task "number".
     :param task: "classes", "labels" or "number".
     :param texts: of the rows, where words count too.
-    :param unlabelled: vectors and texts of other rows, from which a fit of classes from few rows learns too: a first
-        fit labels them, in shares, and a second one learns from all rows. The shares of the classes come from them.
+    :param unlabelled: vectors and texts of rows without labels, for "classes" with few rows. A first fit estimates the
+        probability of each class for these rows. A second fit learns from all rows, 4,000 at most.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(vectors))
@@ -106,14 +106,14 @@ def fit(
     targets, shares = np.concatenate([targets, likely]), np.append(shares, np.full(len(chosen), _TRUST, np.float32))
     order = random.permutation(len(targets))
     second = _scale(rows, targets, shares, order[:_SAMPLE], task)
-    second = replace(second, penalty=max(scale.penalty, second.penalty))  # labels of a fit are smooth: they hide noise
+    second = replace(second, penalty=max(scale.penalty, second.penalty))  # estimated labels have little noise
     return _head(rows, targets, shares, order, second)
 
 
 def _soft_labels(logits: Floats, prior: Floats) -> Floats:
-    """Return the probability of each class of rows, whose classes have other shares than the rows of the fit.
+    """Return the probability of each class for rows with other class shares than the rows of the fit.
 
-    The shares have the greatest posterior by expectation maximisation (Saerens, Latinne and Decaestecker 2002,
+    Expectation maximisation finds the most probable shares of these rows (Saerens, Latinne and Decaestecker 2002,
     Adjusting the outputs of a classifier to new a priori probabilities).
 
     :param prior: shares of the classes in the fit.

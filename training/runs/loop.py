@@ -184,7 +184,7 @@ def _log(
 class _Pace:
     """The time spent in steps, and the share of the run that is over: of its steps, or of its time.
 
-    A run of a number of minutes ends on time also where the machine becomes slower, with a learning rate of 0.
+    A run with a limit of time ends on time with a learning rate of 0, even if the machine becomes slower.
     """
 
     def __init__(self, plan: Schedule, first: int, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Average the tuned weights with those of the base (WiSE-FT, Wortsman et al. 2021, arXiv:2109.01903).
 
-What tuning gains on generated queries it can lose on others; the base holds it back. The share is chosen by queries of
-documents whose queries were not learned from.
+Tuning on generated queries can make results of other queries worse; the average limits this loss. Queries that were
+not learned from choose the share.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Weights = Mapping[str, torch.Tensor]
 
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of what was learned
-FEW = 20  # fewer queries choose nothing
-_USUAL = 0.5  # share where nothing can be chosen
+FEW = 20  # minimum of queries that choose a share
+_USUAL = 0.5  # share if there are fewer queries
 
 
 @dataclass(frozen=True, slots=True)
