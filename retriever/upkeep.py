@@ -97,6 +97,9 @@ class Upkeep:
     ) -> IndexManifest:
         """Replace the vector index by one of another kind, built beside the old one; later writes keep it current.
 
+        "flat" is the default: from 100,000 passages on, a later write may replace it by lists of codes. Call
+        `optimize(recall=1)` to keep exact search.
+
         >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
 
         :param kind: a key of `indexes.registry.KINDS`, its `build_parameters` and `search_parameters` describe it.

@@ -2,7 +2,8 @@
 
 A chunk never crosses a page or, unless a section is small, a heading. Within a section, cuts fall where a reader would
 make them: at paragraphs, sentences or, in code, statements. The pieces have nearly equal size, because a long passage
-and its three-word remainder are found worse than two halves.
+and its three-word remainder are found worse than two halves. The size comes from the encoder's settings: see
+`models.settings`.
 """
 
 from __future__ import annotations

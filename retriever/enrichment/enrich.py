@@ -15,6 +15,7 @@ import numpy as np
 
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore
+from ..documents.document import metadata_of
 from ..indexing.sync import rewrite_rows
 from ..store.filters.fields import BUILT_IN
 from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled, with_keys
@@ -189,10 +190,10 @@ def _batches(snapshot: Snapshot, ids: Ids) -> Iterator[Ids]:
 
 
 def _with(row: dict[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {**json.loads(row["metadata"]), **labels}
+    metadata = {**metadata_of(row), **labels}
     return {**row, "metadata": json.dumps(metadata, ensure_ascii=False)}
 
 
 def _without(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    metadata = {key: value for key, value in json.loads(row["metadata"]).items() if key not in keys}
+    metadata = {key: value for key, value in metadata_of(row).items() if key not in keys}
     return {**row, "metadata": json.dumps(metadata, ensure_ascii=False)}

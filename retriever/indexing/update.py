@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 
 from ...core.errors import InputError
+from ..documents.document import metadata_of
 from ..store.stored_heads import keys_of
 from ..store.tables import document_schema
 from .add import check_metadata, with_metadata
@@ -84,7 +85,7 @@ def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange
     report.ids += [row["path"] for row in chosen.values()]
     changed, of_heads = [], keys_of(snapshot.store.location)
     for row in snapshot.documents_by_id(sorted(chosen), document_schema().names).values():
-        before = json.loads(row["metadata"])
+        before = metadata_of(row)
         labels, own = _divided(before, of_heads)
         after = {**(labels if change.mode == "replace" else {}), **change.apply(before)}
         if after != before or list(map(type, after.values())) != list(map(type, before.values())):

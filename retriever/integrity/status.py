@@ -42,7 +42,7 @@ class Status:
     damage: str | None  # its damage, if any: search is exact until it is built anew
     newer_rows: int  # not in the vector index yet: searched exactly
     deleted_rows: int  # still in the vector index: masked
-    relevance: dict[str, float | None]  # errors of "nothing answers this": the shares of questions answered and refused
+    relevance: dict[str, float | None]  # of "nothing answers this": both errors, and on how many passages (0: not here)
     previous: dict[str, Any] | None  # the encoder that `rollback` would restore, and its vectors
     labels: list[dict[str, Any]]  # of each key that `enrich` fills: the head, the counts, documents without it yet
     erase_by: str | None  # when deleted rows must have left the disk, UTC; None if nothing waits
@@ -79,7 +79,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         damage=str(snapshot.damage) if snapshot.damage else None,
         newer_rows=0 if index.unindexed is None else len(index.unindexed.ids),
         deleted_rows=0 if index.live_mask is None else int((~index.live_mask).sum()),
-        relevance={"answered": snapshot.scale.answered, "refused": snapshot.scale.refused},
+        relevance={name: getattr(snapshot.scale, name) for name in ("answered", "refused", "passages")},
         previous=_previous(snapshot),
         labels=_labels(snapshot),
         erase_by=_erase_by(snapshot),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from ...core.errors import BinocleError, DamagedError
 from ...core.progress import OnProgress, ignore
 from ...indexes.manifest import IndexManifest
 from ..documents.chunker import context_of
-from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
+from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans, metadata_of
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
 from ..store.derived import lexical, neighbours
@@ -118,7 +118,9 @@ def _hidden_text(snapshot: Snapshot) -> HiddenText:
 
 
 def _concealed(row: dict[str, Any]) -> Any:
-    return json.loads(row["metadata"]).get(HIDDEN)
+    with contextlib.suppress(DamagedError):  # another check reports it
+        return metadata_of(row).get(HIDDEN)
+    return None
 
 
 def documents_to_drop(faults: Iterable[Fault]) -> set[str]:

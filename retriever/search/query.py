@@ -154,7 +154,9 @@ class Query:
         limit = depth * _DEEPER if collapse and not reranking else depth
         deepest = min(self._total, math.inf if by_document else limit)
         if self._exact and (mode != "semantic" or self._exact.required):
-            yield "chunks", self._exact.with_words(passing).tolist()
+            with self._timed("exact"):
+                ids = self._exact.with_words(passing).tolist()
+            yield "chunks", ids
         while True:
             stage = self._candidates(depth, mode, passing)
             yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()

@@ -159,7 +159,10 @@ def hits_of_many(
 
     with ThreadPoolExecutor(1) as pool:
         vectors = pool.map(_encoded, groups)
-        return [hits for group in groups for hits in _answers(group, snapshot, next(vectors))]
+        try:
+            return [hits for group in groups for hits in _answers(group, snapshot, next(vectors))]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # after an error, the other groups are not encoded
 
 
 def _encoded(requests: Sequence[CorrectedRequest]) -> dict[str, Floats]:

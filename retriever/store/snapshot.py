@@ -105,7 +105,7 @@ class Snapshot:
             raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
 
-    def _opened(self, name: str, version: int) -> lance.LanceDataset:
+    def _opened(self, name: Table, version: int) -> lance.LanceDataset:
         with self.reading(name):
             table = open_table(self._locations[name], version)
             if not self.store.trusted:
@@ -117,9 +117,10 @@ class Snapshot:
 
         :raises DamagedError: when one is damaged.
         """
-        for name, table in (("documents", self.documents), ("chunks", self.chunks)):
-            with self.reading(name):
-                check_pages(table)
+        with self.reading("documents"):
+            check_pages(self.documents)
+        with self.reading("chunks"):
+            check_pages(self.chunks)
 
     @property
     def has_symbols(self) -> bool:
@@ -157,7 +158,11 @@ class Snapshot:
         :raises DamagedError: when a file of the table is missing or not what was written.
         """
         with self.reading(table):
-            return getattr(self, table).to_table(columns=columns, filter=where)
+            rows = getattr(self, table).to_table(columns=columns, filter=where)
+            for name in {"id", "document"}.intersection(rows.column_names):
+                if rows[name].null_count:
+                    raise ValueError(f"rows without {name}")
+            return rows
 
     def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
         """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.

@@ -82,7 +82,7 @@ def score(
             table = table.drop_columns(["label"])
         for first in range(0, len(table), _BLOCK):
             write(_rows(table, scores, first))
-    best = scores[:, 0] >= scores[:, 1:].max(1)
+    best = scores[:, 0] > scores[:, 1:].max(1)
     return ScoringReport(tuple(models), len(scores), scores.shape[1], float(best.mean()), time.monotonic() - start)
 
 

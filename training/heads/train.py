@@ -117,6 +117,8 @@ def train_classifier(
         if retriever is None or label is None:
             examples, stored = read_examples(data, split, *parts), ""
             if unlabelled is not None:
+                if config.fine_tune or examples.task != "classes":
+                    raise InputError("texts without labels help a probe of classes alone: leave them out")
                 examples = replace(examples, unlabelled=read_unlabelled(unlabelled, pairs=examples.pairs))
         else:
             examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint

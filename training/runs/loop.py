@@ -2,6 +2,7 @@
 
 The number of a step and the seed determine everything in it: rows, random draws and learning rate. So a checkpoint is
 the weights, the optimizer's state and a number, and a resumed run takes the same steps as an uninterrupted one.
+A run that is limited by time is the exception: its learning rate follows the clock.
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ def run_loop(
     window: list[float] = []
     value: float | None = None
     module.train()
-    while pace.share(run.step) < 1 and not pace.is_over():
+    share = pace.share(run.step)
+    while share < 1 and not pace.is_over():
         torch.manual_seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate * rate(run.step, pace.share(run.step), plan.warmup)
+            group["lr"] = plan.learning_rate * rate(run.step, share, plan.warmup)
         with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
             step_loss = loss(run.step)
         optimizer.zero_grad(set_to_none=True)

@@ -158,7 +158,7 @@ class TrainingRun(Generic[ConfigT]):
         """Discard the run if its data or settings are wrong, so that a corrected call can start anew."""
         try:
             yield
-        except BinocleError:
+        except (BinocleError, OSError):
             self.discard()
             raise
 

@@ -69,7 +69,10 @@ def choose(model: Any, base: Weights, judges: Judges) -> float:
     """
     learned = weights_of(model)
     qualities = {}
-    for share in SHARES if len(judges.pairs) >= FEW else (_USUAL,):
+    if len(judges.pairs) < FEW:
+        mix(model, base, learned, _USUAL)
+        return _USUAL
+    for share in SHARES:
         mix(model, base, learned, share)
         encoder = ModelInTraining(model)
         modes = judges.by_mode(encoder, judges.vectors(encoder))

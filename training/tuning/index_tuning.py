@@ -58,7 +58,7 @@ class IndexTuning:
         sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
         learned, judging = corpus.split(sources, share, config.seed)
-        taught, choosing = corpus.split(learned, _CHOOSING, config.seed + 1)
+        taught, choosing = (learned, ()) if config.adapter else corpus.split(learned, _CHOOSING, config.seed + 1)
         pairs = queries.make(taught, seed=config.seed, kinds=config.kinds)
         maximum = min(config.pairs, ADAPTER_PAIRS) if config.adapter else config.pairs
         self.pairs = queries.sample(pairs, maximum, config.seed)

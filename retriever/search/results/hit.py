@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
+from ....core.errors import DamagedError
 from ...documents.chunker import context_of
 from ...documents.document import HIDDEN, hidden_spans, metadata_of, visible_text
 from ...documents.sections import common
@@ -148,9 +149,15 @@ def cite(
     :param relevance: of the candidates up to the last one that is a hit.
     :param line: a hit of less relevance is weak.
     :param seconds: stage -> how long it took.
+    :raises DamagedError: when a document of a passage is not there.
     """
     chunks = snapshot.cited_passages.of([number for first in copies for number in (first, *copies[first])])
     documents = snapshot.cited_documents.of([row["document"] for row in chunks.values()])
+    if missing := {row["document"] for row in chunks.values()} - documents.keys():
+        raise DamagedError(
+            f"{snapshot.store.location} has passages of document {min(missing)}, but no such document: "
+            "'binocle verify' says more"
+        )
     evidence = _Evidence(candidates, relevance, line, mode, seconds)
     hits = [chunks[number] for number in copies]
     symbols = symbols_of(hits, [documents[chunk["document"]]["format"] for chunk in hits])

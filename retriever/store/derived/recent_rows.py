@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ROWS = 8_192
 _CHARACTERS = 16_000_000  # of all kept rows
+_READ_AHEAD = 8  # times as many of both, while several searches read ahead
 
 
 class RecentRows:
@@ -43,7 +44,7 @@ class RecentRows:
 
     @contextlib.contextmanager
     def all_kept(self) -> Iterator[None]:
-        """Let no row make room for another in this block."""
+        """Keep more rows in this block, so that those that are read ahead stay until they are used."""
         with self._lock:
             self._users += 1
         try:
@@ -63,7 +64,8 @@ class RecentRows:
             self._make_room()
 
     def _make_room(self) -> None:
-        while not self._users and (len(self._sizes) > _ROWS or self._characters > _CHARACTERS):
+        times = _READ_AHEAD if self._users else 1
+        while len(self._sizes) > times * _ROWS or self._characters > times * _CHARACTERS:
             oldest = next(iter(self._sizes))
             del self._rows[oldest]
             self._characters -= self._sizes.pop(oldest)

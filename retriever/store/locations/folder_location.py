@@ -1,4 +1,4 @@
-"""An index in a folder: on this machine, or on a shared file system that locks and renames like a local one."""
+"""An index in a folder, and its lock: on this machine, or on a shared file system that locks and renames like it."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,11 @@ def test_few_examples_learn_shares_and_words_of_rows_without_labels():
     assert right(unlabelled=(vectors[:0], [])) == right()
 
 
+def unreadable():
+    raise PermissionError("more.jsonl")
+    yield
+
+
 def test_a_probe_reads_texts_without_labels(tmp_path, tiny_model):
     file = tmp_path / "more.jsonl"
     file.write_text("".join(json.dumps({"text": f"the {pet} ran {pet}"}) + "\n" for pet in PETS))
@@ -143,8 +149,16 @@ def test_a_probe_reads_texts_without_labels(tmp_path, tiny_model):
     assert json.loads((tmp_path / "out" / "binocle.json").read_text())["data"]["unlabelled"] == len(PETS)
     with pytest.raises(InputError, match=r"row 1: text is '': expected a text|row 1: text is 'None'"):
         train_classifier(rows()[:40], tmp_path / "other", base=tiny_model, config=FAST, unlabelled=[{"label": "pet"}])
+    with pytest.raises(InputError, match="the data without labels are empty: expected texts"):
+        train_classifier(rows()[:40], tmp_path / "other", base=tiny_model, config=FAST, unlabelled=[])
+    with pytest.raises(PermissionError):
+        train_classifier(rows()[:40], tmp_path / "other", base=tiny_model, config=FAST, unlabelled=unreadable())
+    assert not (tmp_path / "other").exists()
     with pytest.raises(InputError, match="an index has texts without labels itself"):
         train_classifier(tmp_path, tmp_path / "other", label="kind", unlabelled=file)
+    for data, config in ((rows()[:40], replace(FAST, fine_tune=True)), (rows("number"), FAST)):
+        with pytest.raises(InputError, match="texts without labels help a probe of classes alone: leave them out"):
+            train_classifier(data, tmp_path / "other", base=tiny_model, config=config, unlabelled=file)
 
 
 def test_shares_of_classes_are_found_in_rows_of_other_shares():

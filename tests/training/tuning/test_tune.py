@@ -420,7 +420,7 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(same_index, tmp_pat
 # The share of the base
 
 
-class Told:
+class JudgesStub:
     """Judges of a stub: the quality of a model with one weight is told by a function of the weight."""
 
     def __init__(self, quality, count=base_share.FEW):
@@ -448,10 +448,19 @@ def test_the_weights_are_mixed_with_the_base_in_the_share_that_is_best_in_both_m
     model = torch.nn.Linear(1, 1, bias=False)
     base = {"weight": torch.zeros(1, 1)}
     model.weight.data.fill_(2.0)
-    assert base_share.choose(model, base, Told(quality)) == share
+    assert base_share.choose(model, base, JudgesStub(quality)) == share
     assert float(model.weight.detach()) == 2 * share
     model.weight.data.fill_(2.0)
-    assert base_share.choose(model, base, Told(quality, count=base_share.FEW - 1)) == 0.5
+    assert base_share.choose(model, base, JudgesStub(quality, count=base_share.FEW - 1)) == 0.5
+    assert float(model.weight.detach()) == 1.0
+
+
+def test_without_a_query_to_choose_by_half_of_what_was_learned_is_kept():
+    import torch
+
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(2.0)
+    assert base_share.choose(model, {"weight": torch.zeros(1, 1)}, JudgesStub(lambda _: {}, count=0)) == 0.5
     assert float(model.weight.detach()) == 1.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from ....core.checks import is_real
 from ....core.errors import InputError
 from ....core.words import encodable
+from ....retriever.documents.document import metadata_of
 from ...data.dataset import hash_of, hold_out
 from ...data.sources import rows
 
@@ -96,7 +96,7 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
     """
     snapshot = retriever.snapshot()
     rows = snapshot.documents_by_id(snapshot.document_rows["id"].to_pylist(), ["id", "path", "metadata"]).values()
-    labelled = {row["id"]: (row["path"], json.loads(row["metadata"])) for row in rows}
+    labelled = {row["id"]: (row["path"], metadata_of(row)) for row in rows}
     labelled = {number: (path, facts[key]) for number, (path, facts) in labelled.items() if key in facts}
     if not labelled:
         raise InputError(f"no document of {retriever.path} has the key {key!r} in its metadata")
@@ -104,7 +104,7 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
     task = "labels" if isinstance(first, list) else "classes"
     examples, unlabelled = [], []
     random = np.random.default_rng(seed)
-    chance = MOST_UNLABELLED / max(1, len(retriever))
+    chance = MOST_UNLABELLED / max(1, snapshot.chunks.count_rows())
     for batch in snapshot.read("chunks", ["document", "context", "vector"]).to_batches():
         texts = batch.select(["document", "context"]).to_pylist()
         for row, vector in zip(texts, _vectors(batch), strict=True):
@@ -125,7 +125,10 @@ def read_unlabelled(source: str | Path | Iterable[Mapping[str, Any]], *, pairs: 
     :raises InputError: naming the place of the first row that does not fit.
     """
     texts = islice(rows(source), MOST_UNLABELLED)
-    return tuple(Example(_texts(location, row, pairs=pairs), (), 0.0, "") for location, row in texts)
+    examples = tuple(Example(_texts(location, row, pairs=pairs), (), 0.0, "") for location, row in texts)
+    if not examples:
+        raise InputError("the data without labels are empty: expected texts")
+    return examples
 
 
 def _vectors(batch: pa.RecordBatch) -> Floats:

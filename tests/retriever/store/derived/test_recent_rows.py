@@ -55,6 +55,19 @@ def test_rows_make_no_room_until_the_last_block_that_keeps_all_of_them_ends(monk
     assert table.reads[1:] == [[5]]
 
 
+def test_rows_make_room_also_in_blocks_that_never_end_together(monkeypatch):
+    monkeypatch.setattr(recent_rows, "_ROWS", 4)
+    table = Table()
+    with table.rows.all_kept():
+        for first in range(0, 1_000, 10):
+            table.rows.of(range(first, first + 10))
+    assert len(table.rows._sizes) <= 4
+    with table.rows.all_kept():
+        for first in range(0, 1_000, 10):
+            table.rows.of(range(first, first + 10))
+        assert len(table.rows._sizes) == 4 * recent_rows._READ_AHEAD
+
+
 def test_threads_get_the_rows_they_ask_for(monkeypatch):
     monkeypatch.setattr(recent_rows, "_ROWS", 8)
     rows = Table().rows
