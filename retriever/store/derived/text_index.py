@@ -40,6 +40,8 @@ def splits_as_now(table: lance.LanceDataset) -> bool:
         segments = table.stats.index_stats(_NAME)["segments"]
     except LANCE_ERRORS:  # it is damaged: `verify` reports that and repairs it
         return True
+    except KeyError:  # there is none
+        return False
     settings = [segment["params"] for segment in segments if segment]  # a segment without rows has none
     return all({name: values.get(name) for name in FULL_TEXT} == FULL_TEXT for values in settings)
 

@@ -695,6 +695,19 @@ def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
     assert Snapshot.latest(store).full_text("cat", 10)["id"].to_pylist() != []
 
 
+def test_full_text_that_is_gone_is_made_anew_by_the_next_write(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "a", "text": "The cat sat."}])
+    chunks = retriever.snapshot().chunks
+    chunks.drop_index("context_idx")
+    head = tmp_path / "index/HEAD.json"
+    head.write_text(json.dumps(json.loads(head.read_text()) | {"chunks": chunks.version}))
+    retriever = Retriever.open(tmp_path / "index")
+    retriever.add([{"id": "b", "text": "The dog ran."}])
+    assert retriever.snapshot().full_text("cat", 10)["id"].to_pylist() == [0]
+    assert not retriever.verify().faults
+
+
 def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_write(tmp_path, tiny_model, monkeypatch):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     with monkeypatch.context() as patch:
