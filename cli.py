@@ -70,6 +70,7 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
         "completion": "upkeep.doctor",
     },
 }
+_OUTPUT = "standard output"  # as messages call it
 _COMMANDS = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
@@ -108,10 +109,18 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     except BrokenPipeError as error:
         if not _reader_has_gone():
             _fail(f"a connection was closed by the other side: {error.strerror or error}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or _failed_stream(error)}: {error.strerror or error}")
+        stream = error.filename or _failed_stream(error)
+        if stream == _OUTPUT:
+            _drop_output()
+        _fail(f"{stream}: {error.strerror or error}")
+
+
+def _drop_output() -> None:
+    """Drop what is still to be printed. Python would try again at the end, and exit with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_has_gone() -> bool:
@@ -126,7 +135,7 @@ def _failed_stream(error: OSError) -> str:
     import traceback
 
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
-    return "standard output" if frame.f_code in (main.__code__, click.echo.__code__) else "input/output"
+    return _OUTPUT if frame.f_code in (main.__code__, click.echo.__code__) else "input/output"
 
 
 def _fail(message: str) -> NoReturn:

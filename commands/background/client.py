@@ -131,7 +131,11 @@ def _print(answer: bytes) -> int | None:
         try:
             to.buffer.write(content)
             to.buffer.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
-            return 0
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())  # or Python would try again at the end
+            if isinstance(error, BrokenPipeError):
+                return 0
+            if stream == OUT:
+                sys.stderr.write(f"binocle: standard output: {error.strerror}\n")
+            return 2
     return int(writes[-1][1])

@@ -1062,7 +1062,9 @@ def test_closed_streams_are_survived(closed: str, here: Path):
 
 
 @pytest.mark.parametrize("words", [["files"], ["search", "cheese"], ["--help"]], ids=" ".join)
-def test_full_output_device_is_one_line_and_exit_2(words: list[str], here: Path):
+@pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "unbuffered"])
+def test_full_output_device_is_one_line_and_exit_2(words: list[str], buffered: bool, here: Path, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "" if buffered else "1")
     with open("/dev/full", "w") as full:
         process = start(*words, cwd=here, stdout=full)
         _, err = process.communicate(timeout=60)

@@ -287,6 +287,14 @@ def test_search_leaves_a_process_behind_and_ends_it(place, here, run, warm):
     assert "'soon' is no time: expected one such as 90s" in run("search", "cat", "--stay", "soon").err
 
 
+def test_full_output_device_is_one_line_and_exit_2(start, here):
+    start("search", "cat")
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-P", "-m", "binocle", "search", "cat"]
+        process = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, env=client.ENVIRONMENT, check=False)
+    assert (process.returncode, process.stderr) == (2, b"binocle: standard output: No space left on device\n")
+
+
 @pytest.mark.slow
 def test_terminal_sees_the_same_colours_and_width(start, here, monkeypatch):
     def shown(words, *prefix):
