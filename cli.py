@@ -119,7 +119,7 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
 
 
 def _drop_output() -> None:
-    """Drop what is still to be printed. Python would try again at the end, and exit with 120."""
+    """Drop the rest of the output. Otherwise Python prints it again at the end, and exits with 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

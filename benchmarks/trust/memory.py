@@ -7,7 +7,7 @@ Each copy of a file is varied: one word in ten is drawn from all words of the fo
 of the command and of the processes that it started is read, mapped files included. `model` is the tests' random encoder
 unless given: then the memory of the encoder is not in the figures. After `--most` seconds the command is interrupted.
 
-With `--passages`, so many passages of 12 words of the folder, with random vectors of dimension 32, are written into the
+With `--passages N`, it writes N passages of 12 words of the folder, with random vectors of dimension 32, into the
 store, 12 a document. Then a process of its own builds all indexes: the last step of the command, without the others.
 """
 
@@ -72,7 +72,7 @@ def write_copies(source: Path, target: Path, times: int) -> int:
 
 
 def write_passages(source: Path, target: Path, count: int) -> None:
-    """Write a store with so many passages, and without indexes."""
+    """Write a store of `count` passages, without indexes."""
     texts = (file.read_text("utf-8", errors="replace") for file in source.rglob("*.md"))
     words, chance = sorted({word for text in texts for word in text.split()}), random.Random(0)
     numbers, schema = np.random.default_rng(0), chunk_schema(_DIM)
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--model", help="an encoder's name or folder")
     parser.add_argument("--seconds", type=float, default=1.0, help="between two readings of the memory")
     parser.add_argument("--most", type=float, default=float("inf"), help="seconds until the command is interrupted")
-    parser.add_argument("--passages", type=int, help="write so many into the store, and build their indexes")
+    parser.add_argument("--passages", type=int, help="write this number into the store, and build their indexes")
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.build:

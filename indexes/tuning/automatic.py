@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..manifest import BuiltIndex
     from .optimize import Build
 
-_MANY = 100_000  # vectors: exact search of so many takes a third of the time of a search
+_MANY = 100_000  # vectors: from here on, comparing all takes a third of a search's time
 _RECALL = 0.99  # minimum of the lower 95 % bound, over the neighbours that a search asks for
 _QUERIES = 400
 _SETTINGS = ((16, 4), (8, 4), (8, 8), (4, 8), (4, 16))  # (16, 4): search a 16th of the lists, with a `k_factor` of 4

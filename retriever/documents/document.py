@@ -116,7 +116,7 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
 def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a document row, with the index's own keys.
 
-    :raises DamagedError: when it is not what was written.
+    :raises DamagedError: when it is no JSON object.
     """
     try:
         metadata = json.loads(row["metadata"])

@@ -161,18 +161,14 @@ class Query:
             stage = self._candidates(depth, mode, passing)
             yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
             stage = self._first_stage(stage, mode, without)
-            candidates = self._exact.lifted(stage, mode) if self._exact else stage
-            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
+            candidates, copies = self._selected(stage, pool, mode, limit_each, collapse=collapse, offset=skipped)
             if len(copies) >= k or depth >= deepest or len(stage.ids) + 1 < depth:  # one may be left out
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
             stage = self._rerank(stage, reranking, mode)
-            candidates = self._exact.lifted(stage, mode) if self._exact else stage
-            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=skipped)
-        last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
-        read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
-        relevance = self._relevance(read, relevances.highest(candidates.semantic))
+            candidates, copies = self._selected(stage, pool, mode, limit_each, collapse=collapse, offset=skipped)
+        relevance = self._relevance(candidates, copies)
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
@@ -202,23 +198,26 @@ class Query:
         return Hits(hits, answerable=answerable, seconds=self._seconds, total=total)
 
     def _selected(
-        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int
-    ) -> dict[int, list[int]]:
-        """The k best passages, best first, with the copies of each."""
+        self, stage: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int
+    ) -> tuple[Candidates, dict[int, list[int]]]:
+        """All candidates with scores that fall with the rank, and the k best passages with the copies of each."""
+        candidates = self._exact.lifted(stage, mode) if self._exact else stage
         if collapse:
             groups = self._distinct(candidates, k, mode, per_document, offset)
-            return {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
+            return candidates, {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
         ids = candidates.ids
         if per_document == 1:  # as only `by_document` has it here
             ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
-        return {number: [] for number in ids[:k].tolist()}
+        return candidates, {number: [] for number in ids[:k].tolist()}
 
-    def _relevance(self, candidates: Candidates, nearest: Floats) -> NDArray[np.float64]:
-        """The relevance of candidates in order of their rank."""
-        ids = candidates.ids
-        literal = self._exact.are_held(ids) if self._exact else np.zeros(len(ids), bool)
-        shares = relevances.shares(self._snapshot.lexical, self._words.stems, ids)
-        return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale, nearest)
+    def _relevance(self, candidates: Candidates, copies: Mapping[int, list[int]]) -> NDArray[np.float64]:
+        """The relevance of candidates in order of their rank, up to the last one that was selected."""
+        last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
+        read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
+        literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
+        shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
+        nearest = relevances.highest(candidates.semantic)
+        return relevances.relevance(read.semantic, shares, literal, self._snapshot.scale, nearest)
 
     def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others."""

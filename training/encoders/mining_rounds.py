@@ -60,10 +60,7 @@ def train_rounds(
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, on_progress = config or EncoderConfig(), Path(out), progress or ignore
     check(config)
-    objective = objectives.choose(config.objective, Shape.TRIPLETS, guide=config.guide is not None)
-    objectives.check_uses(objective, config)  # triplets will be mined
-    if objective == "guided-ranking" and negatives > 1:
-        raise InputError(f"the objective {objective} takes one negative for each pair, not {negatives}")
+    _check_objective(config, negatives)
     current = base or DEFAULT_MODEL
     for model in filter(None, (current, config.guide)):
         find(model)
@@ -99,6 +96,13 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return result
+
+
+def _check_objective(config: EncoderConfig, negatives: int) -> None:
+    objective = objectives.choose(config.objective, Shape.TRIPLETS, guide=config.guide is not None)
+    objectives.check_uses(objective, config)  # triplets will be mined
+    if objective == "guided-ranking" and negatives > 1:
+        raise InputError(f"the objective {objective} takes one negative for each pair, not {negatives}")
 
 
 def _check_out(out: Path, work: Path) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...core.progress import OnProgress
+    from .data.examples import Examples
     from .fine_tuning import ClassifierTraining
     from .probe import Probe
     from .result import HeadResult
@@ -117,9 +118,7 @@ def train_classifier(
         if retriever is None or label is None:
             examples, stored = read_examples(data, split, *parts), ""
             if unlabelled is not None:
-                if config.fine_tune or examples.task != "classes":
-                    raise InputError("texts without labels help a probe of classes alone: leave them out")
-                examples = replace(examples, unlabelled=read_unlabelled(unlabelled, pairs=examples.pairs))
+                examples = _with_unlabelled(examples, unlabelled, config)
         else:
             examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         from .probe import Probe
@@ -176,6 +175,14 @@ def _open_run(
     run = TrainingRun(out, base, config, progress)
     run.open({"data": source_name(data), "files": files_of(data)}, kind=kind)
     return run
+
+
+def _with_unlabelled(
+    examples: Examples, unlabelled: str | Path | Iterable[Mapping[str, Any]], config: ClassifierConfig
+) -> Examples:
+    if config.fine_tune or examples.task != "classes":
+        raise InputError("texts without labels help a probe of classes alone: leave them out")
+    return replace(examples, unlabelled=read_unlabelled(unlabelled, pairs=examples.pairs))
 
 
 def _index_at(data: Any) -> Retriever:

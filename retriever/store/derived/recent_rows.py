@@ -44,7 +44,7 @@ class RecentRows:
 
     @contextlib.contextmanager
     def all_kept(self) -> Iterator[None]:
-        """Keep more rows in this block, so that those that are read ahead stay until they are used."""
+        """Keep eight times as many rows in this block: rows that are read ahead stay until their use."""
         with self._lock:
             self._users += 1
         try:

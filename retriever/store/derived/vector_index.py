@@ -146,7 +146,7 @@ class IndexPublisher:
         return renewal.note
 
     def _unmeasured(self, snapshot: Snapshot, spec: IndexSpec) -> tuple[BuiltIndex, IndexMetadata, str]:
-        """Build an index without requirements: of the kind that was chosen, or of one that suits so many rows."""
+        """Build an index without requirements: of the chosen kind, or else of one that suits the number of rows."""
         builder = self._builder(snapshot)
         if spec == IndexSpec() and not self._commits.backend.build_shards:
             return *build_default(builder, snapshot.chunks.count_rows()), ""
