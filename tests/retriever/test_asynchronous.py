@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
+import numpy as np
 import pytest
 
-from binocle import InputError, Retriever
+from binocle import Hit, InputError, Retriever
 from binocle.retriever import asynchronous
 from binocle.retriever.search import request
 from binocle.retriever.store.snapshot import Snapshot
@@ -69,6 +71,21 @@ def test_many_queries_have_the_hits_of_each(mode, retriever):
             retriever.search_many(invalid)
 
 
+def is_near(value, other):
+    """Equal, but for the rounding of numbers: a processor may multiply one query otherwise than several together."""
+    if isinstance(value, float):
+        return value == pytest.approx(other, rel=1e-5, abs=1e-5)
+    if isinstance(value, np.ndarray):
+        return np.allclose(value, other, atol=1e-5)
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(is_near(value[key], other[key]) for key in value)
+    if isinstance(value, (list, tuple)):
+        return len(value) == len(other) and all(map(is_near, value, other))
+    if isinstance(value, Hit):
+        return all(is_near(getattr(value, one.name), getattr(other, one.name)) for one in fields(value) if one.compare)
+    return value == other
+
+
 MANY = [
     *QUERIES,
     'cat "mat"',
@@ -96,17 +113,17 @@ def test_search_many_returns_the_same_hits_as_search(options, retriever):
     fresh = Retriever.open(retriever.path)  # it has read no row yet
     together = fresh.search_many(MANY, **options)
     alone = [retriever.search(query, **options) for query in MANY]
-    assert together == alone
     for hits, own in zip(together, alone, strict=True):
-        assert vars(hits) | {"seconds": 0} == vars(own) | {"seconds": 0}
+        assert is_near(hits, own)
+        assert is_near(vars(hits) | {"seconds": 0.0}, vars(own) | {"seconds": 0.0})
         for hit, other in zip(hits, own, strict=True):
-            assert hit.explanation | {"milliseconds": 0} == other.explanation | {"milliseconds": 0}
+            assert is_near(hit.explanation | {"milliseconds": 0}, other.explanation | {"milliseconds": 0})
 
 
 def test_search_many_takes_the_ids_of_a_generator_for_every_query(retriever):
     paths = [row["path"] for row in retriever.documents()][:2]
     together = retriever.search_many(MANY, ids=(path for path in paths))
-    assert together == [retriever.search(query, ids=paths) for query in MANY]
+    assert is_near(together, [retriever.search(query, ids=paths) for query in MANY])
     assert any(together[1:])
 
 
@@ -149,7 +166,7 @@ def test_many_queries_are_encoded_in_groups_after_their_corrections(retriever, m
     together = retriever.search_many(MANY)
     assert [len(texts) for texts in encoded] == [3, 4, 4]
     assert "bread in the oven" in encoded[-1]
-    assert together == [retriever.search(query) for query in MANY]
+    assert is_near(together, [retriever.search(query) for query in MANY])
 
 
 def test_the_error_of_one_of_many_queries_ends_the_search(retriever, monkeypatch):

@@ -340,20 +340,28 @@ def test_options_of_mining_are_refused_for_data_that_are_not_mined(tmp_path, tin
     assert not (tmp_path / "out").exists()
 
 
-def test_training_raises_the_positive(tmp_path, tiny_model):
-    rows = [
-        row | {"negative_1": PAIRS[n - 5]["positive"], "negative_2": PAIRS[n - 31]["positive"]}
-        for n, row in enumerate(PAIRS)
-    ]
+# Each positive is a negative of two others, so that only a reranker that compares query and text puts it first.
+EVEN = [
+    row | {"negative_1": PAIRS[n - 5]["positive"], "negative_2": PAIRS[n - 31]["positive"]}
+    for n, row in enumerate(PAIRS)
+]
+
+
+@pytest.fixture(scope="session")
+def improved(tmp_path_factory, tiny_model):
+    """The result of three epochs on rows of which every text is a positive once."""
     config = RerankerConfig(
         epochs=3, batch_size=8, evaluations=1, learning_rate=3e-3, held_out=0.2, max_length=48, patience=None
     )
-    made = train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
-    assert made.after.value > made.before.value
+    return train_reranker(EVEN, tmp_path_factory.mktemp("improved") / "out", base=tiny_model, config=config)
 
 
-def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_path, tiny_model, monkeypatch):
-    """Killed when it had stopped early and not yet written the model."""
+def test_training_raises_the_positive(improved):
+    assert improved.after.value > improved.before.value
+
+
+def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_path, improved, monkeypatch):
+    """Killed when it had stopped early and not yet written the model: so high a rate soon undoes what the base knows."""
     config = RerankerConfig(
         steps=12, batch_size=4, evaluations=12, patience=1, learning_rate=0.1, warmup=0.5, held_out=0.2, max_length=48
     )
@@ -362,13 +370,13 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
             reranker_training.RerankerTraining, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
-            train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
+            train_reranker(EVEN, tmp_path / "out", base=str(improved.folder), config=config)
     last = last_checkpoint(tmp_path / "out/run/checkpoints")
     measure, measured = reranker_training.RerankerTraining._measure, []
     monkeypatch.setattr(
         reranker_training.RerankerTraining, "_measure", lambda self: measured.append(measure(self)) or measured[-1]
     )
-    made = train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
+    made = train_reranker(EVEN, tmp_path / "out", base=str(improved.folder), config=config)
     assert measured == [made.after]  # the base was measured when the run began
     assert made.before.rows == made.after.rows
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12 == made.planned
