@@ -5,7 +5,9 @@
 
 Each copy of a file is varied: one word in ten is drawn from all words of the folder. Every second the resident memory
 of the command and of the processes that it started is read, mapped files included. `model` is the tests' random encoder
-unless given: then the memory of the encoder is not in the figures. After `--most` seconds the command is interrupted.
+unless given: it takes almost no memory, and cuts a file into many short passages. `--model static` cuts passages as the
+default encoder does, with vectors of its dimension; its table takes 47 MB. After `--most` seconds the command is
+interrupted.
 
 With `--passages N`, it writes N passages of 12 words of the folder, with random vectors of dimension 32, into the
 store, 12 a document. Then a process of its own builds all indexes: the last step of the command, without the others.
@@ -37,6 +39,7 @@ from binocle.retriever.store.writer import open_writer
 from tests.conftest import build_model
 
 from ..machine import save
+from .static_model import build_static_model
 
 _POINTS = 40  # of the curve
 _DIM = 32
@@ -148,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--model", help="an encoder's name or folder")
+    parser.add_argument("--model", help="an encoder's name or folder, or `static`")
     parser.add_argument("--seconds", type=float, default=1.0, help="between two readings of the memory")
     parser.add_argument("--most", type=float, default=float("inf"), help="seconds until the command is interrupted")
     parser.add_argument("--passages", type=int, help="write this number into the store, and build their indexes")
@@ -167,12 +170,18 @@ def main() -> None:
 
 def of_folder(work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Index varied copies of the folder."""
-    model = arguments.model or str(build_model(work / "model"))
+    model = _model(work / "model", arguments.model)
     files = write_copies(arguments.folder, work / "documents", arguments.times)
     command = [sys.executable, "-m", "binocle.cli", "index", str(work / "documents"), "--model", model]
     result = summary(watch(command, arguments.seconds, arguments.most))
     status = Retriever.open(work / "documents").status()
     return {"files": files, "indexed": status.documents["indexed"], "passages": status.chunks, **result}
+
+
+def _model(folder: Path, name: str | None) -> str:
+    if name == "static":
+        return str(build_static_model(folder))
+    return name or str(build_model(folder))
 
 
 def of_passages(work: Path, arguments: argparse.Namespace) -> dict[str, Any]:

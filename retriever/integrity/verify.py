@@ -240,7 +240,17 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
 
 
 def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
-    """Check the full-text index: search for a sample of passages by their own words."""
+    """Check the full-text index: its checksums, and a search for a sample of passages by their own words.
+
+    That of an index that the user did not make is not opened, by searches neither.
+    """
+    if not snapshot.store.trusted:
+        return
+    try:
+        snapshot.check_text(again=True)
+    except DamagedError as error:
+        yield Fault("full-text index", "", str(error))
+        return
     table = snapshot.read("chunks", ["id"])
     step = max(1, len(table) // _SAMPLES)
     rows = snapshot.chunks_by_id(table["id"].to_pylist()[::step], ["context"])

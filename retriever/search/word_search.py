@@ -49,9 +49,9 @@ class WordSearch:
 
     def with_all(self, words: str, limit: int, passing: Passing | None = None) -> Ids:
         """Passages with all tokens of these words; the best by words if there are more than a limit."""
-        if self._snapshot.lexical:
+        for index in self._snapshot.lexical_indexes():
             with contextlib.suppress(DamagedError):
-                ids = self._snapshot.lexical.whole(words)
+                ids = index.whole(words)
                 ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
                 best = ids if len(ids) <= limit else self._search(words, limit, among=ids)[1]
                 return best if len(best) else ids[:limit]
@@ -66,10 +66,10 @@ class WordSearch:
         :param every: a passage has all words.
         """
         allowed = passing.chunks if passing and among is None else among
-        if self._snapshot.lexical:
+        for index in self._snapshot.lexical_indexes():
             with contextlib.suppress(DamagedError):
                 stems = self.stems if text == self._text else query_stems(text)
-                return self._snapshot.lexical.search(stems[:MAX_TERMS], depth, allowed=allowed, every=every)
+                return index.search(stems[:MAX_TERMS], depth, allowed=allowed, every=every)
         words = " ".join(list(dict.fromkeys(text.split()))[:_MAX_WORDS])
         if among is None:
             table = self._full_text(words, depth, passing, every=every)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import LockedError
+from .derived import text_checksums
 from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
 from .tables import check, drop_later_versions, drop_version_hint, manifests, open_table, unnamed_files
@@ -45,6 +46,7 @@ class Commits:
         self._snapshot = earlier
         self._tables: dict[str, lance.LanceDataset] = {}  # at their latest versions
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
+        self._text: frozenset[str] | None = None  # segments of the full-text index in the committed state
 
     def snapshot(self) -> Snapshot:
         """The committed state, for reading: the same object until the next commit."""
@@ -140,6 +142,8 @@ class Commits:
                 if table is None or table.version != version:
                     table = open_table(self.table(name), version)
                 self._checked[name] = check(self.table(name), table, self._checked[name])
+                if name == "chunks":
+                    self._note_text(table, erase=head.erase)
         for name in set(self.head.published).difference(head.published):
             self.store.location.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
@@ -147,6 +151,15 @@ class Commits:
         self._tag = head.write(self.store.location, over=self._tag, previous=previous)
         self.head, self.previous = head, previous
         self.latest = {"documents": head.documents, "chunks": head.chunks}
+
+    def _note_text(self, table: lance.LanceDataset, *, erase: bool) -> None:
+        """Note the checksums of new segments of the full-text index, before a commit names them."""
+        if self._text is None:
+            self._text = text_checksums.segments(open_table(self.table("chunks"), self.head.chunks))
+        present = text_checksums.segments(table)
+        if new := present - self._text:
+            text_checksums.note(self.store.location, new, keep=() if erase else self._text)
+        self._text = present
 
     @property
     def _oldest(self) -> Head:
@@ -166,7 +179,7 @@ class Commits:
             if erase:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
                 self.commit_rearranged(name, table)
-            elif len(table.get_fragments()) > _MAX_FRAGMENTS:
+            elif len(table.get_fragments()) > _MAX_FRAGMENTS and self._can_compact(name):
                 # A large fragment stays, so that a merge handles only newer rows.
                 rows = max(_LEAST_ROWS, table.count_rows() // _LARGE_FRAGMENTS)
                 table.optimize.compact_files(target_rows_per_fragment=rows)
@@ -188,6 +201,10 @@ class Commits:
         if erase:
             self._check_erased()
             self.commit(replace(self.head, erase=False))
+
+    def _can_compact(self, name: str) -> bool:
+        """Tell whether Lance can write the full-text index again, as it does when it merges fragments of the chunks."""
+        return name != "chunks" or (self.snapshot().has_current_text() and not self.snapshot().damaged_text())
 
     def _has_old_versions(self, name: str, keep: timedelta) -> bool:
         """Tell whether an old version of a table has waited long enough; looking for its files is slow."""

@@ -18,6 +18,8 @@ import pyarrow as pa
 from ...core.errors import StoreError
 
 if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
     from pathlib import Path
 
     import lance
@@ -58,7 +60,17 @@ def _refuse(entry: os.DirEntry[str]) -> None:
 
 
 def read_file(file: Path) -> bytes:
-    """Read a regular file whole; never through a symbolic link, and never waiting for a FIFO.
+    """Read a regular file whole.
+
+    :raises OSError: when it is missing, or something else.
+    """
+    with open_file(file) as stream:
+        return stream.read()
+
+
+@contextlib.contextmanager
+def open_file(file: Path) -> Iterator[io.BufferedReader]:
+    """Open a regular file to read it; never through a symbolic link, and never waiting for a FIFO.
 
     :raises OSError: when it is missing, or something else.
     """
@@ -66,7 +78,7 @@ def read_file(file: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
-        return stream.read()
+        yield stream
 
 
 def check_table(table: lance.LanceDataset) -> None:

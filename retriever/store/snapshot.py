@@ -16,7 +16,7 @@ from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from . import tombstones
-from .derived import lexical, neighbours
+from .derived import lexical, neighbours, text_checksums
 from .derived.fragment_columns import FragmentColumns
 from .derived.live_index import LiveIndex, LoadedIndex, load_index
 from .derived.recent_rows import RecentRows
@@ -80,7 +80,7 @@ class Snapshot:
         self._passing: dict[Filter, Passing] = {}  # of the last filters
         self._offsets: dict[str, tuple[Ids, Positions]] = {}
         self._numbers = {name: FragmentColumns() for name in ("documents", "chunks")}
-        self.text_is_current = False  # Lance's full-text index was checked: it splits texts as a new one would
+        self._checked_text: frozenset[str] = frozenset()  # segments of Lance's full-text index
         self._locations = {name: store.location.table(name) for name in ("documents", "chunks")}
 
     @classmethod
@@ -172,6 +172,7 @@ class Snapshot:
         from lance.query import FullTextOperator, MatchQuery
 
         operator = FullTextOperator.AND if every else FullTextOperator.OR
+        self.check_text()
         try:
             with panics_as_errors():
                 return self.chunks.scanner(
@@ -184,10 +185,40 @@ class Snapshot:
         except LANCE_ERRORS as error:
             self.read("chunks", ["id", "context"])  # raises if the table itself is damaged
             self._refuse_if_outdated(error)
-            raise DamagedError(
-                f"the full-text index of {self.store.location} is damaged ({lance_message(error)}): "
-                "run 'binocle verify --repair'"
-            ) from error
+            raise self._text_error(lance_message(error)) from error
+
+    def _text_error(self, reason: str) -> DamagedError:
+        return DamagedError(
+            f"the full-text index of {self.store.location} is damaged ({reason}): run 'binocle verify --repair'"
+        )
+
+    def has_current_text(self) -> bool:
+        """Tell whether Lance's full-text index splits texts as a new one would; one of an earlier version may not."""
+        with self.reading("chunks"):
+            segments = text_checksums.segments(self.chunks)
+        is_checked = segments <= self._checked_text
+        return bool(segments) and (is_checked or segments <= text_checksums.noted(self.store.location).keys())
+
+    def check_text(self, *, again: bool = False) -> None:
+        """Check that Lance's full-text index is what was written.
+
+        :param again: check those segments too that were checked before.
+        :raises DamagedError: when it is not.
+        """
+        if self.damaged_text(again=again):
+            raise self._text_error("other bytes than were written")
+
+    def damaged_text(self, *, again: bool = False) -> frozenset[str]:
+        """Return the segments of Lance's full-text index that are not what was written. None of them may be opened.
+
+        :param again: check those too that an earlier call checked.
+        """
+        with self.reading("chunks"):
+            segments = text_checksums.segments(self.chunks)
+            checked = frozenset() if again else self._checked_text
+            sound, damaged = text_checksums.check(self.store.location, segments - checked)
+        self._checked_text = checked | sound
+        return damaged
 
     def count_previous(self) -> int:
         """Count the chunks with a vector of the encoder before the last switch."""
@@ -380,10 +411,26 @@ class Snapshot:
 
     @locked_cached_property
     def lexical(self) -> LexicalIndex | None:
-        """The inverted index of exactly these chunks; None if there is none, it is damaged or too many are newer."""
+        """The inverted index of exactly these chunks.
+
+        None if there is none, it is damaged or too many chunks are newer; then Lance's full-text index answers.
+        That of an index that the user did not make is never opened: it could end the process.
+        """
         with contextlib.suppress(DamagedError):
-            return lexical.load(self)
-        return None
+            if (index := lexical.load(self)) or self.store.trusted:
+                return index
+        return None if self.store.trusted else self._analysed
+
+    @locked_cached_property
+    def _analysed(self) -> LexicalIndex:
+        return lexical.analyse(self)
+
+    def lexical_indexes(self) -> Iterator[LexicalIndex]:
+        """Yield the inverted index, and in place of Lance's index that is not trusted one of the present texts."""
+        if self.lexical:
+            yield self.lexical
+        if not self.store.trusted:
+            yield self._analysed
 
     @locked_cached_property
     def neighbourhood(self) -> LiveNeighbourhood | None:
@@ -444,7 +491,7 @@ class Snapshot:
         self._carried = columns.carried() if columns else earlier._carried
         head, before = self.head, earlier.head
         is_same_index = bool(head.tombstone_key) and head.tombstone_key == before.tombstone_key
-        self.text_is_current = is_same_index and earlier.text_is_current
+        self._checked_text = earlier._checked_text if is_same_index else frozenset()
         for names, is_same in (
             (("documents", "_rows", "document_rows", "tombstones"), head.documents == before.documents),
             (("chunks",), head.chunks == before.chunks),

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import DamagedError, NoIndexError, StoreError, UntrustedError
 from . import trust
 from .confinement import check_files
+from .derived import text_checksums
 from .head import FORMAT, Head, Settings, is_index, removed_meanwhile
 from .locations.location import ANY, NEW, PREVIOUS
 from .locations.open_location import open_location
@@ -92,6 +93,7 @@ class Store:
                     check(location.table(name), table)  # else each later commit would find the damage
                 head = Head(documents.version, chunks.version, encoder, tombstone_key=new_key())
                 trust.remember(location, str(settings.id))
+                text_checksums.note(location, text_checksums.segments(chunks))
                 head.write(location, over=NEW)
         return cls.open(location, trusted=new)
 

@@ -311,12 +311,11 @@ class Writer:
 
     def _index_text(self, *, rebuild: bool) -> None:
         snapshot, table = self.snapshot(), self._commits.open("chunks")
-        is_current = snapshot.text_is_current or text_index.splits_as_now(table)
+        is_current = snapshot.has_current_text()
         if rebuild or not is_current or snapshot.lexical is None or text_index.new_rows(table) > _FEW_ROWS:
             words = self._words.update(snapshot, rebuild=rebuild)
-            text_index.update(table, rebuild=rebuild or not is_current)
+            text_index.update(table, rebuild=rebuild or not is_current or bool(snapshot.damaged_text()))
             self._commits.commit_rearranged("chunks", table, words=words)
-        self.snapshot().text_is_current = True
 
 
 def _next_id(table: pa.Table) -> int:

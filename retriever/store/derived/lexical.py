@@ -69,6 +69,11 @@ def load(snapshot: Snapshot) -> LexicalIndex | None:
     return LexicalIndex(parts)
 
 
+def analyse(snapshot: Snapshot) -> LexicalIndex:
+    """Return an index of all rows, in memory."""
+    return LexicalIndex([Part(segment) for segment in _new_segments(snapshot, -1)])
+
+
 def check(snapshot: Snapshot) -> None:
     """Compare the checksums of all segments, and check their values.
 

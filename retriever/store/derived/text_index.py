@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tables import FULL_TEXT, LANCE_ERRORS
+from ..tables import FULL_TEXT
 
 if TYPE_CHECKING:
     import lance
@@ -29,21 +29,6 @@ def new_rows(table: lance.LanceDataset) -> int:
     """Count the rows that no segment has. Lance reads each of them in a search."""
     known = {number for segment in _segments_of(table) for number in segment.fragment_ids}
     return sum(rows for number, rows in _rows(table).items() if number not in known)
-
-
-def splits_as_now(table: lance.LanceDataset) -> bool:
-    """Tell whether the index splits texts as a new one would; an earlier version left out more words.
-
-    It opens every segment.
-    """
-    try:
-        segments = table.stats.index_stats(_NAME)["segments"]
-    except LANCE_ERRORS:  # it is damaged: `verify` reports that and repairs it
-        return True
-    except KeyError:  # there is none
-        return False
-    settings = [segment["params"] for segment in segments if segment]  # a segment without rows has none
-    return all({name: values.get(name) for name in FULL_TEXT} == FULL_TEXT for values in settings)
 
 
 def _segments_to_merge(table: lance.LanceDataset, new: int) -> int:

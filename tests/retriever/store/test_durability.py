@@ -25,7 +25,16 @@ from binocle.retriever.store.tables import document_schema
 from binocle.retriever.store.writer import open_writer
 
 # Files that no commit names, or that are whole at once.
-EPHEMERAL = {"lock", "lock.json", ".gitignore", "settings.json", f".{HEAD}", f".{PREVIOUS}", "switching"}
+EPHEMERAL = {
+    "lock",
+    "lock.json",
+    ".gitignore",
+    "settings.json",
+    "full-text.json",
+    f".{HEAD}",
+    f".{PREVIOUS}",
+    "switching",
+}
 REWRITTEN = "latest_version_hint.json"  # Lance makes it anew with each version, and can do without it
 
 

@@ -1,0 +1,77 @@
+"""Checksums of the segments of Lance's full-text index, so that nobody opens a damaged one.
+
+Lance takes the sizes that a segment claims, and too large a claim ends the process. So the commit that adds a segment
+notes its checksum in `full-text.json`. A segment does not change once it is written. One without a note is from an
+earlier version. Object storage has an object whole or not at all: there the note has the names alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..confinement import open_file
+from ..locations.location import ANY
+from ..tables import FULL_TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import lance
+
+    from ..locations.location import Location
+    from ..tables import TableLocation
+
+_FILE = "full-text.json"
+
+
+def segments(table: lance.LanceDataset) -> frozenset[str]:
+    """Return the names of the segments; it reads the table's manifest alone."""
+    return frozenset(segment.uuid for index in table.describe_indices() for segment in index.segments)
+
+
+def noted(location: Location) -> dict[str, str]:
+    """Return the checksum of each segment that splits texts as a new one would; none if no note can be read."""
+    try:
+        note = json.loads(location.read(_FILE)[0])
+        checksums = note["segments"] if note["analysis"] == _analysis() else {}
+        return {name: checksum for name, checksum in checksums.items() if isinstance(checksum, str)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def note(location: Location, names: Iterable[str], *, keep: Iterable[str] = ()) -> None:
+    """Note the checksums of segments that this process wrote.
+
+    :param keep: segments with a note that stays.
+    """
+    before = noted(location)
+    checksums = {name: before[name] for name in sorted(keep) if name in before}
+    checksums |= {name: _checksum(location.table("chunks"), name) for name in sorted(names)}
+    location.write(_FILE, json.dumps({"analysis": _analysis(), "segments": checksums}).encode(), over=ANY)
+
+
+def check(location: Location, names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return which of these segments have the files that were written, and which have others; none without a note."""
+    checksums, table = noted(location), location.table("chunks")
+    names = frozenset(names) & checksums.keys()
+    sound = frozenset(name for name in names if _checksum(table, name) == checksums[name])
+    return sound, names - sound
+
+
+def _checksum(table: TableLocation, segment: str) -> str:
+    """Hash the names and bytes of a segment's files; "" on object storage."""
+    if "://" in table.uri:
+        return ""
+    total = hashlib.sha256()
+    for file in sorted((Path(table.uri) / "_indices" / segment).glob("*")):
+        with open_file(file) as stream:
+            total.update(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _analysis() -> str:
+    """Return a digest of the settings that split texts."""
+    return hashlib.sha256(json.dumps(FULL_TEXT, sort_keys=True).encode()).hexdigest()[:16]
