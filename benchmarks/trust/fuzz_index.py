@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import functools
 import json
 import os
 import random
@@ -241,7 +242,7 @@ class Store:
         (self.copy / name).write_bytes(mutate_text(data, chance) if name.suffix == ".json" else mutate(data, chance))
         if name.parts[0] == "vectors":
             _sign_again(self.copy, name.parts[1])
-        return str(name), lambda: _use(self.copy)
+        return str(name), lambda: _use(self.copy, str(self.model))
 
 
 def mutate_text(data: bytes, chance: random.Random) -> bytes:
@@ -274,14 +275,18 @@ def _sign_again(index: Path, name: str) -> None:
     (index / "HEAD.json").write_text(head)
 
 
-def _use(index: Path) -> None:
+def _use(index: Path, model: str) -> None:
     """Do everything with an index, first as a stranger's, then, unless it is damaged, as one that the user trusts.
 
+    :param model: the encoder, which is loaded once in each child.
     :raises BinocleError: the last clear error, or the last damage.
     """
     from binocle import Retriever
+    from binocle.retriever.models import cache
 
+    cache.load_encoder = _loaded
     for trust in (False, True):
+        retriever = None
         refusals: list[BinocleError] = []
         for action in (
             lambda retriever: retriever.search("the cat saw", k=5, mode="semantic"),
@@ -293,13 +298,22 @@ def _use(index: Path) -> None:
             lambda retriever: retriever.search("dog", k=5),
         ):
             try:
-                action(Retriever.open(index, trust=trust))
+                retriever = retriever or Retriever.open(index, model=model, trust=trust)
+                action(retriever)
             except BinocleError as error:
                 refusals.append(error)
+                retriever = None
         if damage := [error for error in refusals if isinstance(error, DamagedError)]:
             raise damage[-1]
     if refusals:
         raise refusals[-1]
+
+
+@functools.cache
+def _loaded(name: str) -> Any:
+    from binocle.retriever.models.load import load_encoder
+
+    return load_encoder(name)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
