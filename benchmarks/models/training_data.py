@@ -1,10 +1,11 @@
 """What training makes of its data: `python -m benchmarks.models.training_data --data FOLDER`.
 
-mates    two rows of a batch that meet again in the next epoch, in multiples of chance, and the padding of the batches;
-         pairs of SQuAD's train split, batches of 32, beside batches cut from windows of 64 that are sorted by length
+mates    two rows of a batch that meet again in the next epoch, or in any of the four after it, in multiples of chance,
+         and the padding of the batches; SQuAD's train split, scifact's train claims and Debian's descriptions, batches
+         of 32, beside rows sorted by length, in windows of 64 batches
 quotes   1,000 files of tab-separated values with random quotes, in the columns of STS, MS MARCO and Quora: rows merged
 
-FOLDER holds squad11. Results go to results/training-data.json.
+FOLDER holds squad11, scifact and debian_descriptions. Results go to results/training-data.json.
 """
 
 from __future__ import annotations
@@ -37,48 +38,85 @@ COLUMNS = {
 }
 
 
-def _squad(file: Path) -> list[dict[str, str]]:
-    with gzip.open(file, "rt", encoding="utf-8") as stream:
+def _squad(data: Path) -> list[dict[str, str]]:
+    with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
         paragraphs = [json.loads(line) for line in stream]
     return [{"query": qa["question"], "positive": row["context"]} for row in paragraphs for qa in row["qas"]]
 
 
-def _epochs(table: pa.Table, seed: int) -> tuple[float, float]:
-    """Mates of one epoch that meet in the next, in multiples of chance, and the share of the batches' cells unused."""
+def _debian(data: Path) -> list[dict[str, str]]:
+    file = data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+        packages = [json.loads(line) for line in stream]
+    return [{"query": row["short"], "positive": row["long"]} for row in packages if row["long"]]
+
+
+def _scifact(data: Path) -> list[dict[str, str]]:
+    return [{name: row[name] for name in ("query", "positive")} for _, row in rows(data / "scifact", "train")]
+
+
+def _sampled(table: pa.Table, seed: int) -> list[list[list[int]]]:
+    """Return the batches of five epochs."""
     numbers = np.arange(len(table), dtype=np.uint32)
-    sampler = batches.Batches(table, numbers, ("query", "positive"), batch_size=SIZE, different=True, seed=seed)
-    first, second = [], []
-    for epoch, drawn in enumerate((first, second)):
+    sampler = batches.Batches(
+        table, numbers, ("query", "positive"), batch_size=SIZE, different=True, seed=seed, longest=READ
+    )
+    epochs = []
+    for epoch in range(5):
         sampler.set_epoch(epoch)
-        drawn += list(sampler)
+        epochs.append(list(sampler))
+    return epochs
+
+
+def _sorted(table: pa.Table, seed: int) -> list[list[list[int]]]:
+    """Return the batches of two epochs, each window of 64 sorted by length."""
+    lengths = sum(_lengths(table).values())
+    epochs = []
+    for epoch in range(2):
+        order = np.random.default_rng((seed, epoch)).permutation(len(table))
+        windows = [order[start : start + 64 * SIZE] for start in range(0, len(order), 64 * SIZE)]
+        order = np.concatenate([window[np.argsort(-lengths[window], kind="stable")] for window in windows])
+        epochs.append(order[: len(order) // SIZE * SIZE].reshape(-1, SIZE).tolist())
+    return epochs
+
+
+def _lengths(table: pa.Table) -> dict[str, Any]:
+    return {name: np.array([min(len(text), READ) for text in table[name].to_pylist()]) for name in table.column_names}
+
+
+def _meeting(first: list[list[int]], second: list[list[int]], count: int) -> float:
+    """Pairs of a batch that meet again in another epoch, in multiples of chance."""
     owner = {row: number for number, batch in enumerate(second) for row in batch}
-    pairs = [pair for batch in first for pair in itertools.combinations(batch, 2)]
-    again = statistics.mean(owner.get(a, -1) == owner.get(b, -2) for a, b in pairs)
-    columns = {name: [min(len(text), READ) for text in table[name].to_pylist()] for name in table.column_names}
-    lengths = {name: np.array(own) for name, own in columns.items()}
-    cells = sum(len(batch) * int(own[batch].max()) for batch in first for own in lengths.values())
-    used = sum(int(own[batch].sum()) for batch in first for own in lengths.values())
-    return again * (len(table) - 1) / (SIZE - 1), 1 - used / cells
+    pairs = (pair for batch in first for pair in itertools.combinations(batch, 2))
+    return statistics.mean(owner.get(a, -1) == owner.get(b, -2) for a, b in pairs) * (count - 1) / (SIZE - 1)
 
 
-def mates(file: Path, seeds: int) -> dict[str, Any]:
-    every, results = _squad(file), {}
-    for count in COUNTS:
-        values: dict[str, list[tuple[float, float]]] = {"pools": [], "windows": []}
-        for seed in range(seeds):
-            table = pa.Table.from_pylist(random.Random(seed).sample(every, count))
-            usual = batches._POOL  # noqa: SLF001
-            for name, pool in (("pools", usual), ("windows", 64)):
-                batches._POOL = pool  # noqa: SLF001
-                values[name].append(_epochs(table, seed))
-            batches._POOL = usual  # noqa: SLF001
-        results[f"{count:,} rows"] = {
-            name: {
-                "times chance": [round(times, 2) for times, _ in runs],
-                "padding": round(statistics.mean(padding for _, padding in runs), 4),
-            }
-            for name, runs in values.items()
-        }
+def _padding(table: pa.Table, epoch: list[list[int]]) -> float:
+    """The share of the batches' cells unused."""
+    columns = _lengths(table).values()
+    cells = sum(len(batch) * int(own[batch].max()) for batch in epoch for own in columns)
+    return 1 - sum(int(own[batch].sum()) for batch in epoch for own in columns) / cells
+
+
+def mates(data: Path, seeds: int) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for name, every in (("SQuAD", _squad(data)), ("Debian", _debian(data)), ("scifact", _scifact(data))):
+        for count in COUNTS if len(every) > max(COUNTS) else (len(every),):
+            runs = []
+            for seed in range(seeds):
+                table = pa.Table.from_pylist(random.Random(seed).sample(every, count))
+                first, *later = _sampled(table, seed)
+                ordered = _sorted(table, seed)
+                runs.append(
+                    {
+                        "next epoch": _meeting(first, later[0], count),
+                        "four epochs": statistics.mean(_meeting(first, epoch, count) for epoch in later),
+                        "padding": _padding(table, first),
+                        "sorted: next epoch": _meeting(*ordered, count),
+                        "sorted: padding": _padding(table, ordered[0]),
+                    }
+                )
+            results[f"{name}, {count:,} rows"] = {of: [round(run[of], 4) for run in runs] for of in runs[0]}
     return results
 
 
@@ -106,8 +144,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000)
     given = parser.parse_args()
-    file = given.data / "squad11" / "squad11_train.jsonl.gz"
-    save("training-data", {"mates": mates(file, given.seeds), "quotes": quotes(given.files, 0)}, seed=0)
+    save("training-data", {"mates": mates(given.data, given.seeds), "quotes": quotes(given.files, 0)}, seed=0)
 
 
 if __name__ == "__main__":

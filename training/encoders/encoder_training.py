@@ -191,8 +191,7 @@ class EncoderTraining:
         """Return the number of evaluations during the run, for the lengths of the texts that are read."""
         rows = np.linspace(0, len(training) - 1, min(len(training), 2_000)).astype(int)
         sample = datasets.take(self.table.select(list(self.data.texts)), training[rows])
-        limit = CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
-        characters = float(np.mean(heldout.lengths(sample, limit))) * environment.processes()
+        characters = float(np.mean(heldout.lengths(sample, self._longest()))) * environment.processes()
         read = count_steps(self.config, batches) * self.config.accumulate * batches.batch_size
         limit = CHARACTERS * (self.model.max_seq_length or 512)
         return affordable(self.config, read * characters, heldout.characters(self.data, limit))
@@ -214,6 +213,7 @@ class EncoderTraining:
             batch_size=self._grouped_size(training) if objective.grouped else self._size(training),
             different=objective.different,
             seed=self.config.seed,
+            longest=self._longest(),
         )
         return SharedBatches(batches, processes) if processes > 1 else batches
 
@@ -235,6 +235,10 @@ class EncoderTraining:
                 "where texts stand for classes, give text and label"
             )
         return max(1, maximum // processes) * processes
+
+    def _longest(self) -> int:
+        """Return about how many characters of a text are read in training."""
+        return CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
 
     def _distinct(self) -> tuple[str, ...]:
         """Return the columns in which no two rows of a batch are equal: their texts, and the document they are from.
