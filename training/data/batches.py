@@ -145,8 +145,8 @@ class Batches:
         full = [np.empty((0, self.batch_size), np.uint32)]
         short: list[list[int]] = []
         for start in range(0, len(planned), _WINDOW):
-            batches, others = self._exchanged(planned[start : start + _WINDOW])
-            more, waiting = self._cut(np.concatenate([waiting, others]))
+            batches, rows = self._exchanged(planned[start : start + _WINDOW])
+            more, waiting = self._cut(np.concatenate([waiting, rows]))
             full.append(np.array(batches + more, np.uint32).reshape(-1, self.batch_size))
             if len(waiting) > _WINDOW * self.batch_size:  # else each window would try all of them again
                 short += self._short(waiting)
@@ -253,13 +253,13 @@ def _exchange(
     :param texts: of each batch, without the rows in `double`.
     """
     row = int(planned[number, column])
-    for other in sorted(range(len(planned)), key=lambda batch: abs(batch - number)):
-        candidate = int(planned[other, column])
-        if other != number and (other, column) not in double and texts[number].isdisjoint(hashes[candidate]):
-            rest = texts[other] - hashes[candidate]
+    for batch in sorted(range(len(planned)), key=lambda batch: abs(batch - number)):
+        candidate = int(planned[batch, column])
+        if batch != number and (batch, column) not in double and texts[number].isdisjoint(hashes[candidate]):
+            rest = texts[batch] - hashes[candidate]
             if rest.isdisjoint(hashes[row]):
-                planned[number, column], planned[other, column] = candidate, row
+                planned[number, column], planned[batch, column] = candidate, row
                 texts[number] |= hashes[candidate]
-                texts[other] = rest | hashes[row]
+                texts[batch] = rest | hashes[row]
                 return True
     return False

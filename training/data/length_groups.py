@@ -7,6 +7,7 @@ most about 5 times as often as by chance. `deal` draws batches so that rows meet
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +52,7 @@ def group_sizes(lengths: NDArray[np.int32], batch_size: int) -> list[int]:
     groups = [0, size - 1]
     for price in float(cells[0, -1]) * np.geomspace(1e-4, 1e3, 60) / batches:
         groups = _shortest_path(cells + price * again)
-        if sum(again[pair] for pair in zip(groups[:-1], groups[1:], strict=True)) <= limit:
+        if sum(again[pair] for pair in pairwise(groups)) <= limit:
             break
     return np.diff(edges[groups]).tolist()  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from .progress import training_step
 from .run_folder import write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ...core.progress import OnProgress, Progress
@@ -73,13 +73,27 @@ class ProgressCallback(TrainerCallback):
 
 
 class EvaluateSome(TrainerCallback):
-    """Evaluate only some of the checkpoints, evenly spread, the last one among them."""
+    """Evaluate only some of the checkpoints, evenly spread, the last one among them, and only as time allows."""
 
-    def __init__(self, evaluations: int) -> None:
-        self._evaluations = evaluations
+    def __init__(
+        self, evaluations: int, *, share: float | None = None, cost: Callable[[], float | None] = lambda: None
+    ) -> None:
+        """
+        :param share: of the run's time that all evaluations may take; None: any.
+        :param cost: returns the seconds of one evaluation, if they are known when training begins.
+        """
+        self._evaluations, self._share, self._known_cost = evaluations, share, cost
+        self._cost = cost()
+        self._start = self._due = time.monotonic()
+        self._first_step, self._spent = 0, 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Start the clock; a resumed run counts its steps from the checkpoint."""
+        self._start, self._first_step, self._spent = time.monotonic(), state.global_step, 0.0
+        self._cost = self._known_cost()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Drop the evaluations between."""
+        """Drop the evaluations between, and those that would take too long."""
         interval = int(args.eval_steps)
         total, number = max(1, state.max_steps // interval), state.global_step // interval
         if (
@@ -87,6 +101,27 @@ class EvaluateSome(TrainerCallback):
             and number * self._evaluations // total == (number - 1) * self._evaluations // total
         ):
             control.should_evaluate = False
+        if control.should_evaluate:
+            self._due = time.monotonic()
+            control.should_evaluate = self._has_time(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Measure what an evaluation costs."""
+        self._cost = time.monotonic() - self._due
+        self._spent += self._cost
+
+    def _has_time(self, state: Any) -> bool:
+        """Check whether this evaluation and the last one fit into their share of the run.
+
+        The last weights are evaluated if earlier ones were, and otherwise kept without.
+        """
+        if self._share is None or self._cost is None:
+            return True
+        if state.global_step >= state.max_steps:
+            return any(name.startswith("eval_") for row in state.log_history for name in row)
+        steps = max(1, state.global_step - self._first_step)
+        trained = (self._due - self._start - self._spent) / steps * (state.max_steps - self._first_step)
+        return self._spent + 2 * self._cost <= self._share / (1 - self._share) * trained
 
 
 class StopWhenWorse(TrainerCallback):

@@ -95,6 +95,7 @@ class TrainingRun(Generic[ConfigT]):
         self.settings: dict[str, Any] = {}
         self.folder = folder_of(self.out)
         self.checkpoints = self.folder / "checkpoints"
+        self.measuring_seconds: float | None = None  # of one measure, if this process has measured the base
         self._model_folder = self.folder / "model"  # moved to `out` at the end
 
     @property
@@ -166,8 +167,15 @@ class TrainingRun(Generic[ConfigT]):
 
     def measure_once(self, measure: Callable[[], Any]) -> Any:
         """Measure the base model as JSON. A resumed run and the other processes read the result."""
+
+        def timed() -> Any:
+            start = time.monotonic()
+            measures = measure()
+            self.measuring_seconds = time.monotonic() - start
+            return measures
+
         with self.lock():
-            return json_or_make(self.folder / "before.json", measure)
+            return json_or_make(self.folder / "before.json", timed)
 
     def train(self, trainer: Any, *, texts: int) -> LoopResult:
         """Run the remaining steps of a transformers trainer; none if the run had finished or stopped early.

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from binocle.core.errors import InputError
 from binocle.training.data import batches as module
 from binocle.training.data import dataset as data
+from binocle.training.data import length_groups
 from binocle.training.data.batches import Batches
 from binocle.training.data.dataset import Shape
 from binocle.training.data.sources import rows
@@ -605,6 +606,66 @@ def test_rows_meet_others_in_the_next_epoch(count):
     owner = {row: number for number, batch in enumerate(epochs[1]) for row in batch}
     again = [owner.get(a, -1) == owner.get(b, -2) for batch in epochs[0] for a, b in itertools.combinations(batch, 2)]
     assert np.mean(again) < 5 * 31 / (count - 1)
+
+
+def padding(lengths, batches):
+    cells = sum(len(batch) * lengths[batch].max() for batch in batches)
+    return 1 - sum(lengths[batch].sum() for batch in batches) / cells
+
+
+@pytest.mark.parametrize("count", [640, 2_000, 8_000])
+def test_batches_need_little_more_padding_than_sorted_rows(count):
+    lengths = np.random.default_rng(0).gamma(4, 150, count).astype(int) + 20
+    ordered = np.argsort(lengths)[: count // 32 * 32].reshape(-1, 32)
+    batches = list(sampler([("q" * 10, str(n).zfill(length)) for n, length in enumerate(lengths)], 32, different=False))
+    by_chance = np.arange(count // 32 * 32).reshape(-1, 32)
+    least, most = padding(lengths, ordered), padding(lengths, by_chance)
+    assert padding(lengths, batches) < least + (most - least) / 3
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_the_sizes_of_groups_need_the_least_padding_of_all_that_keep_to_the_limit(groups):
+    lengths = np.repeat(np.arange(30, dtype=np.int32), 4)[::-1, None] ** 2
+    sizes = length_groups.group_sizes(lengths, 4)
+
+    def cells(sizes):
+        starts = np.cumsum([0, *sizes])
+        widths = [length_groups._expected_width(lengths[4 * a : 4 * b], 4) for a, b in itertools.pairwise(starts)]
+        return sum(width * size for width, size in zip(widths, sizes, strict=True))
+
+    assert sum(sizes) == 30
+    for first, second in itertools.combinations(range(4, 27), 2):
+        chosen = [30] if groups == 1 else [first, second - first, 30 - second]
+        if min(chosen) >= 4:  # rows of so many batches of 4 do not meet again
+            assert cells(sizes) <= cells(chosen)
+
+
+def test_no_two_rows_meet_twice_in_a_cycle_of_a_group_of_a_prime_number_of_batches():
+    rows, met = np.arange(7 * 5, dtype=np.uint32), set()
+    for epoch in range(7):
+        batches = length_groups.deal(rows, 7, epoch, np.random.default_rng(0))
+        assert sorted(batches.reshape(-1)) == list(rows)
+        pairs = {frozenset(pair) for batch in batches.tolist() for pair in itertools.combinations(batch, 2)}
+        assert met.isdisjoint(pairs)
+        met |= pairs
+
+
+@pytest.mark.parametrize(("size", "batches"), [(32, 4), (32, 19), (32, 40), (5, 1), (1, 3)])
+def test_the_share_of_rows_that_meet_again_is_that_of_the_batches(size, batches):
+    rows = np.arange(size * batches, dtype=np.uint32)
+    first, second = (length_groups.deal(rows, batches, epoch, np.random.default_rng(0)) for epoch in (0, 1))
+    owner = {row: number for number, batch in enumerate(second.tolist()) for row in batch}
+    again = [owner[a] == owner[b] for batch in first.tolist() for a, b in itertools.combinations(batch, 2)]
+    assert length_groups.meeting_again(size, batches) == pytest.approx(np.mean(again) if again else 0)
+
+
+def test_rows_that_share_a_text_exchange_places_with_rows_of_similar_length():
+    """Each positive has five questions, as in SQuAD: they are neighbours by length."""
+    lengths = np.repeat(np.random.default_rng(0).integers(50, 800, 400), 5)
+    batches = list(sampler([(f"q{n}", f"p{n // 5}".ljust(length, "x")) for n, length in enumerate(lengths)], 32))
+    assert all(len({row // 5 for row in batch}) == 32 for batch in batches)
+    alone = list(sampler([("q", str(n).zfill(length)) for n, length in enumerate(lengths)], 32, different=False))
+    assert padding(lengths, batches) < padding(lengths, alone) + 0.03
 
 
 def test_no_text_is_twice_in_a_batch_where_it_must_not():

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from binocle.training.encoders.config import EncoderConfig, with_rate
-from binocle.training.runs import loop
+from binocle.training.runs import callbacks, loop
 from binocle.training.runs.callbacks import EvaluateSome
 from binocle.training.runs.loop import Schedule, run_loop
 from binocle.training.runs.model_card import Card, write_card
@@ -40,6 +40,29 @@ def test_a_few_evaluations_are_spread_over_the_run_and_the_last_checkpoint_is_on
         if control.should_evaluate:
             evaluated.append(step)
     assert evaluated == chosen
+
+
+@pytest.mark.parametrize(
+    ("cost", "known", "evaluated"),
+    [(1, True, [10, 20, 30, 40, 50, 60, 70, 80]), (4, True, [10, 80]), (5, True, []), (5, False, [10, 80])],
+)
+def test_evaluations_that_cost_more_than_a_tenth_of_the_run_are_left_out(monkeypatch, cost, known, evaluated):
+    clock = Clock()
+    monkeypatch.setattr(callbacks, "time", clock)
+    callback = EvaluateSome(8, share=0.1, cost=lambda: cost if known else None)
+    state = SimpleNamespace(global_step=0, max_steps=80, log_history=[])
+    callback.on_train_begin(None, state, None)
+    steps = []
+    for state.global_step in range(1, 81):
+        clock.now += 1
+        control = SimpleNamespace(should_evaluate=state.global_step % 10 == 0)
+        callback.on_step_end(SimpleNamespace(eval_steps=10), state, control)
+        if control.should_evaluate:
+            clock.now += cost
+            state.log_history.append({"eval_ndcg@10": 0.5, "step": state.global_step})
+            callback.on_evaluate(None, state, control)
+            steps.append(state.global_step)
+    assert steps == evaluated
 
 
 def test_biases_and_norms_do_not_decay():
