@@ -106,14 +106,14 @@ def mates(data: Path, seeds: int) -> dict[str, Any]:
             for seed in range(seeds):
                 table = pa.Table.from_pylist(random.Random(seed).sample(every, count))
                 first, *later = _sampled(table, seed)
-                ordered = _sorted(table, seed)
+                ordered, next_ordered = _sorted(table, seed)
                 runs.append(
                     {
                         "next epoch": _meeting(first, later[0], count),
                         "four epochs": statistics.mean(_meeting(first, epoch, count) for epoch in later),
                         "padding": _padding(table, first),
-                        "sorted: next epoch": _meeting(*ordered, count),
-                        "sorted: padding": _padding(table, ordered[0]),
+                        "sorted: next epoch": _meeting(ordered, next_ordered, count),
+                        "sorted: padding": _padding(table, ordered),
                     }
                 )
             results[f"{name}, {count:,} rows"] = {of: [round(run[of], 4) for run in runs] for of in runs[0]}
