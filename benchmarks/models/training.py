@@ -4,12 +4,13 @@ sts          all-MiniLM-L6-v2 fine-tuned on the STS benchmark's train split by e
 poolings     the models of `sts` side by side on the STS benchmark and on scifact: intervals, and which differ
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
-tune         `binocle tune` on a corpus alone; semantic nDCG@10 of its test queries
-adapter      `binocle tune --adapter` on scifact, cranfield, SQuAD and Debian's descriptions; the same with test queries
+tune         `binocle tune` on each of --collections alone; semantic and hybrid nDCG@10 of its test queries
+adapter      `binocle tune --adapter`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
 
-FOLDER holds scifact, cranfield, stsb (SentEval's files) and squad11. Results go to results/training-TASK.json.
+FOLDER holds scifact, cranfield, stsb (SentEval's files), squad11 and debian_descriptions. Results go to
+results/training-TASK.json.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from binocle.core.progress import Progress
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 POOLINGS = ("mean", "cls", "max")
+COLLECTIONS = ("scifact", "cranfield", "squad", "debian")
 
 
 def _say(event: str | Progress) -> None:
@@ -196,19 +198,36 @@ def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     return found | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
 
 
-def tuned(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+def _collection(name: str, data: Path, work: Path) -> Path:
+    """Return the folder of a collection, which is made if it has no files of its own."""
+    if name == "squad":
+        return collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", work / name)
+    if name == "debian":
+        return collections.debian(data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", work / name)
+    return data / name
+
+
+def _each_collection(data: Path, work: Path, seeds: list[int], names: list[str], gains: Callable[..., Any]) -> Any:
     """Each seed tunes the same index; held-out documents say whether the result would have been published."""
-    found: dict[str, Any] = {}
-    for name in ("scifact", "cranfield"):
-        index = work / f"{name}-index"
-        before = {mode: evaluate(data / name, mode=mode, index=index) for mode in ("semantic", "hybrid")}
-        runs = [_tuned(data / name, index, seed, before) for seed in seeds]
-        found[name] = {"runs": runs} | {
+    results: dict[str, Any] = {}
+    for name in names:
+        folder, index = _collection(name, data, work), work / f"{name}-index"
+        before = {mode: evaluate(folder, mode=mode, index=index) for mode in ("semantic", "hybrid")}
+        runs = [gains(folder, index, seed, before) for seed in seeds]
+        results[name] = {"runs": runs} | {
             mode: {"before": result.measures["nDCG@10"]}
             | {of: _spread([run[mode][of] for run in runs]) for of in ("nDCG@10", "difference")}
             for mode, result in before.items()
         }
-    return found
+    return results
+
+
+def tuned(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
+    return _each_collection(data, work, seeds, names, _tuned)  # type: ignore[no-any-return]
+
+
+def adapter(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
+    return _each_collection(data, work, seeds, names, _adapted)  # type: ignore[no-any-return]
 
 
 def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict[str, Any]:
@@ -232,21 +251,6 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict
     found = {"seed": seed} | gains | {"held out": facts | {"would be published": is_gain}}
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text(json.dumps(found), "utf-8")
-    return found
-
-
-def adapter(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
-    """Each seed fits a map on the same index; held-out documents say whether it would have been published."""
-    folders = {name: data / name for name in ("scifact", "cranfield")}
-    folders["squad"] = collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", work / "squad")
-    debian = data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
-    folders["debian"] = collections.debian(debian, work / "debian")
-    found: dict[str, Any] = {}
-    for name, folder in folders.items():
-        index = work / f"{name}-index"
-        before = {mode: evaluate(folder, mode=mode, index=index) for mode in ("semantic", "hybrid")}
-        runs = [_adapted(folder, index, seed, before) for seed in seeds]
-        found[name] = {mode: result.measures["nDCG@10"] for mode, result in before.items()} | {"runs": runs}
     return found
 
 
@@ -339,7 +343,7 @@ def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     return {"hybrid": before.measures["nDCG@10"], "seconds of the first stages": seconds, "runs": runs} | of_all
 
 
-TASKS: dict[str, Callable[[Path, Path, list[int]], dict[str, Any]]] = {
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "sts": sts,
     "poolings": poolings,
     "throughput": throughput,
@@ -355,11 +359,13 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--collections", nargs="+", default=COLLECTIONS, choices=COLLECTIONS, help="Of tune, adapter.")
     parser.add_argument("--work", type=Path, help="Keep the models here.")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)
-    save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds), seed=given.seeds[0])
+    options = {"names": given.collections} if given.task in ("tune", "adapter") else {}
+    save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
     if given.work is None:
         shutil.rmtree(work)
 
