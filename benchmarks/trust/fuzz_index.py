@@ -105,6 +105,8 @@ def in_children(part: Vectors | Store, seeds: Iterable[int], until: float, *, sh
         if not child:
             _limit(show=show)
             for seed in batch:
+                if time.perf_counter() > until:
+                    break
                 signal.setitimer(signal.ITIMER_PROF, _SECONDS)
                 signal.alarm(60 * _SECONDS)  # a hang takes no processor time
                 os.write(writer, bytes([_end(part.case(random.Random(seed))[1], show=show)]))
@@ -114,7 +116,7 @@ def in_children(part: Vectors | Store, seeds: Iterable[int], until: float, *, sh
             codes = stream.read()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         yield from ((seed, _ENDS[code]) for seed, code in zip(batch, codes, strict=False))
-        if len(codes) < len(batch):
+        if status:
             slow = -status in (signal.SIGALRM, signal.SIGPROF)
             yield batch[len(codes)], "too slow" if slow else f"ended by {signal.Signals(-status).name}"
             waiting = batch[len(codes) + 1 :] + waiting
