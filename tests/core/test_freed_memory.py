@@ -1,4 +1,4 @@
-"""Freed blocks between small objects go back to the system."""
+"""Freed blocks between small objects go back to the system, and threads share two heaps."""
 
 from __future__ import annotations
 
@@ -33,3 +33,38 @@ def test_freed_blocks_between_small_objects_go_back_to_the_system():
         for call in ("", "return_freed_memory()")
     ]
     assert left[0] > 20 > left[1]  # MiB
+
+
+HEAPS = """
+import ctypes, threading
+from binocle.core.freed_memory import return_freed_memory
+
+{call}
+library = ctypes.CDLL(None)
+library.malloc.restype, library.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+barrier = threading.Barrier(6)
+
+def allocate():
+    library.malloc(1_000)
+    barrier.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+library.fflush.argtypes = library.fclose.argtypes = [ctypes.c_void_p]
+library.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+output = library.fopen(b"/dev/stdout", b"w")
+library.malloc_info(0, output)
+library.fclose(output)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_threads_share_two_heaps():
+    heaps = [
+        subprocess.run([sys.executable, "-c", HEAPS.format(call=call)], capture_output=True, check=True).stdout.count(
+            b"<heap "
+        )
+        for call in ("", "return_freed_memory()")
+    ]
+    assert heaps[0] > 2 >= heaps[1]
