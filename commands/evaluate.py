@@ -30,7 +30,7 @@ _per_query_option = click.option("--per-query", is_flag=True, help="With JSON: t
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
 @click.option("--queries", metavar="FILE", type=PATH, help="Queries of your own: {_id, text} or id, tab, text a line.")
 @click.option("--qrels", metavar="FILE", type=PATH, help="Judgements of your own: query, document, grade a line.")
-@click.option("--model", metavar="NAME", help="Encoder, or classifier: a folder or hub name.")
+@click.option("--model", metavar="NAME", help="Encoder, classifier, tagger or reader: a folder or hub name.")
 @click.option("--index", "index", metavar="DIR", type=FOLDER, help="Keep the index here, for the next mode.")
 @rerank_option
 @rerank_depth_option
@@ -53,7 +53,8 @@ def evaluate(
     DATA is a test collection in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), any folder of documents
     with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file. Columns of a file tell its kind:
     sentence1, sentence2 and score (similarity); text1, text2 and label (same or not); query, positive and negative
-    (reranking); text and label (the classes of a classifier, which --model names).
+    (reranking). Rows of a head, which --model names: text and label (a classifier); text and entities, tokens and tags,
+    or CoNLL's columns (a tagger); question, context and answers, or SQuAD's JSON (a reader).
 
     \b
     binocle evaluate scifact --mode semantic --run scifact.run
@@ -152,8 +153,8 @@ def compare(
     """Set models or modes side by side and test differences.
 
     CONTENDER is MODEL, MODEL@MODE, MODEL@MODE+RERANKER, or 'lexical' for BM25 alone; MODE is semantic, lexical or
-    hybrid. For texts with labels it is a classifier. Every value has its 95 % interval, every difference to the
-    baseline a p by Fisher's randomisation test, corrected where several contenders are compared.
+    hybrid. For rows of a head it is a classifier, tagger or reader. Every value has its 95 % interval, every difference
+    to the baseline a p by Fisher's randomisation test, corrected where several contenders are compared.
 
     \b
     binocle compare models/base models/tuned --data sts.tsv --data scifact

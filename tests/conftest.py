@@ -304,7 +304,7 @@ def make_reranker():
     return build_reranker
 
 
-def build_head(folder: Path, task: str, labels: list[str], *, settings: dict | None = None) -> Path:
+def build_head(folder: Path, task: str, labels: list[str], *, settings: dict | None = None, seed: int = 7) -> Path:
     """A random BERT with a head of transformers: "QuestionAnswering", "TokenClassification" and so on.
 
     :param settings: the content of its binocle.json.
@@ -313,7 +313,7 @@ def build_head(folder: Path, task: str, labels: list[str], *, settings: dict | N
     weights = load_file(folder / "model.safetensors")
     weights = {name: array for name, array in weights.items() if not name.startswith("classifier")}
     layer = "qa_outputs" if task == "QuestionAnswering" else "classifier"
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(seed)
     weights[f"{layer}.weight"] = random.standard_normal((len(labels), 32)).astype(np.float32)
     weights[f"{layer}.bias"] = random.standard_normal(len(labels)).astype(np.float32)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -329,7 +329,7 @@ def build_head(folder: Path, task: str, labels: list[str], *, settings: dict | N
 
 @pytest.fixture(scope="session")
 def make_head():
-    """`build_head(folder, task, labels, settings=)`."""
+    """`build_head(folder, task, labels, settings=, seed=)`."""
     return build_head
 
 

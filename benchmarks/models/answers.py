@@ -22,7 +22,7 @@ import numpy as np
 
 from binocle import Retriever
 from binocle.retriever.models.heads.reader import load_reader
-from binocle.training.heads.metrics import span_metrics
+from binocle.training.evaluation.heads import span_metrics
 
 from ..machine import save
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever.models.load import load_encoder
+from binocle.training.data.heads.examples import MOST_UNLABELLED
+from binocle.training.evaluation.heads.label_metrics import macro_f1
 from binocle.training.evaluation.significance import difference
 from binocle.training.heads import kernel_ridge
-from binocle.training.heads.data.examples import MOST_UNLABELLED
-from binocle.training.heads.metrics.label_metrics import macro_f1
 
 from ..machine import save
 

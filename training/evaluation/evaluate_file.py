@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from ...retriever.models.heads.classifier import Classifier
-from . import classes
-from .judged_rows import LabelledTexts, Rankings, read
+from .heads.head_rows import HEAD_ROWS, Head, evaluate_head
+from .judged_rows import HeadRows, Pairs, Rankings, read
 from .reranking import evaluate_rankings
 from .scorers import load
 from .similarity import evaluate_pairs
 from .trec_run import check_run_file, write_run
 
 if TYPE_CHECKING:
-    from .judged_rows import Pairs
     from .result import JudgedRowsResult
     from .scorers import Model
 
@@ -25,31 +23,31 @@ def evaluate_file(
 ) -> JudgedRowsResult:
     """Evaluate a model on a file of judged rows (see `judged_rows`).
 
-    :param model: an encoder or a cross-encoder, or its folder or name; all-MiniLM-L6-v2 by default. For texts with
-        labels, the folder or name of a classifier.
+    :param model: an encoder or a cross-encoder, or its folder or name; all-MiniLM-L6-v2 by default. For rows of a
+        head, the folder or name of a classifier, tagger or reader.
     :param run_file: write the rankings in TREC's format here; the rows must be rankings.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     check_run_file(run_file)
     rows = read(path)
     if run_file is not None and not isinstance(rows, Rankings):
-        content = "texts" if isinstance(rows, LabelledTexts) else "pairs"
+        content = "pairs" if isinstance(rows, Pairs) else HEAD_ROWS[rows.kind].rows
         raise InputError(f"{path} holds {content}: only rankings can be written as a TREC run")
-    if isinstance(rows, LabelledTexts) and (model is None or isinstance(model, str)):
-        return classes.evaluate_classes(rows, classes.load(model))
+    if isinstance(rows, HeadRows) and (model is None or isinstance(model, str)):
+        return evaluate_head(rows, HEAD_ROWS[rows.kind].load(model))
     result = evaluate_rows(rows, load(model) if model is None or isinstance(model, str) else model)
     if run_file is not None:
         write_run(Path(run_file), result.run, "reranking")
     return result
 
 
-def evaluate_rows(rows: Pairs | Rankings | LabelledTexts, model: Model | Classifier) -> JudgedRowsResult:
+def evaluate_rows(rows: Pairs | Rankings | HeadRows, model: Model | Head) -> JudgedRowsResult:
     """Evaluate a model on judged rows in memory.
 
-    :raises InputError: for a classifier without classes, or classes without a classifier.
+    :raises InputError: for a head with rows of another kind.
     """
-    if isinstance(rows, LabelledTexts) or isinstance(model, Classifier):
-        if not (isinstance(rows, LabelledTexts) and isinstance(model, Classifier)):
-            raise InputError(f"{model.name} and {rows.name} do not fit: a classifier is for texts with labels")
-        return classes.evaluate_classes(rows, model)
+    if isinstance(rows, HeadRows):
+        return evaluate_head(rows, model)
+    if isinstance(model, Head):
+        raise InputError(f"{model.name} and {rows.name} do not fit: expected rows of its own kind, as it learns from")
     return evaluate_rankings(rows, model) if isinstance(rows, Rankings) else evaluate_pairs(rows, model)

@@ -1,6 +1,7 @@
-"""Read a file of judged rows: scored pairs, labelled pairs, queries with passages, or texts with their class.
+"""Read a file of judged rows: pairs, queries with passages, texts with their class or names, questions with answers.
 
-Formats are the same as for training: JSON lines, CSV or TSV with a header row, Parquet. The column names tell the kind.
+Formats are the same as for training: JSON lines, CSV or TSV with a header row, Parquet, and for heads CoNLL's columns
+and SQuAD's JSON. The column names tell the kind.
 Common data sets use other names than ours for the same columns; those are known too.
 """
 
@@ -15,14 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InputError
 from ..data.columns import NAMES, shown
+from ..data.heads.squad import is_squad, read_questions
+from ..data.heads.tagged import is_conll, read_texts
 from ..data.sources import rows as rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..data.heads.squad import Question
+    from ..data.heads.tagged import TaggedText
+
     Row = dict[str, Any]
 
-Kind = Literal["similarity", "pairs", "reranking", "classes"]
+Kind = Literal["similarity", "pairs", "reranking", "classes", "names", "answers"]
 
 _FIRST, _SECOND, _SCORE, _LABEL = (NAMES[column] for column in ("first", "second", "score", "label"))
 _QUERY = ("query", "anchor", "question")
@@ -30,7 +36,7 @@ _POSITIVE = ("positive", "pos", "positives", "relevant")
 _NEGATIVE = ("negative", "neg", "negatives", "irrelevant", "non_relevant")
 _EXPECTED = (
     "expected the columns sentence1, sentence2 and score; or text1, text2 and label (0 or 1); "
-    "or query, positive and negative; or text and label"
+    "or query, positive and negative; or text and label; or text and entities; or question, context and answers"
 )
 _LABELS = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
 
@@ -66,7 +72,28 @@ class LabelledTexts:
     kind: Kind = "classes"
 
 
-def read(path: str | Path) -> Pairs | Rankings | LabelledTexts:
+@dataclass(frozen=True, slots=True)
+class TaggedTexts:
+    """Texts, each with the spans of its names."""
+
+    name: str
+    texts: list[TaggedText]
+    kind: Kind = "names"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Questions, each with its passage and its answers there, perhaps none."""
+
+    name: str
+    questions: list[Question]
+    kind: Kind = "answers"
+
+
+HeadRows = LabelledTexts | TaggedTexts | Questions
+
+
+def read(path: str | Path) -> Pairs | Rankings | HeadRows:
     """Read a whole file of judged rows.
 
     :raises InputError: naming the file and line of the first row that does not fit, or the columns of the file.
@@ -74,6 +101,10 @@ def read(path: str | Path) -> Pairs | Rankings | LabelledTexts:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
+    if is_conll(path):
+        return TaggedTexts(name_of(path), read_texts(path))
+    if is_squad(path):
+        return Questions(name_of(path), read_questions(path))
     rows = rows_of(path)
     try:
         where, first = next(rows)
@@ -81,6 +112,10 @@ def read(path: str | Path) -> Pairs | Rankings | LabelledTexts:
         raise InputError(f"{path} holds no rows: {_EXPECTED}") from None
     kind = _kind(where, first)
     all_rows = chain([(where, first)], rows)
+    if kind == "names":
+        return TaggedTexts(name_of(path), read_texts(path))
+    if kind == "answers":
+        return Questions(name_of(path), read_questions(path))
     if kind == "classes":
         return _labelled(name_of(path), all_rows)
     return _rankings(name_of(path), all_rows) if kind == "reranking" else _pairs(path, kind, all_rows)
@@ -99,6 +134,10 @@ def _kind(where: str, row: Row) -> Kind:
             return "similarity"
         if _named(row, _LABEL):
             return "pairs"
+    if "context" in row and ("answers" in row or "qas" in row):
+        return "answers"
+    if {"tokens", "tags"} <= row.keys() or {"text", "entities"} <= row.keys():
+        return "names"
     if "text" in row and "label" in row:
         return "classes"
     columns = ", ".join(map(repr, list(row)[:8])) or "none"

@@ -131,17 +131,17 @@ class Statistic:
     def value(self, scores: ArrayLike, gold: ArrayLike) -> float:
         """Compute the measure with each row once.
 
-        :param scores: (rows,), higher is better.
+        :param scores: (rows,), higher is better; or (rows, values), whatever `of` takes.
         :param gold: (rows,), the right answers.
         """
-        scores, gold = _floats(scores), _floats(gold)
+        scores, gold = _rows(scores), _floats(gold)
         return float(self.of(scores, gold)(np.ones((1, len(scores))))[0])
 
     def interval(
         self, scores: ArrayLike, gold: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0
     ) -> tuple[float, float]:
         """Bootstrap interval of the measure over rows."""
-        scores, gold = _floats(scores), _floats(gold)
+        scores, gold = _rows(scores), _floats(gold)
         return _percentiles(bootstrap(self.of(scores, gold), len(scores), samples=samples, seed=seed), level)
 
     def difference(
@@ -152,8 +152,8 @@ class Statistic:
         The randomisation exchanges the scores of single rows, after both systems are put on one scale (Noreen 1989,
         Computer-Intensive Methods for Testing Hypotheses; Yeh 2000, COLING, for measures that are not means).
         """
-        a, b, gold = _floats(a), _floats(b), _floats(gold)
-        _paired(a, b)
+        a, b, gold = _rows(a), _rows(b), _floats(gold)
+        _paired(*(scores.reshape(len(scores), -1)[:, 0] for scores in (a, b)))
         ours, theirs = self.of(a, gold), self.of(b, gold)
         drawn = bootstrap(lambda weights: ours(weights) - theirs(weights), len(a), samples=samples, seed=seed)
         low, high = _percentiles(drawn, LEVEL)
@@ -161,7 +161,7 @@ class Statistic:
 
     def _p(self, a: Doubles, b: Doubles, gold: Doubles, samples: int, seed: int) -> float:
         a, b = self.alike(a), self.alike(b)
-        differing = np.flatnonzero(a != b)
+        differing = np.flatnonzero((a != b).reshape(len(a), -1).any(1))
         if not len(differing):
             return 1.0
         both = self.of(np.concatenate([a, b]), np.concatenate([gold, gold]))
@@ -251,6 +251,11 @@ def _floats(values: ArrayLike) -> Doubles:
     if values.ndim != 1 or not len(values):
         raise InputError(f"expected one value a row, at least one, not an array of shape {values.shape}")
     return values
+
+
+def _rows(values: ArrayLike) -> Doubles:
+    values = np.asarray(values, np.float64)
+    return values if values.ndim == 2 and values.size else _floats(values)
 
 
 def _paired(a: ArrayLike, b: ArrayLike) -> Doubles:

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...retriever.models.heads.classifier import ClassifierSettings, probabilities
 from ..encoders import heldout
+from ..evaluation.heads import label_metrics
 from . import calibration
-from .metrics import label_metrics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
 from ...retriever.models.heads.classifier import ClassifierSettings, HeadScorer
 from ...retriever.models.heads.head import CLASSIFIER
 from ...retriever.models.heads.torch_head import inputs, outputs
+from ..data.heads.examples import Example
 from . import classifier_training
 from .config import ClassifierConfig
-from .data.examples import Example
 from .head_training import HeadTraining
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...core.arrays import Floats
     from ...retriever.models.heads.head import Head
+    from ..data.heads.examples import Examples
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
-    from .data.examples import Examples
 
 _GLANCE = 500  # held-out rows that are measured during the run
 _PROBLEMS = {
@@ -53,6 +52,7 @@ class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
         self.examples, self.metric = examples, classifier_training.METRICS[examples.task]
         self.settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, length=self.size)
         self._scorer = HeadScorer(self.head, self.size)
+        self._weights = torch.from_numpy(_class_weights(examples)).to(self.model.device)
         self.held_out_logits: Floats | None = None  # of the finished model
 
     def length(self, row: Example) -> int:
@@ -60,7 +60,10 @@ class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
         return len(row.text) if isinstance(row.text, str) else sum(map(len, row.text))
 
     def loss(self, rows: list[Example], random: np.random.Generator) -> torch.Tensor:  # noqa: ARG002 - of the base
-        """Return the mean cross-entropy of the labels, or the squared error of numbers."""
+        """Return the mean cross-entropy of the labels, or the squared error of numbers.
+
+        A row of a rare class weighs more, as in a probe.
+        """
         batch = inputs(self.model, self._scorer.encodings([row.text for row in rows]))
         logits = outputs(self.model(**batch)).float()
         targets = torch.from_numpy(self.examples.targets(rows)).to(logits.device)
@@ -68,7 +71,7 @@ class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
             return functional.mse_loss(logits, targets)
         if self.examples.task == "labels":
             return functional.binary_cross_entropy_with_logits(logits, targets)
-        return functional.cross_entropy(logits, targets)
+        return functional.cross_entropy(logits, targets, weight=self._weights)
 
     def measure(self) -> float:
         """Return the metric on the first held-out rows."""
@@ -84,3 +87,11 @@ class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
         targets = self.examples.targets(rows)
         settings, measures = classifier_training.judge(self.held_out_logits, targets, self.settings, self.config.seed)
         return settings.as_dict(), measures
+
+
+def _class_weights(examples: Examples) -> Floats:
+    """Return a weight for each class, (labels,): the inverse root of its frequency, with a mean of 1 over the rows."""
+    counts = examples.targets(examples.learned).sum(0)
+    weights = 1 / np.sqrt(np.maximum(counts, 1))
+    scaled: Floats = (weights * counts.sum() / max(float(weights @ counts), 1e-9)).astype(np.float32)
+    return scaled

@@ -22,9 +22,9 @@ from .result import HeadResult
 if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
+    from ..data.heads.examples import Example, Examples
     from ..runs.training_run import TrainingRun
     from .config import ClassifierConfig
-    from .data.examples import Example, Examples
 
 _BLOCK = 2_000  # texts encoded between two events
 

@@ -13,12 +13,12 @@ from ...retriever.models.heads.head import READER
 from ...retriever.models.heads.reader import Reader, ReaderSettings
 from ...retriever.models.heads.torch_head import inputs, outputs
 from ...retriever.models.heads.windows import windows
+from ..data.heads.squad import Question
 from ..encoders import heldout
+from ..evaluation.heads import span_metrics
 from . import calibration
 from .config import ReaderConfig
-from .data.squad import Question
 from .head_training import HeadTraining
-from .metrics import span_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

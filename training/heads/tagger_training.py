@@ -13,12 +13,12 @@ from ...retriever.models.heads.head import TAGGER
 from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, word_spans
 from ...retriever.models.heads.torch_head import inputs, outputs
 from ...retriever.models.heads.windows import text_windows
+from ..data.heads.tagged import TaggedText
 from ..encoders import heldout
+from ..evaluation.heads.span_f1 import counts, span_f1
 from . import calibration
 from .config import HeadConfig
-from .data.tagged import TaggedText
 from .head_training import HeadTraining
-from .metrics.span_f1 import counts, span_f1
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.head import Head
     from ...retriever.models.heads.tagger import Entity
     from ...retriever.models.heads.windows import Window
+    from ..data.heads.tagged import TaggedTexts
     from ..runs.training_run import TrainingRun
-    from .data.tagged import TaggedTexts
 
 _GLANCE = 200  # held-out texts that are measured during the run
 _IGNORED = -100  # target of a token that begins no word

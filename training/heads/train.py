@@ -13,21 +13,21 @@ from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ...retriever.retriever import Retriever
 from ..data.dataset import source_name
+from ..data.heads import squad
+from ..data.heads.examples import read_examples, read_passages, read_unlabelled
+from ..data.heads.tagged import read_tagged
 from ..evaluation.significance import difference
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
 from .classifier_training import METRICS, facts_of, values
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
-from .data import squad
-from .data.examples import read_examples, read_passages, read_unlabelled
-from .data.tagged import read_tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...core.progress import OnProgress
-    from .data.examples import Examples
+    from ..data.heads.examples import Examples
     from .fine_tuning import ClassifierTraining
     from .probe import Probe
     from .result import HeadResult
@@ -123,14 +123,14 @@ def train_classifier(
             examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         from .probe import Probe
 
-        probe = Probe(run, examples, stored)
         if not config.fine_tune:
-            return probe.write()
+            return Probe(run, examples, stored).write()
+        probe = Probe(run, examples, stored) if examples.held_out else None
         from .fine_tuning import ClassifierTraining
 
         training = ClassifierTraining(run, examples)
     result = training.train(facts_of(training.settings))
-    if examples.held_out:
+    if probe:
         result.notes.append(_comparison(probe, training))
     return result
 

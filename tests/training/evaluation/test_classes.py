@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from binocle.training.evaluation.classes import MEASURES
+from binocle.training.evaluation.heads.classes import MEASURES
 from binocle.training.heads.config import ClassifierConfig
 from binocle.training.heads.train import train_classifier
 

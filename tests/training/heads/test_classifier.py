@@ -14,9 +14,9 @@ import pytest
 from binocle.core.errors import EncoderMismatchError, InputError
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
 from binocle.retriever.models.heads.classifier import PROBE, WORDS, load_classifier
+from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
 from binocle.training.heads.config import ClassifierConfig
-from binocle.training.heads.metrics import label_metrics
 from binocle.training.heads.train import train_classifier
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves

@@ -9,7 +9,7 @@ import string
 import numpy as np
 import pytest
 
-from binocle.training.heads.metrics import span_metrics
+from binocle.training.evaluation.heads import span_metrics
 
 # From evaluate-v2.0.py of https://rajpurkar.github.io/SQuAD-explorer, letter by letter but for type hints.
 

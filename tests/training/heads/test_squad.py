@@ -8,7 +8,7 @@ import json
 import pytest
 
 from binocle.core.errors import InputError
-from binocle.training.heads.data import squad
+from binocle.training.data.heads import squad
 
 PASSAGE = "The cat sat on the mat. The mat was red."
 

@@ -10,8 +10,8 @@ import pytest
 
 from binocle.core.errors import InputError
 from binocle.retriever.models.heads.tagger import entities, load_tagger, transitions, viterbi, word_spans
-from binocle.training.heads.data.tagged import TaggedText, read_tagged
-from binocle.training.heads.metrics.span_f1 import counts, span_f1
+from binocle.training.data.heads.tagged import TaggedText, read_tagged
+from binocle.training.evaluation.heads.span_f1 import counts, span_f1
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 

@@ -217,7 +217,7 @@ def test_another_model_is_no_reader(tmp_path, tiny_model, trained_reader, make_r
 
 
 def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_data(tmp_path, tiny_model, squad_rows):
-    from binocle.training.heads.data.squad import read_questions
+    from binocle.training.data.heads.squad import read_questions
     from binocle.training.heads.reader_training import ReaderTraining
     from binocle.training.runs.training_run import TrainingRun
 
@@ -231,7 +231,7 @@ def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_da
 
 
 def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_length():
-    from binocle.training.heads.data.squad import read_questions
+    from binocle.training.data.heads.squad import read_questions
     from binocle.training.heads.reader_training import _Others
 
     rows = [

@@ -18,8 +18,10 @@ from ....retriever.models import settings as model_settings
 from ....retriever.models.load import load_reranker
 from ....retriever.search.arguments import check_reranking
 from ...runs import plots
-from .. import classes, judged_rows, similarity
+from .. import judged_rows, similarity
 from ..evaluate_file import evaluate_rows
+from ..heads import answers, classes, names
+from ..heads.head_rows import HEAD_ROWS
 from ..result import JudgedRowsResult, RetrievalResult
 from ..retrieval import evaluate, judged_queries
 from ..scorers import load, reads_pairs
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ....core.progress import OnProgress
-    from ....retriever.models.heads.classifier import Classifier
     from ...runs.plots import Verdict
+    from ..heads.head_rows import Head
     from ..scorers import Model
     from ..significance import Difference
     from .contenders import Contender
@@ -47,14 +49,18 @@ _MAIN_MEASURE = {
     "pairs": "AP",
     "reranking": "MAP",
     "classes": "Macro-F1",
+    "names": "Span F1",
+    "answers": "F1 of words",
 }
 _MEASURES: dict[str, tuple[str, ...]] = {  # of each kind of data
     "retrieval": ("nDCG@10", "Recall@100", "MRR@10", "MAP"),
     "reranking": ("MAP", "MRR@10", "nDCG@10"),
     **{kind: tuple(measures) for kind, measures in similarity.MEASURES.items()},
     "classes": tuple(classes.MEASURES),
+    "names": tuple(names.MEASURES),
+    "answers": tuple(answers.MEASURES),
 }
-_STATISTICS = {**similarity.MEASURES, "classes": classes.MEASURES}
+_STATISTICS = {**similarity.MEASURES, "classes": classes.MEASURES, "names": names.MEASURES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class _Data:
 
     name: str
     path: Path
-    rows: judged_rows.Pairs | judged_rows.Rankings | judged_rows.LabelledTexts | None  # None for a test collection
+    rows: judged_rows.Pairs | judged_rows.Rankings | judged_rows.HeadRows | None  # None for a test collection
 
     @property
     def kind(self) -> str:
@@ -106,7 +112,7 @@ def compare(
     first = _baseline(parsed, baseline)
     sets = _read(data, split)
     columns = _columns(sets, measures)
-    if not _are_classes(sets, parsed):
+    if not _are_for_heads(sets, parsed):
         _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
     target = None if out is None else _create_folder(Path(out), picture)
     results: Results = {}
@@ -134,19 +140,20 @@ def _baseline(contenders: Sequence[Contender], baseline: str | None) -> Contende
     return matches[0]
 
 
-def _are_classes(sets: Sequence[_Data], contenders: Sequence[Contender]) -> bool:
-    """Whether the data are texts with labels.
+def _are_for_heads(sets: Sequence[_Data], contenders: Sequence[Contender]) -> bool:
+    """Whether the data are rows of one kind of head.
 
-    :raises InputError: when some are not, or a contender cannot be a classifier.
+    :raises InputError: when they are of several kinds, or a contender cannot be such a head.
     """
     kinds = {data_set.kind for data_set in sets}
-    if "classes" not in kinds:
+    head = next((HEAD_ROWS[kind] for kind in sorted(kinds) if kind in HEAD_ROWS), None)
+    if head is None:
         return False
     if len(kinds) > 1:
-        raise InputError("texts with labels are for classifiers: compare these on other data separately")
+        raise InputError(f"{head.rows} are for a {head.noun}: compare these on other data separately")
     unfit = next((contender.written for contender in contenders if contender.model is None or contender.reranker), None)
     if unfit:
-        raise InputError(f"{unfit} is no classifier: expected the folders of classifiers for texts with labels")
+        raise InputError(f"{unfit} is no {head.noun}: expected the folders of {head.noun}s for {head.rows}")
     return True
 
 
@@ -256,9 +263,8 @@ def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progr
         if scorer is None:
             continue
         name, is_reranker = scorer
-        model: Model | Classifier = (
-            classes.load(name) if sets[0].kind == "classes" else load_reranker(name) if is_reranker else load(name)
-        )
+        head = HEAD_ROWS.get(sets[0].kind)
+        model: Model | Head = head.load(name) if head else load_reranker(name) if is_reranker else load(name)
         for data_set in sets:
             progress(Progress(f"{name} on {data_set.name}"))
             assert data_set.rows is not None

@@ -13,8 +13,8 @@ from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.models.heads.tagger import OUTSIDE, entities, word_spans
-from ...data.dataset import hash_of, hold_out
-from ...data.sources import rows
+from ..dataset import hash_of, hold_out
+from ..sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,18 +61,31 @@ class TaggedTexts:
 def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, maximum: int, seed: int) -> TaggedTexts:
     """Read and check every text, and hold some out, by document or by text.
 
-    :param source: a file in CoNLL's layout (a token and its tag a line, a blank line between sentences), or what
-        `data.sources.rows` reads, with `tokens` and `tags`, or `text` and `entities`.
+    :param source: anything that `read_texts` reads.
     :raises InputError: naming the place of the first text that does not fit.
     """
-    is_conll = isinstance(source, (str, Path)) and Path(source).suffix.lower() in _CONLL and Path(source).is_file()
-    stream = _conll(Path(str(source))) if is_conll else rows(source)
-    texts = [_tagged(location, row) for location, row in stream]
+    texts = read_texts(source)
     if not any(text.spans for text in texts):
         raise InputError("the data have no marked name to learn from")
     keys = np.array([hash_of(text.document) for text in texts], np.uint64)
     part = hold_out(keys, share, maximum, seed).tolist()
     return TaggedTexts(*([text for text, number in zip(texts, part, strict=True) if number == side] for side in (0, 1)))
+
+
+def read_texts(source: str | Path | Iterable[Mapping[str, Any]]) -> list[TaggedText]:
+    """Read and check every text.
+
+    :param source: a file in CoNLL's layout (a token and its tag a line, a blank line between sentences), or what
+        `data.sources.rows` reads, with `tokens` and `tags`, or `text` and `entities`.
+    :raises InputError: naming the place of the first text that does not fit.
+    """
+    stream = _conll(Path(source)) if isinstance(source, (str, Path)) and is_conll(Path(source)) else rows(source)
+    return [_tagged(location, row) for location, row in stream]
+
+
+def is_conll(path: Path) -> bool:
+    """Whether a file has the columns of CoNLL, as its ending says."""
+    return path.suffix.lower() in _CONLL and path.is_file()
 
 
 def _conll(path: Path) -> Iterator[Row]:

@@ -12,8 +12,8 @@ from ....core.checks import is_real
 from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
-from ...data.dataset import hash_of, hold_out
-from ...data.sources import rows
+from ..dataset import hash_of, hold_out
+from ..sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import InputError
-from ...retriever.models.heads.classifier import load_classifier
-from .result import JudgedRowsResult
-from .significance import Statistic, Weighted
+from ....core.errors import InputError
+from ....retriever.models.heads.classifier import load_classifier
+from ..result import JudgedRowsResult
+from ..significance import Statistic, Weighted
 
 if TYPE_CHECKING:
-    from ...core.arrays import Doubles
-    from ...retriever.models.heads.classifier import Classifier
-    from .judged_rows import LabelledTexts
+    from ....core.arrays import Doubles
+    from ....retriever.models.heads.classifier import Classifier
+    from ..judged_rows import LabelledTexts
 
 
 def load(name: str | None) -> Classifier:

@@ -16,8 +16,8 @@ import numpy as np
 from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.words import encodable
-from ...data.dataset import hash_of, hold_out
-from ...data.sources import rows
+from ..dataset import hash_of, hold_out
+from ..sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +53,14 @@ def read_questions(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Que
     if not questions:
         raise InputError("the data hold no questions to learn from")
     return questions
+
+
+def is_squad(path: Path) -> bool:
+    """Whether a file has the layout of SQuAD's JSON.
+
+    :raises InputError: when it is JSON without a list of articles.
+    """
+    return _articles(path) is not None
 
 
 def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:
