@@ -99,6 +99,8 @@ def invert(
         result = loaded.invert(inputs[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
         recovered |= result.recovered
         _print_inverted(result, first + row if vectors else None, true, as_json=as_json)
+        if result.recovered and not result.usual:
+            _warn_of_cosine(loaded)
     return 0 if recovered else EXIT_NEGATIVE
 
 
@@ -138,6 +140,16 @@ def _warn_of_length(inverter: EmbeddingInverter, true: str) -> None:
             "'binocle train inverter --index' learns the length of an index's passages",
             err=True,
         )
+
+
+def _warn_of_cosine(inverter: EmbeddingInverter) -> None:
+    """Say that a vector is further from its recovered text than vectors of the learned lengths are."""
+    longest = inverter.info.decoder["longest"]
+    echo(
+        f"95 % of texts of at most {longest} tokens come nearer than this: the vector's text is probably longer, or "
+        "the vector has a defence",
+        err=True,
+    )
 
 
 def _print_inverted(result: InvertedVector, number: int | None, true: str | None, *, as_json: bool) -> None:

@@ -48,6 +48,7 @@ class InvertedVector:
     tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if it beats chance
     cosine: float  # of the vector of `text` with the inverted vector
     recovered: bool  # whether the cosine reaches the threshold, which vectors of no text stay below
+    usual: bool = True  # whether the cosine is that of a text of the learned lengths; one in twenty of them is below
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields for JSON, each token guess as a dictionary."""
@@ -143,6 +144,7 @@ class EmbeddingInverter:
                 tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
                 cosine=nearest.cosine,
                 recovered=recovered,
+                usual=nearest.cosine >= self.info.usual_cosine(seconds),
             )
 
     def _beats_chance(self, vector: Floats, bag: Ids, seed: int) -> bool:

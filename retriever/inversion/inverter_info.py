@@ -68,6 +68,12 @@ class InverterInfo:
         texts = (self.control or {}).get("texts, 5th percentile", 1.0)
         return min(last + slope * (now - float(times[-1])), max(last, (last + texts) / 2))
 
+    def usual_cosine(self, seconds: float) -> float:
+        """The cosine that 95 % of texts of the learned lengths reach; 0 for less time of correction than that took."""
+        if len(self.chance) < 2 or seconds < self.chance[1][0]:
+            return 0.0
+        return (self.control or {}).get("texts, 5th percentile", 0.0)
+
     def write(self, folder: Path) -> None:
         """Write inverter.json into an existing folder, and replace an older one."""
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")

@@ -64,7 +64,7 @@ def audit(
     if config.settings is not None:
         settings = defences.parse(config.settings)
     stage = _Stage(progress)
-    factory = attacker or default_attacker(stage)
+    factory = attacker or (None if config.quick else default_attacker(stage))
     passages = sample_passages(retriever.snapshot(), Queries("", {}, {}), config.seed) if config.stored else None
     texts = LeakTexts.of(retriever, config, passages, progress)
     del passages  # up to 150 MB
@@ -107,14 +107,14 @@ def _report(
         learned=len(texts.corpus),
         queries=len(search.queries.judged),
         query_source=search.queries.source,
-        steps_each=config.steps,
+        steps_each=0 if config.quick else config.steps,
         seed=config.seed,
         bleu=recovery_metrics.bleu_signature(),
         frequent=frequent,
         results=results,
         stored_length=texts.stored_length,
         notes=[
-            *(_quick_note(texts, config) if config.quick else ()),
+            *(_quick_note(texts) if config.quick else ()),
             *texts.notes,
             *remarks(retriever.encoder, results, frequent),
         ],
@@ -122,9 +122,10 @@ def _report(
     )
 
 
-def _quick_note(texts: LeakTexts, config: AuditConfig) -> Iterator[str]:
+def _quick_note(texts: LeakTexts) -> Iterator[str]:
     attacked, learned = max(map(len, texts.true.values())), len(texts.corpus)
     yield (
-        f"This was a quick audit: {attacked} texts of each length at most, and an attacker with {learned:,} texts and "
-        f"{config.steps:,} steps. A whole audit has narrower intervals and a stronger attacker."
+        f"This was a quick audit: {attacked} texts of each length at most, and attackers in closed form with "
+        f"{learned:,} texts. No decoder was trained and no text corrected, so 'binocle invert' may read more. A whole "
+        "audit does both, and has narrower intervals."
     )

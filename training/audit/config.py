@@ -30,7 +30,7 @@ class AuditConfig:
     split: str = "test"  # of the judgements in that folder
     held_out: float = 0.2  # share of the documents that is attacked
     corrected_texts: int = 10  # of each setting, that the decoder's texts are corrected for
-    quick: bool = False  # one strength of each kind of defence, unless `settings` are given; said in the report
+    quick: bool = False  # attacks in closed form, of one strength of each defence unless `settings` are given
     suspects: Sequence[str] = ()  # encoders that a thief tries who does not know the index's; that one is added
     examples: int = 2  # shown of each length with the recovered text; 0 keeps all text out of the report
     seed: int = 0

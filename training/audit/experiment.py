@@ -53,11 +53,12 @@ class Experiment:
         encoder: Encoder,
         texts: LeakTexts,
         search: DefendedSearch,
-        factory: AttackerFactory,
+        factory: AttackerFactory | None,
         config: AuditConfig,
         on_progress: OnProgress,
         suspects: Sequence[Encoder] = (),
     ) -> None:
+        """:param factory: of the attacker that learns in steps; None leaves the attacks in closed form."""
         self._encoder, self._texts, self._search = encoder, texts, search
         self._factory, self._config, self._on_progress = factory, config, on_progress
         stage = f"encoding {len(texts.corpus):,} texts that the attacker learns from"
@@ -70,11 +71,10 @@ class Experiment:
         self.guessing = self._most_frequent()
         self._cut_off = False
         on_progress(Progress("encoding candidates"))
-        self._candidates = (
-            None if isinstance(encoder, DefendedEncoder) else CandidateAttack(texts, encoder, config.seed)
-        )
+        defended = isinstance(encoder, DefendedEncoder)
+        self._candidates = None if defended else CandidateAttack(texts, encoder, config.seed, quick=config.quick)
         self._suspects = self._suspected(suspects) if suspects else None
-        self._undefended: tuple[Attacker, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
+        self._undefended: tuple[Attacker | None, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
         self._undefended_ndcg: Floats | None = None
 
     def _encoded(self, texts: Sequence[str], stage: str) -> Floats:
@@ -91,20 +91,7 @@ class Experiment:
         defence, texts = self._search.fitted[setting.name], self._texts
         own = defence.documents(self._own, texts.corpus)
         stolen = {length: defence.documents(self._true[length], texts.true[length]) for length in texts.true}
-        attacker = self._factory(own.shape[1], self._config.seed, self._encoder)
-        self._on_progress(Progress("learning"))
-        self._cut_off |= attacker.fit(own, texts.corpus, self._config.steps, self._config.seconds)
-        bags = self._bags(own)
-        self._undefended = self._undefended or (attacker, bags)
-        attacks, alignment = {PAIRS: self._attack(attacker, stolen), RIDGE: self._read(bags, stolen)}, None
-        if isinstance(attacker, Corrector):
-            attacks[CORRECTED] = self._correct(attacker, bags, stolen, self._comparison(setting, own))
-        if setting.kind == "noise":
-            attacks[AVERAGED] = self._averaged(setting, own, stolen)
-        if setting.kind == "rotation":
-            aligned, alignment = self._aligned(own, stolen)
-            attacks[WITHOUT_PAIRS] = self._attack(self._undefended[0], aligned)
-            attacks[RIDGE_WITHOUT_PAIRS] = self._read(self._undefended[1], aligned)
+        attacks, alignment = self._attacks(setting, own, stolen)
         ndcg = self._search.ndcg(setting.name)
         before = self._undefended_ndcg = ndcg if self._undefended_ndcg is None else self._undefended_ndcg
         mean, undefended_mean = float(ndcg.mean()), float(before.mean())
@@ -127,6 +114,34 @@ class Experiment:
             epsilon=defences.epsilon(setting.strength) if setting.kind == "noise" else None,
             **self._facts(setting, own, stolen),
         )
+
+    def _attacks(
+        self, setting: DefenceSetting, own: Floats, stolen: Mapping[int, Floats]
+    ) -> tuple[dict[str, AttackResult], Alignment | None]:
+        """Let each attacker read the stolen vectors; also return how far a rotation was undone."""
+        attacker, bags = self._learned(own), self._bags(own)
+        plain_attacker, plain_bags = self._undefended = self._undefended or (attacker, bags)
+        attacks, alignment = {PAIRS: self._attack(attacker, stolen)} if attacker else {}, None
+        attacks[RIDGE] = self._read(bags, stolen)
+        if isinstance(attacker, Corrector):
+            attacks[CORRECTED] = self._correct(attacker, bags, stolen, self._comparison(setting, own))
+        if setting.kind == "noise":
+            attacks[AVERAGED] = self._averaged(setting, own, stolen)
+        if setting.kind == "rotation":
+            aligned, alignment = self._aligned(own, stolen)
+            if plain_attacker:
+                attacks[WITHOUT_PAIRS] = self._attack(plain_attacker, aligned)
+            attacks[RIDGE_WITHOUT_PAIRS] = self._read(plain_bags, aligned)
+        return attacks, alignment
+
+    def _learned(self, own: Floats) -> Attacker | None:
+        """Let an attacker learn in steps from his own texts and their stored vectors, if the audit has one."""
+        if self._factory is None:
+            return None
+        attacker = self._factory(own.shape[1], self._config.seed, self._encoder)
+        self._on_progress(Progress("learning"))
+        self._cut_off |= attacker.fit(own, self._texts.corpus, self._config.steps, self._config.seconds)
+        return attacker
 
     def _aligned(self, own: Floats, stolen: Mapping[int, Floats]) -> tuple[dict[int, Floats], Alignment]:
         """Turn stolen vectors back without a known pair.

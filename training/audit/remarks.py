@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder
-from .config import PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ def remarks(encoder: Encoder, results: Sequence[DefenceResult], frequent: ByLeng
             "No query finds its document without a defence, so its cost could not be measured, and the share "
             "of nDCG@10 that is kept is given as 0. Give other --queries."
         )
-    attacked = results[0].attacks[PAIRS].by_length.values()
+    attacked = results[0].learned.by_length.values()
     unknown = sum(recovery.unknown for recovery in attacked) / len(attacked)
     if unknown > _UNKNOWN_LIMIT:
         yield (
@@ -37,7 +36,7 @@ def remarks(encoder: Encoder, results: Sequence[DefenceResult], frequent: ByLeng
             "leaks is of the others."
         )
     for result in results:
-        by_length = result.attacks[PAIRS].by_length
+        by_length = result.learned.by_length
         below = [length for length, recovery in by_length.items() if recovery["f1"] < frequent[length]["f1"]]
         if below:
             yield (

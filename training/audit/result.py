@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import defences
 from .attacks.candidates import REST_KNOWN
-from .config import GENERATED, PAIRS, WITHOUT_PAIRS
+from .config import GENERATED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .verdict import verdict
 
 if TYPE_CHECKING:
@@ -78,14 +78,18 @@ class DefenceResult:
         return max(recovery["f1"] for recovery in self._recoveries())
 
     @property
+    def learned(self) -> AttackResult:
+        """The attack that learned in steps; in a quick audit the ridge."""
+        return self.attacks.get(PAIRS) or self.attacks[RIDGE]
+
+    @property
     def unmeasured(self) -> str:
         """Why the leak may be higher than measured: an attacker that learned too little; "" if none did."""
         if self.cut_off:
             return "the limit of time stopped an attacker's learning; give more --seconds"
-        learned = self.attacks[PAIRS].by_length
         below = [
             str(length)
-            for length, recovery in learned.items()
+            for length, recovery in self.learned.by_length.items()
             if (recovery.measures["f1"].high or 0.0) < self.guessing[length]["f1"]
         ]
         if below:
@@ -182,7 +186,7 @@ class AuditReport:
     seconds: float = 0.0
 
     def front(self) -> list[str]:
-        """Return the Pareto front: settings that no other setting beats in leak or quality without a loss."""
+        """Return the Pareto front: settings that no other one beats beyond its interval."""
         return [result.name for result in self.results if not any(_beats(rival, result) for rival in self.results)]
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,8 +207,10 @@ class AuditReport:
 
 
 def _beats(rival: DefenceResult, result: DefenceResult) -> bool:
-    no_worse = rival.leak <= result.leak and rival.keep >= result.keep
-    return no_worse and (rival.leak < result.leak or rival.keep > result.keep)
+    """Whether a rival is no worse in leak and quality, and better in one of them beyond its 95 % interval."""
+    if rival.leak > result.leak or rival.keep < result.keep:
+        return False
+    return rival.leak_high < result.leak or (rival.ndcg.low or 0.0) > (result.ndcg.value or 0.0)
 
 
 def _lengths(by_length: ByLength) -> dict[str, Any]:
@@ -277,9 +283,10 @@ def _noise(result: DefenceResult) -> str:
 
 
 def _rotation(result: DefenceResult, plain: DefenceResult) -> str:
-    before = {length: recovery["f1"] for length, recovery in plain.attacks[PAIRS].by_length.items()}
-    length = max(result.attacks[PAIRS].by_length, key=before.__getitem__)
-    with_pairs, without = (result.attacks[name].by_length[length]["f1"] for name in (PAIRS, WITHOUT_PAIRS))
+    before = {length: recovery["f1"] for length, recovery in plain.learned.by_length.items()}
+    length = max(result.learned.by_length, key=before.__getitem__)
+    turned_back = result.attacks.get(WITHOUT_PAIRS) or result.attacks[RIDGE_WITHOUT_PAIRS]
+    with_pairs, without = (attack.by_length[length]["f1"] for attack in (result.learned, turned_back))
     alignment = result.alignment
     assert alignment
     ranking = "exactly what it was" if result.same_ranking else "what it was but for rounding among equal scores"

@@ -23,7 +23,15 @@ from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
-from binocle.training.audit.config import AVERAGED, CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
+from binocle.training.audit.config import (
+    AVERAGED,
+    CORRECTED,
+    PAIRS,
+    RIDGE,
+    RIDGE_WITHOUT_PAIRS,
+    WITHOUT_PAIRS,
+    AuditConfig,
+)
 from binocle.training.audit.experiment import Experiment
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.remarks import remarks
@@ -506,15 +514,27 @@ def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_ga
     assert gate.as_dict(made)["not_measured"] == ["none", "int8"]
 
 
-def test_the_pareto_front_is_what_nothing_beats(found):
-    front = found.front()
-    for one in found.results:
-        beaten = [
-            other.name
-            for other in found.results
-            if other.leak <= one.leak and other.keep >= one.keep and (other.leak, other.keep) != (one.leak, one.keep)
-        ]
-        assert (one.name in front) == (not beaten)
+def test_the_pareto_front_is_what_nothing_beats_beyond_its_interval(found, monkeypatch):
+    figures = {
+        "none": (0.5, 0.52, 1.0),
+        "noise=0.5": (0.3, 0.4, 0.9),
+        "truncate=16": (0.35, 0.4, 0.9),
+        "rotation": (0.45, 0.47, 1.0),
+    }
+    monkeypatch.setattr(DefenceResult, "leak", property(lambda self: figures[self.name][0]))
+    monkeypatch.setattr(DefenceResult, "leak_high", property(lambda self: figures[self.name][1]))
+    results = [
+        replace(result, keep=keep, ndcg=Value(keep, keep - 0.1, keep + 0.1))
+        for result in found.results
+        for keep in (figures[result.name][2],)
+    ]
+    report = replace(found, results=results)
+    assert report.front() == ["noise=0.5", "truncate=16", "rotation"]  # the second one's leak may be the first one's
+    worse = [
+        replace(result, keep=0.5, ndcg=Value(0.5, 0.4, 0.6)) if result.name == "truncate=16" else result
+        for result in results
+    ]
+    assert replace(found, results=worse).front() == ["noise=0.5", "rotation"]
 
 
 @pytest.mark.parametrize(
@@ -760,10 +780,32 @@ def test_the_exit_code_of_a_gate_is_2_where_nothing_was_measured(run, monkeypatc
 
 def test_a_quick_audit_takes_smaller_numbers_unless_others_are_given_and_says_so(run):
     options = cli.commands["audit"].make_context("audit", ["--quick", "--texts", "7"]).params
-    assert (options["steps"], options["texts"], options["lengths"]) == (75, 7, ((8, 32), True))
+    assert (options["texts"], options["lengths"]) == (7, ((8, 32), True))
     _, out, _ = run("--quick")
-    assert "This was a quick audit: 6 texts of each length at most" in out and "and 2 steps" in out
+    assert "This was a quick audit: 6 texts of each length at most, and attackers in closed form" in out
+    assert "'binocle invert' may read more" in out
     assert "quick audit" not in run()[1]
+
+
+def test_a_quick_audit_trains_nothing_and_reports_all_attacks_in_closed_form(filled, monkeypatch):
+    def train(_):
+        raise AssertionError
+
+    monkeypatch.setattr(auditing, "default_attacker", train)
+    report = audit(Retriever.open(filled), quick=True, settings=SETTINGS, **OPTIONS)
+    plain, noise, _, rotated = report.results
+    assert [list(result.attacks) for result in (plain, noise, rotated)] == [
+        [RIDGE],
+        [RIDGE, AVERAGED],
+        [RIDGE, RIDGE_WITHOUT_PAIRS],
+    ]
+    assert report.steps_each == 0 and not any(result.unmeasured for result in report.results)
+    (rotation,) = [line for line in report.as_dict()["statements"] if "secret rotation" in line]
+    length = max((4, 8), key=lambda size: plain.attacks[RIDGE].by_length[size]["f1"])
+    assert f"is {rotated.attacks[RIDGE_WITHOUT_PAIRS].by_length[length]['f1']:.3f}, against" in rotation
+    assert "in closed form" in page(report.as_dict())
+    lines = text_report.lines(report, Gate(max_token_f1=1))
+    assert any(line.startswith("within the gate") for line in lines)
 
 
 def test_json_has_the_gate_too(run):

@@ -29,6 +29,7 @@ CANDIDATES = 30
 REST_KNOWN, HALF_KNOWN, UNKNOWN = "rest known", "half known", "unknown"
 _KNOWN = {REST_KNOWN: 1.0, HALF_KNOWN: 0.5, UNKNOWN: 0.0}  # share of the other words
 _QUESTIONS = 40  # of a kind
+_QUICK_QUESTIONS = 20  # of a kind in a quick audit
 _LEAST = 5  # questions of a kind, and candidates of a question
 _LENGTH = 32  # tokens of the texts; the nearest length of the audit is taken
 OUTSIDERS = 1_000  # texts that are not in the index
@@ -77,14 +78,14 @@ class Question:
     texts: dict[str, list[str]]
 
 
-def questions(texts: LeakTexts, seed: int) -> tuple[int, list[Question]]:
-    """Return the length of the texts that are asked about, and the questions."""
+def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int, list[Question]]:
+    """Return the length of the texts that are asked about, and at most `count` questions of each kind."""
     random = np.random.default_rng(seed)
     length = min(texts.true, key=lambda size: (abs(size - _LENGTH), size))
     chosen: list[Question] = []
     for kind, spans in _SPANS.items():
         pool = sorted({text[first:last] for text in texts.corpus for first, last in spans(text)})
-        rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:_QUESTIONS]
+        rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:count]
         of_kind = [_question(kind, row, text, spans(text), pool, random) for row, text in rows]
         of_kind = [question for question in of_kind if len(question.texts[UNKNOWN]) >= _LEAST]
         chosen += of_kind if len(of_kind) >= _LEAST else []
@@ -122,9 +123,9 @@ class Comparison:
 class CandidateAttack:
     """The candidates of an audit, encoded once."""
 
-    def __init__(self, texts: LeakTexts, encoder: Encoder, seed: int) -> None:
+    def __init__(self, texts: LeakTexts, encoder: Encoder, seed: int, *, quick: bool = False) -> None:
         self._seed = seed
-        self.length, self._questions = questions(texts, seed)
+        self.length, self._questions = questions(texts, seed, _QUICK_QUESTIONS if quick else _QUESTIONS)
         every = dict.fromkeys(text for question in self._questions for rows in question.texts.values() for text in rows)
         self._row_of = {text: row for row, text in enumerate(every)}
         self._texts = list(every)

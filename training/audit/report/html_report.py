@@ -79,10 +79,12 @@ def page(report: Report) -> str:
 
 
 def _heading(report: Report) -> str:
+    steps = report["steps_each"]
+    learning = f"in {steps:,} steps a setting" if steps else "in closed form"
     facts = (
         f"{escaped(report['model'])}, fingerprint {escaped(report['fingerprint'][:8])}",
         f"{report['documents']:,} documents, {report['passages']:,} passages",
-        f"the attacker learned from {report['learned']:,} texts, in {report['steps_each']:,} steps a setting",
+        f"the attacker learned from {report['learned']:,} texts, {learning}",
         f"{report['queries']:,} queries: {escaped(report['query_source'])}",
         f"seed {report['seed']}, {report['seconds']:,.0f} s in all",
     )
