@@ -218,23 +218,17 @@ def test_the_threshold_rises_with_the_time_of_correction():
 
 
 def test_a_vector_that_is_further_from_its_text_than_the_learned_texts_are_is_told(embedding: Path, tmp_path: Path):
-    info = InverterInfo(
-        "embedding", "a", "b", 8, {}, chance=((0, 0.2), (1, 0.4)), control={"texts, 5th percentile": 0.9}
-    )
-    assert [info.usual_cosine(seconds) for seconds in (0, 0.5, 1, 60)] == [0, 0, 0.9, 0.9]
-    assert replace(info, chance=()).usual_cosine(60) == 0  # an inverter of an earlier version
-    inverter = EmbeddingInverter.load(embedding)
-    seconds = inverter.info.chance[1][0]
-    learned, longer = (
-        "moon cheese ship night",
-        "moon cheese ship night the cat sat on the dog at night by a river of bread",
-    )
-    np.save(tmp_path / "vectors.npy", inverter.encoder.encode([learned, longer]))
-    near, far = inverter.invert(np.load(tmp_path / "vectors.npy"), seconds=seconds)
-    assert near.cosine > far.cosine and near.usual and not far.usual
-    _, shown = invert("--vectors", tmp_path / "vectors.npy", "--inverter", embedding, "--seconds", seconds)
-    told = [line for line in shown.splitlines() if line.startswith("95 % of texts of at most 8 tokens come nearer")]
-    assert len(told) == far.recovered
+    always = ((0, 0), (0.01, 0))  # every text counts as recovered
+    for usual, count in ((-1.0, 0), (1.1, 1)):
+        control = {"texts, 5th percentile": usual}
+        info = replace(InverterInfo.read(embedding), chance=always, control=control)
+        assert [info.usual_cosine(seconds) for seconds in (0, 0.01, 60)] == [0, usual, usual]
+        assert replace(info, chance=()).usual_cosine(60) == 0  # an inverter of an earlier version
+        folder = tmp_path / str(usual)
+        shutil.copytree(embedding, folder)
+        info.write(folder)
+        _, shown = invert("moon cheese ship night", "--inverter", folder, "--seconds", 0.01)
+        assert shown.count("95 % of texts of at most 8 tokens come nearer than this") == count
 
 
 def test_a_text_that_noise_takes_away_from_its_vector_is_still_recovered(embedding: Path):
