@@ -93,8 +93,8 @@ class Store:
                     check(location.table(name), table)  # else each later commit would find the damage
                 head = Head(documents.version, chunks.version, encoder, tombstone_key=new_key())
                 trust.remember(location, str(settings.id))
-                text_checksums.note(location, text_checksums.segments(chunks))
                 head.write(location, over=NEW)
+                text_checksums.note(location, text_checksums.segments(chunks))  # no file of an unfinished index
         return cls.open(location, trusted=new)
 
     @classmethod

@@ -9,8 +9,12 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import DamagedError
+from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import commits
 from binocle.retriever.store.derived import text_checksums
+from binocle.retriever.store.snapshot import Snapshot
+from binocle.retriever.store.store import Store
+from binocle.retriever.store.writer import open_writer
 
 DOCUMENTS = [{"id": f"d{number}", "text": f"cat {number} sat on the mat by the window"} for number in range(30)]
 
@@ -95,6 +99,22 @@ def test_segments_without_a_note_are_made_anew(note, filled):
     assert not segments & text_checksums.segments(again.snapshot().chunks)
     assert len(again.snapshot().full_text("walrus", 9)) == 1
     assert again.verify().faults == []
+
+
+@pytest.mark.parametrize("step", ["Head.write", "text_checksums.note"])
+def test_an_index_is_made_again_after_a_kill_beside_its_first_commit(step, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"binocle.retriever.store.store.{step}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Store.create(tmp_path / "index", EncoderId("tiny", "0" * 32, 4))
+    store = Store.create(tmp_path / "index", EncoderId("tiny", "0" * 32, 4))
+    with open_writer(store) as writer:
+        writer.finish()
+    assert Snapshot.latest(store).has_current_text()
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
