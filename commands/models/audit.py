@@ -71,7 +71,7 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
     is_flag=True,
     is_eager=True,
     callback=_quick,
-    help="Attacks in closed form alone, without a trained decoder, on fewer texts: intervals are wider.",
+    help="Attacks in closed form alone, on fewer texts: intervals are wider, and no gate is passed.",
 )
 @click.option("--out", metavar="DIR", type=FOLDER, help="Write report.json and report.html into this folder.")
 @click.option(

@@ -84,12 +84,14 @@ class DefenceResult:
 
     @property
     def unmeasured(self) -> str:
-        """Why the leak may be higher than measured: an attacker that learned too little; "" if none did."""
+        """Why the leak may be higher than measured: an attacker learned too little, or not at all; "" if none did."""
+        if PAIRS not in self.attacks:
+            return "a quick audit trains no attacker: the whole audit may read more"
         if self.cut_off:
             return "the limit of time stopped an attacker's learning; give more --seconds"
         below = [
             str(length)
-            for length, recovery in self.learned.by_length.items()
+            for length, recovery in self.attacks[PAIRS].by_length.items()
             if (recovery.measures["f1"].high or 0.0) < self.guessing[length]["f1"]
         ]
         if below:
