@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ....core.errors import InputError
 from .application import Server, application
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _BACKLOG = 1_024  # connections that wait to be accepted
 _LAST_SECONDS = 30  # for running requests when the server stops
+_HEAD = 2**16  # bytes of a request line and its headers; httptools has no limit
 
 
 def serve(server: Server, listener: socket.socket, started: Callable[[], None] = lambda: None) -> None:
@@ -34,6 +36,7 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
     others_give_way()  # the queue's own threads start later, and do it themselves
     config = uvicorn.Config(
         application(server),
+        http=BoundedHttp,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -45,6 +48,30 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
     runner = _Runner(config, started)
     with _signals_end_quietly():
         runner.run(sockets=[listener])
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """A connection to a client, closed when a request line and its headers grow without end."""
+
+    _is_open = False  # whether a head has begun and not ended
+    _size = 0  # bytes of it
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the bytes of a client."""
+        self._size = self._size + len(data) if self._is_open else 0
+        super().data_received(data)
+        if self._is_open and self._size > _HEAD and not self.transport.is_closing():
+            self.send_400_response(f"Expected a request line and headers of at most {_HEAD:,} bytes.")
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._is_open, self._size = True, 0
+
+    def on_headers_complete(self) -> None:
+        """End a head, and answer its request."""
+        self._is_open = False
+        super().on_headers_complete()
 
 
 class _Runner(uvicorn.Server):

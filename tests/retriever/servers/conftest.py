@@ -32,7 +32,7 @@ def _serving(retriever, reranker=None, access=None, writable=False, inside=None)
         outer, path = inside
         outer.mount(path, app)
         app = outer
-    runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+    runner = uvicorn.Server(uvicorn.Config(app, http=server.BoundedHttp, log_config=None, ws="none"))
     with server.listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})
         thread.start()

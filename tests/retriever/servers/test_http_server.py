@@ -688,6 +688,36 @@ def test_the_command_serves_and_ends_when_told_with_running_requests_answered(re
             process.kill()
 
 
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [(b"GET /", b"a"), (b"GET / HTTP/1.1\r\nX-Long: ", b"a"), (b"GET / HTTP/1.1\r\n", b"X-One: more\r\n")],
+)
+def test_a_request_whose_head_never_ends_is_refused(head, more, serving, retriever):
+    with serving(retriever) as address:
+        host, port = re.search(r"//(.+):(\d+)", address).groups()
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(head)
+            with pytest.raises(ConnectionError):  # the server has closed its end
+                client.sendall(more * 8_000_000)
+        assert httpx2.get(f"{address}/health").json() == {"status": "ok"}
+
+
+def test_a_head_and_a_body_in_many_pieces_are_read(serving, retriever):
+    body = json.dumps({"query": "sea " * 2_000}).encode()
+    head = f"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with serving(retriever) as address:
+        host, port = re.search(r"//(.+):(\d+)", address).groups()
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            for _ in range(12):  # together longer than a head may be
+                for start in range(0, len(head), 10):
+                    client.sendall(head[start : start + 10])
+                client.sendall(body)
+                assert client.recv(17) == b"HTTP/1.1 200 OK\r\n"
+                answer = b""
+                while not answer.rstrip().endswith(b"}"):
+                    answer += client.recv(100_000)
+
+
 def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
     path = tmp_path / "socket"
     with server.listen_at(path):
