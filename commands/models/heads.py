@@ -36,6 +36,7 @@ def _run_options(command: Any) -> Any:
             click.option("--minutes", type=float, help="Of training, instead of epochs."),
             click.option("--batch-size", type=int, default=16, show_default=True, help="Rows."),
             click.option("--learning-rate", "--lr", type=float, default=5e-5, show_default=True),
+            click.option("--layers", type=int, help="Keep the first layers of the base alone: faster. Default: all."),
             click.option("--held-out", type=float, default=0.1, show_default=True, help="Share of documents held out."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         )
@@ -123,7 +124,7 @@ def classifier(
 def _refuse_without_steps() -> None:
     """Refuse options of steps for a probe, which takes none."""
     context = click.get_current_context()
-    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "max_length"):
+    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "max_length"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --fine-tune", context)
 

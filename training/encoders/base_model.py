@@ -15,6 +15,7 @@ from ...retriever.models.settings import PADDED_POSITIONS
 from ..runs import environment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .config import EncoderConfig
@@ -82,6 +83,28 @@ def join_segments(model: Any) -> None:
     for name, weight in model.named_parameters():
         if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
             weight.data[1] = weight.data[0]
+
+
+def layer_count(words: Any) -> int:
+    """Return the number of a transformer's layers; 0 where they are no list."""
+    return len(_layers(words))
+
+
+def keep_layers(words: Any, numbers: Sequence[int]) -> None:
+    """Leave out all layers of a transformer but these."""
+    layers = _layers(words)
+    chosen = torch.nn.ModuleList([layers[number] for number in numbers])
+    owner, name = next(
+        (module, name) for module in words.modules() for name, child in module.named_children() if child is layers
+    )
+    setattr(owner, name, chosen)
+    words.config.num_hidden_layers = len(chosen)
+
+
+def _layers(words: Any) -> Any:
+    """Return the layers: the longest module list of the model."""
+    lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len, default=())
 
 
 def add_adapter(model: Any, config: EncoderConfig) -> None:

@@ -7,10 +7,9 @@ has no transformer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from tokenizers import Tokenizer
@@ -18,7 +17,7 @@ from tokenizers import Tokenizer
 from ...core.errors import InputError
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
-from .base_model import make_model
+from .base_model import keep_layers, layer_count, make_model
 from .config import EncoderConfig
 
 if TYPE_CHECKING:
@@ -31,30 +30,13 @@ _SMOOTHING = 1e-3  # Arora et al.'s a
 def with_layers(model: str, layers: int, folder: Path) -> None:
     """Write the model with `layers` of its layers, evenly spread from the first to the last."""
     student = make_model(model, EncoderConfig())
-    stack = _stack(student[0].auto_model)
-    if stack is None or not 0 < layers < len(stack):
-        have = "none that can be left out" if stack is None else str(len(stack))
+    count = layer_count(student[0].auto_model)
+    if not 0 < layers < count:
+        have = count or "none that can be left out"
         raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
-    numbers = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
-    chosen = torch.nn.ModuleList([stack[int(number)] for number in numbers])
-    parent, name = _owner(student[0].auto_model, stack)
-    setattr(parent, name, chosen)
-    student[0].auto_model.config.num_hidden_layers = len(chosen)
+    numbers = np.unique(np.linspace(0, count - 1, layers).round().astype(int)) if layers > 1 else [count - 1]
+    keep_layers(student[0].auto_model, [int(number) for number in numbers])
     student.save_pretrained(str(folder), create_model_card=False)
-
-
-def _stack(words: Any) -> Any:
-    """Return the transformer layers: the longest module list of the model."""
-    lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
-    return max(lists, key=len, default=None)
-
-
-def _owner(words: Any, stack: Any) -> tuple[Any, str]:
-    for module in words.modules():
-        for name, child in module.named_children():
-            if child is stack:
-                return module, name
-    raise AssertionError("a module list that no module owns")
 
 
 def as_table(model: str, folder: Path, every: list[str]) -> None:

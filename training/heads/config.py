@@ -19,6 +19,7 @@ class HeadConfig:
     learning_rate: float = 5e-5
     dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
     max_length: int = 384  # tokens of a text or pair, special ones included
+    layers: int | None = None  # of the base, the first ones; None: all
     bf16: bool | None = None  # None: where the hardware supports it
     held_out: float = 0.05  # share of the documents
     evaluations: int = 4  # on held-out rows during the run
@@ -26,7 +27,7 @@ class HeadConfig:
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
-        checks.above_0(self, "epochs", "steps", "minutes", "batch_size", "learning_rate", "evaluations")
+        checks.above_0(self, "epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "evaluations")
         checks.share(self, "dropout", "held_out")
         checks.seed(self)
         if self.max_length < 16:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,6 +176,26 @@ def test_a_tagger_learns_and_is_served_without_torch(trained):
     with torch.no_grad():
         expected = model(**inputs(model, parts)).logits[0]
     np.testing.assert_allclose(tagger.head.logits(parts)[0], expected, atol=1e-4)
+
+
+def test_a_tagger_of_the_first_layer_has_its_weights_and_no_more(tiny_model, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("accelerate")
+    from safetensors.numpy import load_file
+
+    from binocle.training.heads.config import HeadConfig
+    from binocle.training.heads.train import train_tagger
+
+    rows = [{"tokens": ["the", "cat", f"{n}"], "tags": ["O", "B-PET", "O"]} for n in range(4)]
+    config = HeadConfig(steps=1, learning_rate=1e-9, held_out=0.0, bf16=False, max_length=16)
+    train_tagger(rows, tmp_path / "out", base=tiny_model, config=replace(config, layers=1))
+    base, short = (load_file(f"{folder}/model.safetensors") for folder in (tiny_model, tmp_path / "out"))
+    name = "encoder.layer.{}.attention.self.query.weight"
+    np.testing.assert_allclose(short[f"bert.{name.format(0)}"], base[name.format(0)], atol=1e-6)
+    assert f"bert.{name.format(1)}" not in short and name.format(1) in base
+    load_tagger(tmp_path / "out").tag(["the cat 3"])
+    with pytest.raises(InputError, match="cannot keep the first 9"):
+        train_tagger(rows, tmp_path / "long", base=tiny_model, config=replace(config, layers=9))
 
 
 def test_a_long_text_is_read_in_windows(trained):
