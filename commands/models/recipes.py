@@ -29,7 +29,10 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
     unknown = next((name for name in recipe if name not in names), None)
     if unknown is not None:
         raise click.BadParameter(f"{value} has {unknown!r}: expected some of {', '.join(map(str, names))}")
-    context.default_map = recipe
+    several = [parameter.name for parameter in context.command.params if parameter.nargs == -1]
+    context.default_map = {
+        name: [text] if name in several and isinstance(text, str) else text for name, text in recipe.items()
+    }
     return value
 
 
@@ -48,7 +51,7 @@ def write(folder: Path) -> None:
     """Write the options that this call was given, or took from a recipe, into the folder of the model."""
     context = click.get_current_context()
     chosen = {
-        name: value
+        name: list(value) if name == "data" and isinstance(value, tuple) and len(value) > 1 else value
         for name, value in context.params.items()
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,8 +26,6 @@ from .idle_options import refuse_idle_options
 from .invert import inverter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ...training.encoders.result import TrainingResult
     from ...training.tuning.tune import TuningResult
 
@@ -103,9 +102,16 @@ def _run_options(command: Any) -> Any:
 
 
 @train.command()
-@_data
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @_out
 @click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
+@click.option(
+    "--sampler",
+    type=click.Choice(["proportional", "round-robin"]),
+    default="proportional",
+    show_default=True,
+    help="Of several data sets: by their batches, or in turn until one ends.",
+)
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--query-prompt", metavar="TEXT", help="Put before every query. Default: the base's.")
 @click.option("--document-prompt", metavar="TEXT", help="Put before every document. Default: the base's.")
@@ -130,7 +136,7 @@ def _run_options(command: Any) -> Any:
 @_split
 @json_option
 def encoder(
-    data: str,
+    data: tuple[str, ...],
     out: Path,
     base: str | None,
     development: str | None,
@@ -145,9 +151,12 @@ def encoder(
 
     Interrupt it when you like: the same command goes on from its last checkpoint. Exit 1 when the encoder is worse than
     its base on held-out rows by more than chance; it is written all the same.
+    Several data sets are mixed batch by batch, each with its objective, as in DATA:OBJECTIVE. Rows of the first are
+    held out and measured.
 
     \b
     binocle train encoder pairs.jsonl --out my-encoder
+    binocle train encoder pairs.jsonl sts.tsv:cosent --sampler round-robin --out my-encoder
     binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
     binocle train encoder scifact --mine 1 --rounds 2 --epochs 4 --out my-encoder
     """
@@ -155,16 +164,20 @@ def encoder(
     from ...training.encoders.mining_rounds import train_rounds
     from ...training.encoders.train import train_encoder
 
-    refuse_idle_options(data, development)
+    sources = _sources(data)
+    names = [source for source, _ in sources.values()]
+    refuse_idle_options(next((name for name in names if not Path(name).is_file()), names[0]), development)
+    if len(sources) == 1:
+        options["objective"] = sources[data[0]][1] or options["objective"]
     config = EncoderConfig(**options)
-    if negatives is not None and (development or teacher):
-        raise click.UsageError("--mine goes with neither --dev nor --teacher")
+    if negatives is not None and (development or teacher or len(sources) > 1):
+        raise click.UsageError("--mine takes one data set, and goes with neither --dev nor --teacher")
     if negatives is None and rounds != 1:
         raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
     with ProgressBar("reading the data", lines=10) as progress:
         if negatives is not None:
             result = train_rounds(
-                data,
+                names[0],
                 out,
                 negatives=negatives,
                 rounds=rounds,
@@ -175,7 +188,9 @@ def encoder(
             )
         else:
             result = train_encoder(
-                data,
+                names[0]
+                if len(sources) == 1
+                else {name: pair if pair[1] else pair[0] for name, pair in sources.items()},
                 out,
                 base=base,
                 config=config,
@@ -185,6 +200,23 @@ def encoder(
                 progress=progress,
             )
     return _print_result(result, as_json=as_json)
+
+
+def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
+    """Split "DATA:OBJECTIVE"; what follows the colon may also be a configuration of a data set of the hub."""
+    from ...training.encoders.objectives import OBJECTIVES
+
+    sources: dict[str, tuple[str, str | None]] = {}
+    for name in data:
+        if name in sources:
+            raise click.UsageError(f"{name} is given twice")
+        source, _, objective = name.rpartition(":")
+        sources[name] = (source, objective) if source and objective in OBJECTIVES else (name, None)
+    return sources
+
+
+def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
+    return {name: (source, objective) if objective else source for name, (source, objective) in sources.items()}
 
 
 @train.command()

@@ -63,6 +63,7 @@ FAST = ("--steps", "4", "--evaluations", "1")
     "words",
     [
         ("train", "encoder", "pairs.jsonl", "--out", "my-encoder"),
+        ("train", "encoder", "pairs.jsonl", "sts.tsv:cosent", "--sampler", "round-robin", "--out", "my-encoder"),
         (
             "train",
             "encoder",
@@ -113,6 +114,17 @@ def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, 
     assert (home / "two" / "recipe.toml").read_text("utf-8") == recipe
     code, third, err = run("train", kind, "--recipe", "one/recipe.toml", "--out", "three", "--steps", "2", "--json")
     assert json.loads(third)["steps"] == 2, err
+
+
+def test_the_recipe_of_several_data_sets_trains_the_same_again(home, run, tiny_model):
+    data = ("pairs.jsonl", "sts.tsv:cosine")
+    code, out, err = run("train", "encoder", *data, "--out", "one", "--base", tiny_model, *FAST, "--json")
+    assert code in (0, 1), err
+    assert json.loads(out)["objective"] == "ranking, cosine"
+    assert 'data = ["pairs.jsonl", "sts.tsv:cosine"]\n' in (home / "one" / "recipe.toml").read_text("utf-8")
+    code, again, err = run("train", "encoder", "--recipe", "one/recipe.toml", "--out", "two", "--json")
+    assert code in (0, 1), err
+    assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
 
 
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
@@ -190,6 +202,9 @@ def test_two_processes_train_one_encoder(home, tiny_model):
             "sts.tsv is a file: expected a folder",
         ),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--rounds", "3"), "--rounds goes with --mine"),
+        (("train", "encoder", "pairs.jsonl", "sts.tsv", "--out", "out", "--mine", "1"), "--mine takes one data set"),
+        (("train", "encoder", "pairs.jsonl", "pairs.jsonl", "--out", "out"), "pairs.jsonl is given twice"),
+        (("train", "encoder", "pairs.jsonl:cosent", "--out", "out"), "the objective cosent takes pairs with a score"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
         (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
         (("train", "encoder", "--recipe", "pairs.jsonl", "--out", "out"), "pairs.jsonl is no recipe"),

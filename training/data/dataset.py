@@ -77,6 +77,7 @@ def prepare(
     held_out: float = 0.05,
     most_held_out: int = _MOST_HELD_OUT,
     development: str | Path | None = None,
+    beside: TrainingSet | None = None,
     seed: int = 0,
 ) -> TrainingSet:
     """Read and check every row, write them below `folder`, and hold some out by document.
@@ -90,6 +91,7 @@ def prepare(
     :param held_out: share of the documents to hold out; 0 for none.
     :param most_held_out: maximum of held-out rows.
     :param development: hold out the rows of this file instead; the shape must be the same.
+    :param beside: a data set of the same run; rows that share a text with its held-out rows are left out too.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,10 +112,13 @@ def prepare(
         part = hold_out(_keys(dataset.table(), column), held_out, most_held_out, seed)
     else:
         part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), sizes)
-    dataset.part = _without_leaks(dataset.table(), dataset.texts, part)
+    dataset.part = part
+    dataset.part = _without_leaks(dataset, _held_out_texts(dataset) | (_held_out_texts(beside) if beside else set()))
     if not (dataset.part == TRAIN).any():
         if development is not None:
             raise InputError(f"every row of {source_name(source)} shares a text with one of {source_name(development)}")
+        if beside is not None:
+            raise InputError(f"every row of {source_name(source)} shares a text with a held-out row of the first data")
         raise InputError(f"{source_name(source)} has too few different documents to hold any out: give --held-out 0")
     return dataset
 
@@ -210,16 +215,17 @@ def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) ->
     return part
 
 
-def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Leave out the training rows that share one of their first two texts with a held-out row."""
-    held_out = np.flatnonzero(part == HELD_OUT)
-    if not len(held_out):
-        return part
-    known: set[int] = set()
-    for column in take(table.select(list(columns[:2])), held_out).columns:
-        known.update(hash_of(text) for text in column.to_pylist())
+def _held_out_texts(dataset: TrainingSet) -> set[int]:
+    """Return the hashes of the first two texts of the held-out rows."""
+    columns = take(dataset.table().select(list(dataset.texts[:2])), dataset.held_out()).columns
+    return {hash_of(text) for column in columns for text in column.to_pylist()}
+
+
+def _without_leaks(dataset: TrainingSet, known: set[int]) -> NDArray[np.uint8]:
+    """Leave out the training rows one of whose first two texts is known from held-out rows."""
+    part = dataset.part
     start = 0
-    for batch in table.select(list(columns[:2])).to_batches():
+    for batch in dataset.table().select(list(dataset.texts[:2])).to_batches() if known else ():
         for column in batch.columns:
             for row, text in enumerate(column.to_pylist(), start):
                 if part[row] == TRAIN and hash_of(text) in known:
@@ -283,13 +289,14 @@ def load(folder: Path) -> TrainingSet:
     )
 
 
-def prepare_once(run: TrainingRun[Any], source: Any, **options: Any) -> TrainingSet:
+def prepare_once(run: TrainingRun[Any], source: Any, *, name: str = "data", **options: Any) -> TrainingSet:
     """Prepare the data of a run, or load it if the run is resumed.
 
+    :param name: of its folder in the run's.
     :param options: of `prepare`.
     :raises InputError: when the run began with other rows.
     """
-    folder = run.folder / "data"
+    folder = run.folder / name
     with run.lock():
         if (folder / "data.json").is_file():
             if not isinstance(source, (str, Path)) and is_main_process():

@@ -8,6 +8,7 @@ from ...core import checks as limits
 from ...core.errors import InputError
 from ..runs.training_config import TrainingConfig, check_training
 
+SAMPLERS = {"proportional": "proportional", "round-robin": "round_robin"}  # ours -> sentence-transformers' name
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
 
@@ -25,6 +26,7 @@ class EncoderConfig(TrainingConfig):
     query_prompt: str | None = None  # put before every query from now on; None: the base's
     document_prompt: str | None = None
     guide: str | None = None  # encoder that drops false negatives of guided-ranking; None: the base as it was
+    sampler: str = "proportional"  # of several data sets: by their batches, or in turn until one ends
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank
     checkpointing: bool = False  # of activations: less memory, a third more time
@@ -44,6 +46,8 @@ def check(config: EncoderConfig) -> None:
     check_training(config)
     limits.above_0(config, "scale", "temperature", "mini_batch", "lora")
     limits.from_0(config, "margin")
+    if config.sampler not in SAMPLERS:
+        raise InputError(f"there is no sampler {config.sampler!r}: expected {' or '.join(SAMPLERS)}")
     unknown = [pooling for pooling in config.pooling or () if pooling not in POOLINGS]
     if unknown:
         raise InputError(f"there is no pooling {unknown[0]!r}: expected one or more of {', '.join(POOLINGS)}")

@@ -95,7 +95,7 @@ def distill(
         raise InputError(f"layers are a whole number from 0, not {layers}")
     config = config or student_settings(layers)
     check(config)
-    objectives.check_uses(objectives.choose(config.objective, Shape.TEXTS, teacher=True), config)
+    objectives.check_uses(config, objectives.choose(config.objective, Shape.TEXTS, teacher=True))
     if evaluate_on is not None:
         judged_queries(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
     every = list(_texts(texts))

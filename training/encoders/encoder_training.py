@@ -8,46 +8,38 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
-from datasets import Dataset
+from datasets import DatasetDict
 from sentence_transformers.sentence_transformer.trainer import SentenceTransformerTrainer
-from sentence_transformers.sentence_transformer.training_args import BatchSamplers, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
-from ...core.errors import InputError
 from ...retriever.models.load import load_encoder
 from ..data import dataset as datasets
-from ..data.batches import Batches, largest_batch
 from ..data.dataset import Shape, TrainingSet
-from ..data.distributed_batches import SharedBatches
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import environment, start_weights
 from ..runs.resumable_trainer import ResumableTrainer
-from ..runs.trainer import affordable, count_steps, make_trainer, schedule
-from . import heldout, losses
+from ..runs.trainer import affordable, count_steps, make_trainer, paced
+from . import heldout
 from .base_model import make_model, merge_adapter, shortest
-from .config import EncoderConfig
+from .config import SAMPLERS, EncoderConfig
 from .evaluator import HeldOutEvaluator
+from .objective_data import CHARACTERS, ObjectiveData, typical_tokens
 from .objectives import OBJECTIVES
 from .result import TrainingResult
-from .teacher_vectors import teacher_vectors, with_vectors
-from .tsdae import delete_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from ...core.arrays import Floats
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
 
     Origin = tuple[str, dict[str, Any]]
-
-CHARACTERS = 4  # of a token, about
 
 
 class EncoderTrainer(ResumableTrainer, SentenceTransformerTrainer):
@@ -57,7 +49,8 @@ class EncoderTrainer(ResumableTrainer, SentenceTransformerTrainer):
 class EncoderTraining:
     """The training of one encoder.
 
-    :param data: rows that fit the objective.
+    :param data: rows that fit the objective. Their held-out rows measure the encoder.
+    :param more: further data sets with their names and objectives, without held-out rows.
     :param teacher: for texts alone, the encoder to learn vectors from.
     :param origin: base and data facts for the card, if they are not the run's own.
     """
@@ -68,42 +61,31 @@ class EncoderTraining:
         data: TrainingSet,
         objective: str,
         *,
+        more: Sequence[tuple[str, TrainingSet, str]] = (),
         teacher: str | None = None,
         origin: Origin | None = None,
     ) -> None:
-        self.run, self.config, self.data, self.objective = run, run.config, data, objective
+        self.run, self.config, self.data = run, run.config, data
         self.teacher, self.origin = teacher, origin or (run.base, {})
-        self.table = data.table()
-        self.account = heldout.account(data)
+        self.account = "; ".join(
+            [
+                heldout.account(data),
+                *(f"{len(part.training()):,} rows of {name} ({chosen})" for name, part, chosen in more),
+            ]
+        )
         run.report(self.account)
         run.report("loading the model")
-        self.model = make_model(run.base, self.config, self._typical_tokens())
+        self.model = make_model(run.base, self.config, typical_tokens([data, *(part for _, part, _ in more)]))
         self.base_prompts = dict(self.model.prompts)
         prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
         self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
-        options = losses.LossOptions(
-            scale=self.config.scale,
-            margin=self.config.margin,
-            mini_batch=self.config.mini_batch,
-            gather=environment.processes() > 1,
-            temperature=self.config.temperature,
-            guide=self._guide(),
-        )
-        self.loss = losses.build(objective, self.model, data, options, self.config.matryoshka)
-        self.columns = len(data.texts)
-
-    def _guide(self) -> Any:
-        """Load the encoder that drops false negatives, if the objective takes one."""
-        if "guide" not in OBJECTIVES[self.objective].takes:
-            return None
-        unchanged = EncoderConfig(seed=self.config.seed)
-        return make_model(self.config.guide or self.run.base, unchanged, self._typical_tokens()).eval()
-
-    def _typical_tokens(self) -> float:
-        """Estimate the tokens of the longer texts, at four characters each."""
-        sample = self.table.slice(0, 2_000)
-        lengths = [np.percentile(pc.utf8_length(sample[name]).to_numpy(), 75) for name in self.data.texts]
-        return float(max(lengths, default=0)) / 4
+        self.first = ObjectiveData(run, data, objective, self.model, teacher)
+        self.parts = {"first": self.first}  # by name
+        self.parts |= {name: ObjectiveData(run, part, chosen, self.model) for name, part, chosen in more}
+        self.objective = ", ".join(dict.fromkeys(part.objective for part in self.parts.values()))
+        losses = [part.loss for part in self.parts.values()]
+        self.loss = torch.nn.ModuleList(losses) if more else losses[0]
+        self.columns = max(len(part.data.texts) for part in self.parts.values())
 
     def train(self) -> TrainingResult:
         """Train, measure and write the encoder."""
@@ -154,32 +136,23 @@ class EncoderTraining:
     # The trainer
 
     def _trainer(self) -> Any:
-        training = self.data.training()
-        if len(training) < 2:
-            raise InputError(f"there are {len(training)} rows to train on: expected at least two")
-        dataset = self._dataset(training)
-        self.batches = batches = self._batches(training)
-        metric, evaluations = self._metric(), self._evaluations(training, batches)
+        batches = [part.make_batches() for part in self.parts.values()]
+        steps = count_steps(self.config, range(self._batches_in_epoch()))
+        metric, evaluations = self._metric(), self._evaluations(steps)
         if metric and not evaluations:
             self.run.report("no evaluation during the run: it would take more than a tenth of the time")
             metric = None
-        grouped = OBJECTIVES[self.objective].grouped
-        options = schedule(self.run, batches, metric) | {
-            "prompts": self._prompts(),
-            "batch_sampler": BatchSamplers.GROUP_BY_LABEL if grouped else lambda *_, **__: batches,
-            "activation_checkpointing": self.config.checkpointing,
-        }
+        size = batches[0].batch_size
         trainer = make_trainer(
             self.run,
             EncoderTrainer,
             SentenceTransformerTrainingArguments,
-            options,
-            texts=batches.batch_size * self.config.accumulate * self.columns,
+            paced(self.run, steps, size, self.config.learning_rate, metric) | self._data_options(),
+            texts=size * self.config.accumulate * self.columns,
             metric=metric,
             evaluations=evaluations,
             model=self.model,
-            train_dataset=dataset,
-            loss=self.loss,
+            **self._data(),
             evaluator=HeldOutEvaluator(metric, self._measure, BestSoFar(self.run.folder / "best.json"))
             if metric
             else None,
@@ -187,14 +160,42 @@ class EncoderTraining:
         trainer.data_collator.max_length = shortest(self.config.max_length, self.model)
         return trainer
 
-    def _evaluations(self, training: NDArray[np.uint32], batches: Batches | SharedBatches) -> int:
+    def _data(self) -> dict[str, Any]:
+        """Return dataset and loss, or one of each for every data set."""
+        if len(self.parts) == 1:
+            return {"train_dataset": self.first.dataset(), "loss": self.loss}
+        rows = DatasetDict({name: part.dataset() for name, part in self.parts.items()})
+        return {"train_dataset": rows, "loss": {name: part.loss for name, part in self.parts.items()}}
+
+    def _data_options(self) -> dict[str, Any]:
+        """Return the training arguments that say how rows are read."""
+        prompts: dict[str, Any] = {name: part.prompts() for name, part in self.parts.items() if part.prompts()}
+        turns = cycle(self.parts.values())  # the trainer asks for the sampler of each data set in order
+        return {
+            "prompts": (prompts if len(self.parts) > 1 else self.first.prompts()) or None,
+            "batch_sampler": lambda dataset, **options: next(turns).sampler(dataset, **options),
+            "multi_dataset_batch_sampler": SAMPLERS[self.config.sampler],
+            "activation_checkpointing": self.config.checkpointing,
+        }
+
+    def _batches_in_epoch(self) -> int:
+        counts = [len(part.batches) for part in self.parts.values()]
+        return sum(counts) if self.config.sampler == "proportional" else min(counts) * len(counts)
+
+    def _evaluations(self, steps: int) -> int:
         """Return the number of evaluations during the run, for the lengths of the texts that are read."""
-        rows = np.linspace(0, len(training) - 1, min(len(training), 2_000)).astype(int)
-        sample = datasets.take(self.table.select(list(self.data.texts)), training[rows])
-        characters = float(np.mean(heldout.lengths(sample, self._longest()))) * environment.processes()
-        read = count_steps(self.config, batches) * self.config.accumulate * batches.batch_size
+        batches = steps * self.config.accumulate * environment.processes()
+        counts = {name: len(part.batches) for name, part in self.parts.items()}
+        if self.config.sampler != "proportional":
+            counts = dict.fromkeys(counts, 1)
+        read = 0.0
+        for name, part in self.parts.items():
+            rows = part.rows[np.linspace(0, len(part.rows) - 1, min(len(part.rows), 2_000)).astype(int)]
+            sample = datasets.take(part.table.select(list(part.data.texts)), rows)
+            characters = float(np.mean(heldout.lengths(sample, part.longest())))
+            read += batches * counts[name] / sum(counts.values()) * part.batches.batch_size * characters
         limit = CHARACTERS * (self.model.max_seq_length or 512)
-        return affordable(self.config, read * characters, heldout.characters(self.data, limit))
+        return affordable(self.config, read, heldout.characters(self.data, limit))
 
     def _metric(self) -> str | None:
         """Return the measure that checkpoints are chosen by, if the held-out rows suffice."""
@@ -203,91 +204,6 @@ class EncoderTraining:
 
     def _measure(self) -> heldout.Estimate | None:
         return heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
-
-    def _batches(self, training: NDArray[np.uint32]) -> Batches | SharedBatches:
-        objective, processes = OBJECTIVES[self.objective], self._sharing_processes()
-        batches = Batches(
-            self.table,
-            training,
-            self._distinct(),
-            batch_size=self._grouped_size(training) if objective.grouped else self._size(training),
-            different=objective.different,
-            seed=self.config.seed,
-            longest=self._longest(),
-        )
-        return SharedBatches(batches, processes) if processes > 1 else batches
-
-    def _size(self, training: NDArray[np.uint32]) -> int:
-        """Return the rows of a batch: fewer than configured if the data have too few different texts."""
-        processes = self._sharing_processes()
-        size = max(1, min(self.config.batch_size, len(training) // processes)) * processes
-        if not OBJECTIVES[self.objective].different:
-            return size
-        maximum = largest_batch(self.table, training, self._distinct(), size)
-        if maximum == 1 < size and self.data.shape is Shape.PAIRS:
-            raise InputError(
-                f"the objective {self.objective} sets the positives of other rows against a query's own, but one text "
-                "is in every row: give others, or negatives"
-            )
-        if maximum < size:
-            self.run.report(
-                f"batches have {maximum:,} rows, not {size:,}, since no two may share a text and few are different: "
-                "where texts stand for classes, give text and label"
-            )
-        return max(1, maximum // processes) * processes
-
-    def _longest(self) -> int:
-        """Return about how many characters of a text are read in training."""
-        return CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
-
-    def _distinct(self) -> tuple[str, ...]:
-        """Return the columns in which no two rows of a batch are equal: their texts, and the document they are from.
-
-        A passage of a document may answer the query of another passage, so it would be a false negative.
-        """
-        return (*self.data.texts, *(["group"] if "group" in self.table.column_names else []))
-
-    def _sharing_processes(self) -> int:
-        """Return the number of processes that use each other's texts as negatives."""
-        return environment.processes() if OBJECTIVES[self.objective].different else 1
-
-    def _grouped_size(self, training: NDArray[np.uint32]) -> int:
-        """Return an even number of rows, so that a batch has at least two of each of its classes."""
-        counts = np.bincount(self.table["label"].to_numpy()[training])
-        pairs = np.sort(counts[counts >= 2] // 2)[::-1]
-        if len(pairs) < 2:
-            raise InputError(
-                f"the objective {self.objective} sets texts of a class against those of others: expected two classes "
-                f"of two texts or more to train on, but {len(pairs)} of {np.count_nonzero(counts):,} have as many"
-            )
-        return max(4, min(self.config.batch_size, 2 * int(np.minimum(pairs, pairs[1]).sum())) // 2 * 2)
-
-    def _prompts(self) -> dict[str, str] | None:
-        """Return the base model's prompt for each column of queries or documents."""
-        if self.objective == "tsdae":  # the target is the text without its prompt
-            return {"noisy": self.model.prompts["document"]} if self.model.prompts["document"] else None
-        queries = () if self.objective == "embeddings" else ("query", "sentence1")
-        prompts = {
-            column: self.model.prompts.get("query" if column in queries else "document") for column in self.data.texts
-        }
-        return {column: prompt for column, prompt in prompts.items() if prompt} or None
-
-    def _dataset(self, training: NDArray[np.uint32]) -> Any:
-        columns = [*self.data.texts, *(["label"] if "label" in self.table.column_names else [])]
-        dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns(columns)
-        if OBJECTIVES[self.objective].grouped:  # its sampler takes every row of the dataset
-            dataset = dataset.select(training)
-        if self.objective == "tsdae":
-            dataset.set_transform(self._delete_words)
-        if self.objective == "embeddings":
-            assert self.teacher is not None
-            length = int(self.model.get_embedding_dimension())
-            dataset = with_vectors(dataset, teacher_vectors(self.run, self.teacher, dataset, length))
-        return dataset
-
-    def _delete_words(self, batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        epoch, seed = self.batches.epoch, self.config.seed
-        return {"noisy": [delete_words(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
 
     # The finished encoder
 
@@ -313,12 +229,21 @@ class EncoderTraining:
         result.fingerprint = encoder.fingerprint
         self.run.finish(self._card(result, loop), result.history, result.after.name if result.after else None)
 
+    def _more(self) -> dict[str, Any]:
+        """Describe the data sets after the first."""
+        more = {
+            name: {**datasets.describe(part.data), "objective": part.objective}
+            for name, part in self.parts.items()
+            if part is not self.first
+        }
+        return {"more": more} if more else {}
+
     def _card(self, result: TrainingResult, loop: LoopResult) -> Card:
         base, facts = self.origin
         card = self.run.card(
             kind="encoder",
-            objective=f"{self.objective} ({OBJECTIVES[self.objective].source})",
-            data=datasets.describe(self.data) | facts,
+            objective="; ".join(f"{name} ({OBJECTIVES[name].source})" for name in self.objective.split(", ")),
+            data=datasets.describe(self.data) | self._more() | facts,
             measures=result.measures(),
             loop=loop,
             fingerprint=result.fingerprint,

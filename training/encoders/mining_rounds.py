@@ -100,7 +100,7 @@ def train_rounds(
 
 def _check_objective(config: EncoderConfig, negatives: int) -> None:
     objective = objectives.choose(config.objective, Shape.TRIPLETS, guide=config.guide is not None)
-    objectives.check_uses(objective, config)  # triplets will be mined
+    objectives.check_uses(config, objective)  # triplets will be mined
     if objective == "guided-ranking" and negatives > 1:
         raise InputError(f"the objective {objective} takes one negative for each pair, not {negatives}")
 

@@ -102,12 +102,12 @@ def choose(name: str | None, shape: Shape, *, teacher: bool = False, guide: bool
     return name
 
 
-def check_uses(name: str, config: Any) -> None:
-    """:raises InputError: for an option that is set, although the objective does not take it."""
+def check_uses(config: Any, *names: str) -> None:
+    """:raises InputError: for an option that is set, although none of the objectives takes it."""
     for option in ("scale", "margin", "temperature", "mini_batch", "guide"):
-        if option not in OBJECTIVES[name].takes:
+        if not any(option in OBJECTIVES[name].takes for name in names):
             takers = ", ".join(taker for taker, objective in OBJECTIVES.items() if option in objective.takes)
-            limits.left_out(config, (option,), f"for {takers}, not for the objective {name}: leave it out")
+            limits.left_out(config, (option,), f"for {takers}, not for the objective {', '.join(names)}: leave it out")
 
 
 def score_range(data: TrainingSet) -> tuple[float, float]:

@@ -5,6 +5,7 @@ The modules that import torch are imported after the checks, so that mistakes ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
@@ -18,16 +19,18 @@ from . import objectives
 from .config import EncoderConfig, check, with_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from ...core.progress import OnProgress
     from .encoder_training import Origin
     from .result import TrainingResult
 
+    Data = str | Path | Iterable[Mapping[str, Any]]
+
 
 def train_encoder(
-    data: str | Path | Iterable[Mapping[str, Any]],
+    data: Data | Mapping[str, Data | tuple[Data, str | None]],
     out: str | Path,
     *,
     base: str | None = None,
@@ -43,7 +46,8 @@ def train_encoder(
     If the process is killed, the same call resumes at the last checkpoint and takes the same steps as an uninterrupted
     run.
 
-    :param data: anything that `dataset.prepare` reads.
+    :param data: anything that `dataset.prepare` reads; or several of them by name, each alone or with the name of its
+        objective. The first is held out from, measured and compared; `config.sampler` mixes them batch by batch.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
     :param development: rows that choose the best checkpoint, instead of rows held out from `data`.
     :param teacher: an encoder to learn vectors from. The data are texts or, with the objective embeddings, pairs of a
@@ -58,26 +62,57 @@ def train_encoder(
     base = base or model_files.DEFAULT_MODEL
     for model in filter(None, (base, teacher, config.guide)):  # before a large file is read
         model_files.find(model)
+    sources = _sources(data, config)
+    (first, objective), *more = sources.values()
+    if len(sources) > 1 and (teacher or environment.processes() > 1):
+        raise InputError("several data sets are trained on in one process and without a teacher: give one data set")
     run = TrainingRun(out, base, config, progress)
     run.open(
         {
-            "data": datasets.source_name(data),
+            "data": [(name, datasets.source_name(source), chosen) for name, (source, chosen) in sources.items()]
+            if more
+            else datasets.source_name(first),
             "split": split,
             "teacher": teacher,
             "development": development and datasets.source_name(development),
-            "files": files_of(data, development),
+            "files": files_of(*(source for source, _ in sources.values()), development),
         }
     )
     parts = {"held_out": config.held_out, "development": development, "seed": config.seed}
-    training_set = datasets.prepare_once(run, data, split=split, **parts)
+    training_set = datasets.prepare_once(run, first, split=split, **parts)
+    parts = {"held_out": 0.0, "beside": training_set, "seed": config.seed}
+    sets = [training_set]
+    for number, (source, _) in enumerate(more, 2):
+        sets.append(datasets.prepare_once(run, source, name=f"data-{number}", split=split, **parts))
     with run.discard_on_error():
-        _check_teacher(teacher, training_set.shape, config.objective)
+        _check_teacher(teacher, training_set.shape, objective)
         helpers = {"teacher": teacher is not None, "guide": config.guide is not None}
-        objective = objectives.choose(config.objective, training_set.shape, **helpers)
-        objectives.check_uses(objective, config)
+        chosen = [
+            objectives.choose(name, part.shape, **helpers)
+            for part, (_, name) in zip(sets, sources.values(), strict=True)
+        ]
+        objectives.check_uses(config, *chosen)
         from .encoder_training import EncoderTraining
 
-        return EncoderTraining(run, training_set, objective, teacher=teacher, origin=origin).train()
+        further = list(zip(sources, sets, chosen, strict=True))[1:]
+        return EncoderTraining(run, training_set, chosen[0], more=further, teacher=teacher, origin=origin).train()
+
+
+def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | None]]:
+    """Return each source with the objective that is asked for, by name.
+
+    :raises InputError: for a mapping without data.
+    """
+    if not isinstance(data, Mapping):
+        return {"data": (data, config.objective)}
+    if not data:
+        raise InputError("there are no data to train on: expected one data set or more")
+
+    def with_objective(source: Any) -> tuple[Any, str | None]:
+        is_pair = isinstance(source, tuple) and len(source) == 2 and not isinstance(source[1], Mapping)
+        return source if is_pair else (source, config.objective)
+
+    return {str(name): with_objective(source) for name, source in data.items()}
 
 
 def _check_teacher(teacher: str | None, shape: Shape, objective: str | None) -> None:

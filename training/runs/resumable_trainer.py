@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_model, save_model
+from torch.nn import ModuleList
 from transformers import TrainerState
 
 from .checkpoints import WORSE, mark_complete
@@ -29,10 +30,11 @@ class ResumableTrainer:
     state: Any
 
     def _trained(self) -> Any:
-        """Return the module that is trained: the loss, if it holds the model and more."""
+        """Return the module that is trained: the loss, which may hold more than the model, or all losses."""
         loss = getattr(self, "loss", None)
-        model = self.model if loss is None or isinstance(loss, dict) else loss
-        return self.accelerator.unwrap_model(model)
+        if isinstance(loss, dict):
+            return ModuleList(map(self.accelerator.unwrap_model, loss.values()))
+        return self.accelerator.unwrap_model(self.model if loss is None else loss)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Do nothing: Binocle writes its own card."""

@@ -39,6 +39,7 @@ from binocle.training.encoders.tsdae import delete_words
 from binocle.training.mining.report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
+from binocle.training.runs import resumable_trainer
 from binocle.training.runs.callbacks import ProgressCallback
 from binocle.training.runs.checkpoints import last_checkpoint
 from binocle.training.runs.resumable_trainer import ResumableTrainer
@@ -545,6 +546,101 @@ def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model,
     facts = [json.loads((tmp_path / name / "binocle.json").read_text("utf-8")) for name in ("killed", "whole")]
     assert facts[0]["measures"] == facts[1]["measures"]
     assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+
+
+# Several data sets
+
+SCORED = [{"sentence1": row["query"], "sentence2": row["positive"], "score": n % 6} for n, row in enumerate(PAIRS)]
+CLASSED = [
+    {"premise": row["query"], "hypothesis": f"a {row['query']}", "label": ("yes", "no", "maybe")[n % 3]}
+    for n, row in enumerate(PAIRS[:40])
+]
+GROUPED = [{"text": f"{a} {b} {n}", "label": a} for a in ANIMALS[:4] for n, b in enumerate(ANIMALS)]
+TEXTS = [{"text": f"the {a} and the {b} in the night"} for a in ANIMALS for b in ANIMALS]
+
+
+def test_each_of_several_data_sets_has_its_objective_prompts_and_card(tmp_path, tiny_model):
+    data = {"pairs": PAIRS, "scores": (SCORED, "cosine"), "classes": CLASSED, "groups": GROUPED, "texts": TEXTS}
+    config = replace(FAST, steps=12, sampler="round-robin", query_prompt="query: ")
+    result = train_encoder(data, tmp_path / "out", base=tiny_model, config=config)
+    assert result.objective == "ranking, cosine, softmax, batch-semi-hard, tsdae"
+    same_as_sentence_transformers(tmp_path / "out")
+    card = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert [facts["objective"] for facts in card["data"]["more"].values()] == result.objective.split(", ")[1:]
+    assert result.before.name == result.after.name == "ndcg@10"
+
+
+@pytest.mark.parametrize(("sampler", "counts"), [("proportional", (11, 5)), ("round-robin", (5, 5))])
+def test_several_data_sets_take_turns_as_the_sampler_says(tmp_path, tiny_model, monkeypatch, sampler, counts):
+    """88 rows after 12 are held out, and 40, in batches of 8."""
+    steps = []
+    for name in ("MultipleNegativesRankingLoss", "SoftmaxLoss"):
+        loss = getattr(losses.losses, name)
+        forward = loss.forward
+        monkeypatch.setattr(
+            loss, "forward", lambda self, *args, _n=name, _f=forward: steps.append(_n) or _f(self, *args)
+        )
+    config = replace(FAST, steps=None, epochs=1, sampler=sampler, held_out=0.0)
+    data = {"pairs": PAIRS[:88], "classes": CLASSED}
+    result = train_encoder(data, tmp_path / "out", base=tiny_model, config=config)
+    assert result.steps == sum(counts)
+    assert (steps.count("MultipleNegativesRankingLoss"), steps.count("SoftmaxLoss")) == counts
+
+
+def test_no_row_of_another_data_set_shares_a_text_with_a_held_out_row(tmp_path, tiny_model, monkeypatch):
+    sets = []
+    start = encoding.EncoderTraining.__init__
+
+    def keep(self, run, data, objective, **options):
+        sets.extend([data, *(part for _, part, _ in options["more"])])
+        start(self, run, data, objective, **options)
+
+    monkeypatch.setattr(encoding.EncoderTraining, "__init__", keep)
+    train_encoder({"pairs": PAIRS, "scores": SCORED}, tmp_path / "out", base=tiny_model, config=FAST)
+    first, second = sets
+    held_out = {PAIRS[row]["query"] for row in first.held_out()} | {PAIRS[row]["positive"] for row in first.held_out()}
+    learned = {SCORED[row][name] for row in second.training() for name in ("sentence1", "sentence2")}
+    assert held_out
+    assert len(second.training()) == len(first.training())
+    assert not held_out & learned
+
+
+def test_a_run_on_several_data_sets_ends_alike_if_it_is_interrupted(tmp_path, tiny_model, monkeypatch):
+    """The classifier on top of the encoder is resumed too."""
+    from safetensors.numpy import load_file
+
+    config = replace(LONG, held_out=0.1)
+    data = {"pairs": PAIRS, "classes": CLASSED, "texts": TEXTS}
+    whole = train_encoder(data, tmp_path / "whole", base=tiny_model, config=config)
+    with monkeypatch.context() as patch:
+        mark = resumable_trainer.mark_complete
+
+        def interrupt(path):
+            mark(path)
+            raise KeyboardInterrupt
+
+        patch.setattr(resumable_trainer, "mark_complete", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(data, tmp_path / "killed", base=tiny_model, config=config)
+    resumed = train_encoder(data, tmp_path / "killed", base=tiny_model, config=config)
+    assert resumed.resumed_from
+    assert resumed.fingerprint == whole.fingerprint
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name])
+
+
+def test_several_data_sets_are_checked_before_the_first_step(tmp_path, tiny_model):
+    for data, options, message in (
+        ({}, {}, "no data"),
+        ({"a": PAIRS, "b": (SCORED, "ranking")}, {}, "the objective ranking takes"),
+        ({"a": PAIRS, "b": SCORED}, {"config": replace(FAST, sampler="random")}, "no sampler 'random'"),
+        ({"a": PAIRS, "b": SCORED}, {"config": replace(FAST, margin=0.5)}, "not for the objective ranking, cosent"),
+        ({"a": TEXTS, "b": SCORED}, {"teacher": tiny_model}, "without a teacher"),
+    ):
+        with pytest.raises(InputError, match=message):
+            train_encoder(data, tmp_path / "out", base=tiny_model, **{"config": FAST, **options})
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
