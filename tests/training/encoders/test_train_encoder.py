@@ -499,7 +499,7 @@ def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_t
     run = TrainingRun(tmp_path / "out", tiny_model, EncoderConfig())
     session = encoding.EncoderTraining(run, made, "tsdae")
     session.model.prompts["document"] = "text: "
-    assert session._prompts() == {"noisy": "text: "}
+    assert session.first.prompts() == {"noisy": "text: "}
 
 
 def test_progress_is_told(tmp_path, tiny_model):
@@ -556,11 +556,11 @@ CLASSED = [
     for n, row in enumerate(PAIRS[:40])
 ]
 GROUPED = [{"text": f"{a} {b} {n}", "label": a} for a in ANIMALS[:4] for n, b in enumerate(ANIMALS)]
-TEXTS = [{"text": f"the {a} and the {b} in the night"} for a in ANIMALS for b in ANIMALS]
+SENTENCES = [{"text": f"the {a} and the {b} in the night"} for a in ANIMALS for b in ANIMALS]
 
 
 def test_each_of_several_data_sets_has_its_objective_prompts_and_card(tmp_path, tiny_model):
-    data = {"pairs": PAIRS, "scores": (SCORED, "cosine"), "classes": CLASSED, "groups": GROUPED, "texts": TEXTS}
+    data = {"pairs": PAIRS, "scores": (SCORED, "cosine"), "classes": CLASSED, "groups": GROUPED, "texts": SENTENCES}
     config = replace(FAST, steps=12, sampler="round-robin", query_prompt="query: ")
     result = train_encoder(data, tmp_path / "out", base=tiny_model, config=config)
     assert result.objective == "ranking, cosine, softmax, batch-semi-hard, tsdae"
@@ -610,7 +610,7 @@ def test_a_run_on_several_data_sets_ends_alike_if_it_is_interrupted(tmp_path, ti
     from safetensors.numpy import load_file
 
     config = replace(LONG, held_out=0.1)
-    data = {"pairs": PAIRS, "classes": CLASSED, "texts": TEXTS}
+    data = {"pairs": PAIRS, "classes": CLASSED, "texts": SENTENCES}
     whole = train_encoder(data, tmp_path / "whole", base=tiny_model, config=config)
     with monkeypatch.context() as patch:
         mark = resumable_trainer.mark_complete
@@ -636,7 +636,7 @@ def test_several_data_sets_are_checked_before_the_first_step(tmp_path, tiny_mode
         ({"a": PAIRS, "b": (SCORED, "ranking")}, {}, "the objective ranking takes"),
         ({"a": PAIRS, "b": SCORED}, {"config": replace(FAST, sampler="random")}, "no sampler 'random'"),
         ({"a": PAIRS, "b": SCORED}, {"config": replace(FAST, margin=0.5)}, "not for the objective ranking, cosent"),
-        ({"a": TEXTS, "b": SCORED}, {"teacher": tiny_model}, "without a teacher"),
+        ({"a": SENTENCES, "b": SCORED}, {"teacher": tiny_model}, "without a teacher"),
     ):
         with pytest.raises(InputError, match=message):
             train_encoder(data, tmp_path / "out", base=tiny_model, **{"config": FAST, **options})
@@ -778,7 +778,7 @@ def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_mod
     run.open({})
     data = prepare(rows, tmp_path / "data", held_out=0)
     training = encoding.EncoderTraining(run, data, "ranking")
-    batches = list(training._batches(data.training()))
+    batches = list(training.first.make_batches())
     assert len(batches) == len(PAIRS) // 8
     groups = data.table()["group"].to_pylist()
     assert all(len({groups[row] for row in batch}) == 8 for batch in batches)
