@@ -164,12 +164,16 @@ class EncoderTraining:
         """Return dataset and loss, or one of each for every data set."""
         if len(self.parts) == 1:
             return {"train_dataset": self.first.dataset(), "loss": self.loss}
-        rows = DatasetDict({name: part.dataset() for name, part in self.parts.items()})
-        return {"train_dataset": rows, "loss": {name: part.loss for name, part in self.parts.items()}}
+        rows = DatasetDict({name: part.dataset() for name, part in self._modules().items()})
+        return {"train_dataset": rows, "loss": {name: part.loss for name, part in self._modules().items()}}
+
+    def _modules(self) -> dict[str, ObjectiveData]:
+        """Return the data sets by names that a module of torch may have, without dots."""
+        return {f"data-{number}": part for number, part in enumerate(self.parts.values(), 1)}
 
     def _data_options(self) -> dict[str, Any]:
         """Return the training arguments that say how rows are read."""
-        prompts: dict[str, Any] = {name: part.prompts() for name, part in self.parts.items() if part.prompts()}
+        prompts: dict[str, Any] = {name: part.prompts() for name, part in self._modules().items() if part.prompts()}
         turns = cycle(self.parts.values())  # the trainer asks for the sampler of each data set in order
         return {
             "prompts": (prompts if len(self.parts) > 1 else self.first.prompts()) or None,
