@@ -126,7 +126,8 @@ class Batches:
     def _lengths(self) -> NDArray[np.int32]:
         """Characters of each row's texts, shape (rows, columns)."""
         columns = [pc.utf8_length(self._table[name]).to_numpy()[self._rows] for name in self._table.column_names]
-        return np.minimum(np.stack(columns, axis=1), self._longest).astype(np.int32)
+        lengths: NDArray[np.int32] = np.minimum(np.stack(columns, axis=1), self._longest).astype(np.int32)
+        return lengths
 
     @cached_property
     def _sizes(self) -> list[int]:

@@ -78,7 +78,7 @@ def train_encoder(
             "files": files_of(*(source for source, _ in sources.values()), development),
         }
     )
-    parts = {"held_out": config.held_out, "development": development, "seed": config.seed}
+    parts: dict[str, Any] = {"held_out": config.held_out, "development": development, "seed": config.seed}
     training_set = datasets.prepare_once(run, first, split=split, **parts)
     parts = {"held_out": 0.0, "beside": training_set, "seed": config.seed}
     sets = [training_set]

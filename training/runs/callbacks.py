@@ -121,7 +121,7 @@ class EvaluateSome(TrainerCallback):
             return any(name.startswith("eval_") for row in state.log_history for name in row)
         steps = max(1, state.global_step - self._first_step)
         trained = (self._due - self._start - self._spent) / steps * (state.max_steps - self._first_step)
-        return self._spent + 2 * self._cost <= self._share / (1 - self._share) * trained
+        return bool(self._spent + 2 * self._cost <= self._share / (1 - self._share) * trained)
 
 
 class StopWhenWorse(TrainerCallback):
