@@ -83,7 +83,7 @@ def run_loop(
     module.train()
     share = pace.share(run.step)
     while share < 1 and not pace.is_over():
-        torch.manual_seed(plan.seed * 1_000_003 + run.step)
+        _seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate * rate(run.step, share, plan.warmup)
         with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
@@ -122,6 +122,14 @@ def _optimizer(parameters: list[Any], learning_rate: float) -> Any:
     ]
     fused = environment.device() in ("cpu", "cuda")
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
+
+
+def _seed(seed: int) -> None:
+    """Seed the random draws of a step. On CPU, `torch.manual_seed` takes .6 ms: it formats stack traces for GPUs."""
+    if environment.device() == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def rate(step: int, share: float, warmup: int = 50) -> float:
