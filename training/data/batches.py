@@ -39,8 +39,8 @@ class Batches:
     """Batches of row numbers, for a `DataLoader` as `batch_sampler`.
 
     Rows are sorted by length and cut into groups, and each epoch draws other batches from each group
-    (`length_groups`). Two rows of a batch meet again in the next epoch less than 5 times as often as by chance, so
-    in-batch negatives change.
+    (`length_groups`). Two rows of a batch meet again in the next epoch about 5 times as often as by chance at most,
+    so in-batch negatives change.
 
     With `different`, no text is twice in a batch: in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would
     treat the second row's answer as wrong for the first. A row that does not fit waits for a batch that it fits. The
