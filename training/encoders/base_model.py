@@ -98,6 +98,8 @@ def keep_layers(words: Any, numbers: Sequence[int]) -> None:
         (module, name) for module in words.modules() for name, child in module.named_children() if child is layers
     )
     setattr(owner, name, chosen)
+    if types := getattr(words.config, "layer_types", None):  # of ModernBERT: whose attention is local
+        words.config.layer_types = [types[number] for number in numbers]
     words.config.num_hidden_layers = len(chosen)
 
 
