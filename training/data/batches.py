@@ -40,7 +40,7 @@ class Batches:
 
     Rows are sorted by length and cut into groups, and each epoch draws other batches from each group
     (`length_groups`). Two rows of a batch meet again in the next epoch about 5 times as often as by chance at most,
-    so in-batch negatives change.
+    so in-batch negatives change. The rows that fill no batch are others in each epoch.
 
     With `different`, no text is twice in a batch: in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would
     treat the second row's answer as wrong for the first. A row that does not fit waits for a batch that it fits. The
@@ -110,17 +110,20 @@ class Batches:
 
     def _plan(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the batches of the epoch, shape (batches, batch size), and the rows that fill none."""
-        cycle, epoch = divmod(self.epoch, max(2, min(self._sizes, default=2)))
+        if not self._sizes:
+            return np.empty((0, self.batch_size), np.uint32), self._rows
+        length = max(2, min(self._sizes))
+        cycle, epoch = divmod(self.epoch, length)
         generator = np.random.default_rng((self._seed, cycle, 0))
         order = generator.permutation(len(self._rows))
-        count = sum(self._sizes) * self.batch_size
-        order, rest = order[:count], order[count:]
         order = order[np.argsort(-self._lengths[order].sum(axis=1), kind="stable")]
-        groups = np.split(self._rows[order], np.cumsum(self._sizes)[:-1] * self.batch_size)
+        spare = length_groups.left_out(len(order), len(order) % self.batch_size, length, generator)
+        order[spare], order[spare + epoch] = order[spare + epoch], order[spare]  # they exchange batches
+        groups = np.split(self._rows[np.delete(order, spare)], np.cumsum(self._sizes)[:-1] * self.batch_size)
         parts = [
             length_groups.deal(group, size, epoch, generator) for group, size in zip(groups, self._sizes, strict=True)
         ]
-        return np.concatenate([np.empty((0, self.batch_size), np.uint32), *parts]), self._rows[rest]
+        return np.concatenate(parts), self._rows[order[spare]]
 
     @cached_property
     def _lengths(self) -> NDArray[np.int32]:

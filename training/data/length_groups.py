@@ -76,6 +76,17 @@ def _shortest_path(costs: NDArray[np.float64]) -> list[int]:
     return path[::-1]
 
 
+def left_out(rows: int, count: int, epochs: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return the positions, among rows sorted by length, of those that fill no batch in the first epoch of a cycle.
+
+    In epoch e, the row e behind each takes its turn. It has nearly the same length, and no row has two turns.
+
+    :param count: of the positions; below `rows` / `epochs`.
+    """
+    edges = np.arange(count + 1) * rows // max(1, count)
+    return generator.integers(edges[:-1], edges[1:] - epochs + 1)
+
+
 def deal(rows: NDArray[np.uint32], batches: int, epoch: int, generator: np.random.Generator) -> NDArray[np.uint32]:
     """Return the batches of a group in an epoch, shape (batches, rows of a batch).
 

@@ -102,7 +102,11 @@ class ObjectiveData:
     def _size(self) -> int:
         """Return the rows of a batch: fewer than configured if the data have too few different texts."""
         processes = self._sharing_processes()
-        size = max(1, min(self.config.batch_size, len(self.rows) // processes)) * processes
+        if len(self.rows) < processes:
+            raise InputError(
+                f"there are {len(self.rows):,} rows to train on for {processes:,} processes: expected one each at least"
+            )
+        size = min(self.config.batch_size, len(self.rows) // processes) * processes
         if not OBJECTIVES[self.objective].different:
             return size
         maximum = largest_batch(self.table, self.rows, self._distinct(), size)

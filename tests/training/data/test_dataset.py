@@ -608,6 +608,27 @@ def test_rows_meet_others_in_the_next_epoch(count):
     assert np.mean(again) < 5 * 31 / (count - 1)
 
 
+@pytest.mark.parametrize(("count", "size", "epochs"), [(1_007, 64, 10), (127, 64, 2), (130, 8, 4)])
+def test_every_epoch_leaves_out_other_rows(count, size, epochs):
+    random = np.random.default_rng(0)
+    lengths = random.integers(8, 300, count)
+    batches = sampler([(f"q{n}", str(n).zfill(length)) for n, length in enumerate(lengths)], size)
+    missing, rates = [], []
+    for epoch in range(epochs):
+        batches.set_epoch(epoch)
+        rows = [row for batch in batches for row in batch]
+        assert len(rows) == len(set(rows)) == count // size * size
+        missing.append(set(range(count)) - set(rows))
+        rates.append(padding(lengths, list(batches)))
+    assert all(first.isdisjoint(second) for first, second in itertools.pairwise(missing[: max(2, min(batches._sizes))]))
+    assert not set.intersection(*missing)
+    assert max(rates) < rates[0] + 0.01
+
+
+def test_fewer_rows_than_a_batch_make_a_short_one():
+    assert sorted(*sampler([(f"q{n}", f"p{n}") for n in range(3)], size=8)) == [0, 1, 2]
+
+
 def padding(lengths, batches):
     cells = sum(len(batch) * lengths[batch].max() for batch in batches)
     return 1 - sum(lengths[batch].sum() for batch in batches) / cells
