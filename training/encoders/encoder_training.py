@@ -183,13 +183,13 @@ class EncoderTraining:
         }
 
     def _batches_in_epoch(self) -> int:
-        counts = [len(part.batches) for part in self.parts.values()]
+        counts = [part.batches_in_epoch() for part in self.parts.values()]
         return sum(counts) if self.config.sampler == "proportional" else min(counts) * len(counts)
 
     def _evaluations(self, steps: int) -> int:
         """Return the number of evaluations during the run, for the lengths of the texts that are read."""
         batches = steps * self.config.accumulate * environment.processes()
-        counts = {name: len(part.batches) for name, part in self.parts.items()}
+        counts = {name: part.batches_in_epoch() for name, part in self.parts.items()}
         if self.config.sampler != "proportional":
             counts = dict.fromkeys(counts, 1)
         read = 0.0

@@ -85,7 +85,7 @@ class ObjectiveData:
     # Batches
 
     def make_batches(self) -> Batches | SharedBatches:
-        """Return the batches of row numbers; grouped objectives take only their size and number."""
+        """Return the batches of row numbers; grouped objectives take only their size."""
         objective, processes = OBJECTIVES[self.objective], self._sharing_processes()
         batches = Batches(
             self.table,
@@ -152,6 +152,12 @@ class ObjectiveData:
         if not self.is_grouped:
             return self.batches
         return GroupByLabelBatchSampler(dataset, **options | {"batch_size": self.batches.batch_size})
+
+    def batches_in_epoch(self) -> int:
+        """Return the batches that an epoch draws: grouped objectives leave out what a large class has too many."""
+        if not self.is_grouped:
+            return len(self.batches)
+        return len(self.sampler(self.dataset(), drop_last=False, valid_label_columns=["label"]))
 
     # Columns
 

@@ -587,6 +587,32 @@ def test_several_data_sets_take_turns_as_the_sampler_says(tmp_path, tiny_model, 
     assert (steps.count("MultipleNegativesRankingLoss"), steps.count("SoftmaxLoss")) == counts
 
 
+def test_an_epoch_is_as_long_as_the_batches_of_classes_that_are_drawn(tmp_path, tiny_model, monkeypatch):
+    """24 pairs in batches of 8; of classes of 100 and 4 texts, a batch has 4 of each."""
+    trainers = []
+    make = encoding.EncoderTraining._trainer
+
+    def plan(self):
+        trainers.append(make(self))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(encoding.EncoderTraining, "_trainer", plan)
+    texts = [{"text": f"cat {n}", "label": "cats"} for n in range(100)]
+    texts += [{"text": f"dog {n}", "label": "dogs"} for n in range(4)]
+    config = replace(FAST, steps=None, epochs=1, held_out=0.0)
+    for name, data, steps in (("one", texts, 1), ("two", {"pairs": PAIRS[:24], "classes": texts}, 4)):
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(data, tmp_path / name, base=tiny_model, config=config)
+        trainer = trainers.pop()
+        assert trainer.args.max_steps == len(list(trainer.get_train_dataloader())) == steps
+
+
+def test_fewer_rows_than_processes_are_told(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(encoding.environment, "processes", lambda: 4)
+    with pytest.raises(InputError, match="there are 3 rows to train on for 4 processes: expected one each at least"):
+        train_encoder(PAIRS[:3], tmp_path / "out", base=tiny_model, config=replace(FAST, held_out=0.0))
+
+
 def test_no_row_of_another_data_set_shares_a_text_with_a_held_out_row(tmp_path, tiny_model, monkeypatch):
     sets = []
     start = encoding.EncoderTraining.__init__
