@@ -179,6 +179,8 @@ def audit(
     from ...training.audit.gate import Gate
 
     gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
+    if apply and quick:
+        raise click.UsageError("--apply needs the whole audit, since a quick one passes no gate: leave --quick out")
     _check_application(gate, encoder, apply=apply, erase=erase)
     from ...training.audit.audit import audit as run_audit
     from ...training.audit.report import report_files, text_report

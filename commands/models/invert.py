@@ -99,7 +99,7 @@ def invert(
         result = loaded.invert(inputs[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
         recovered |= result.recovered
         _print_inverted(result, first + row if vectors else None, true, as_json=as_json)
-        if result.recovered and not result.usual:
+        if true is None and result.recovered and not result.usual:
             _warn_of_cosine(loaded)
     return 0 if recovered else EXIT_NEGATIVE
 

@@ -215,10 +215,6 @@ def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
     return sources
 
 
-def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
-    return {name: (source, objective) if objective else source for name, (source, objective) in sources.items()}
-
-
 @train.command()
 @_data
 @_out

@@ -8,6 +8,7 @@ An index folder holds
                                      whether deleted rows are still to be erased from the disk, and the key that
                                      hashes the names of forgotten files
     settings.json                    the indexed folder or folders, and the excluded patterns
+    full-text.json                   checksums of the segments of Lance's full-text index
     vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index

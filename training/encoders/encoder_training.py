@@ -50,6 +50,7 @@ class EncoderTraining:
     """The training of one encoder.
 
     :param data: rows that fit the objective. Their held-out rows measure the encoder.
+    :param name: of these data; further data sets have other names.
     :param more: further data sets with their names and objectives, without held-out rows.
     :param teacher: for texts alone, the encoder to learn vectors from.
     :param origin: base and data facts for the card, if they are not the run's own.
@@ -61,6 +62,7 @@ class EncoderTraining:
         data: TrainingSet,
         objective: str,
         *,
+        name: str = "data",
         more: Sequence[tuple[str, TrainingSet, str]] = (),
         teacher: str | None = None,
         origin: Origin | None = None,
@@ -80,7 +82,7 @@ class EncoderTraining:
         prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
         self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
         self.first = ObjectiveData(run, data, objective, self.model, teacher)
-        self.parts = {"first": self.first}  # by name
+        self.parts = {name: self.first}
         self.parts |= {name: ObjectiveData(run, part, chosen, self.model) for name, part, chosen in more}
         self.objective = ", ".join(dict.fromkeys(part.objective for part in self.parts.values()))
         losses = [part.loss for part in self.parts.values()]

@@ -94,8 +94,11 @@ def train_encoder(
         objectives.check_uses(config, *chosen)
         from .encoder_training import EncoderTraining
 
-        further = list(zip(sources, sets, chosen, strict=True))[1:]
-        return EncoderTraining(run, training_set, chosen[0], more=further, teacher=teacher, origin=origin).train()
+        (name, *_), *further = zip(sources, sets, chosen, strict=True)
+        training = EncoderTraining(
+            run, training_set, chosen[0], name=name, more=further, teacher=teacher, origin=origin
+        )
+        return training.train()
 
 
 def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | None]]:
@@ -105,6 +108,10 @@ def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | Non
     """
     if not isinstance(data, Mapping):
         return {"data": (data, config.objective)}
+    if type(data).__name__ in ("DatasetDict", "IterableDatasetDict"):  # splits of one data set
+        raise InputError(
+            f"these are the splits {', '.join(data)} of one data set: give one of them, such as data['train']"
+        )
     if not data:
         raise InputError("there are no data to train on: expected one data set or more")
 

@@ -102,7 +102,9 @@ def read(path: str | Path) -> Pairs | Rankings | HeadRows:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     if is_conll(path):
-        return TaggedTexts(name_of(path), read_texts(path))
+        if not (texts := read_texts(path)):
+            raise InputError(f"{path} holds no rows: {_EXPECTED}")
+        return TaggedTexts(name_of(path), texts)
     if is_squad(path):
         return Questions(name_of(path), read_questions(path))
     rows = rows_of(path)
@@ -136,7 +138,7 @@ def _kind(where: str, row: Row) -> Kind:
             return "pairs"
     if "context" in row and ("answers" in row or "qas" in row):
         return "answers"
-    if {"tokens", "tags"} <= row.keys() or {"text", "entities"} <= row.keys():
+    if {"tokens", "tags"} <= row.keys() or ({"text", "entities"} <= row.keys() and "label" not in row):
         return "names"
     if "text" in row and "label" in row:
         return "classes"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BACKLOG = 1_024  # connections that wait to be accepted
 _LAST_SECONDS = 30  # for running requests when the server stops
-_HEAD = 2**16  # bytes of a request line and its headers; httptools has no limit
+_HEAD = 2**16  # bytes of a request line and its headers beside those of the last read; httptools has no limit
 
 
 def serve(server: Server, listener: socket.socket, started: Callable[[], None] = lambda: None) -> None:
@@ -51,27 +51,34 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """A connection to a client, closed when a request line and its headers grow without end."""
+    """A connection to a client, closed when bytes that are not of a body go on without end.
 
-    _is_open = False  # whether a head has begun and not ended
-    _size = 0  # bytes of it
+    These are a request line, headers, and what stands between and behind the chunks of a body.
+    """
+
+    _size = 0  # bytes since the last that were of a body or ended a head
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes of a client."""
-        self._size = self._size + len(data) if self._is_open else 0
+        self._size += len(data)
         super().data_received(data)
-        if self._is_open and self._size > _HEAD and not self.transport.is_closing():
+        if self._size > _HEAD + len(data) and not self.transport.is_closing():
             self.send_400_response(f"Expected a request line and headers of at most {_HEAD:,} bytes.")
-
-    def on_message_begin(self) -> None:
-        """Begin a head."""
-        super().on_message_begin()
-        self._is_open, self._size = True, 0
 
     def on_headers_complete(self) -> None:
         """End a head, and answer its request."""
-        self._is_open = False
+        self._size = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._size = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._size = 0
+        super().on_message_complete()
 
 
 class _Runner(uvicorn.Server):

@@ -55,10 +55,17 @@ def note(location: Location, names: Iterable[str], *, keep: Iterable[str] = ()) 
 
 def check(location: Location, names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return which of these segments have the files that were written, and which have others; none without a note."""
+    if not (names := frozenset(names)):
+        return names, names
     checksums, table = noted(location), location.table("chunks")
-    names = frozenset(names) & checksums.keys()
-    sound = frozenset(name for name in names if _checksum(table, name) == checksums[name])
+    names &= checksums.keys()
+    sound = frozenset(name for name in names if _is_equal(checksums[name], _checksum(table, name)))
     return sound, names - sound
+
+
+def _is_equal(checksum: str, other: str) -> bool:
+    """Compare two checksums; an index that was copied from or to object storage has one alone."""
+    return not checksum or not other or checksum == other
 
 
 def _checksum(table: TableLocation, segment: str) -> str:

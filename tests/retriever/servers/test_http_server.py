@@ -690,7 +690,13 @@ def test_the_command_serves_and_ends_when_told_with_running_requests_answered(re
 
 @pytest.mark.parametrize(
     ("head", "more"),
-    [(b"GET /", b"a"), (b"GET / HTTP/1.1\r\nX-Long: ", b"a"), (b"GET / HTTP/1.1\r\n", b"X-One: more\r\n")],
+    [
+        (b"GET /", b"a"),
+        (b"GET / HTTP/1.1\r\nX-Long: ", b"a"),
+        (b"GET / HTTP/1.1\r\n", b"X-One: more\r\n"),
+        (b"POST /search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-One: more\r\n"),
+        (b"POST /search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+    ],
 )
 def test_a_request_whose_head_never_ends_is_refused(head, more, serving, retriever):
     with serving(retriever) as address:

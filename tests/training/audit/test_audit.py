@@ -854,6 +854,12 @@ def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, 
     assert "passages now of int8" in out
 
 
+def test_a_quick_audit_cannot_be_applied(run):
+    code, out, err = run("--quick", "--max-token-f1", 0.5, "--apply")
+    assert (code, out) == (2, "")
+    assert "--apply needs the whole audit" in err.splitlines()[-1]
+
+
 def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):
     before = index.snapshot().head
     code, _, _ = run("--max-token-f1", 0.001, "--apply", "--encoder", tmp_path / "secret")

@@ -560,7 +560,7 @@ SENTENCES = [{"text": f"the {a} and the {b} in the night"} for a in ANIMALS for 
 
 
 def test_each_of_several_data_sets_has_its_objective_prompts_and_card(tmp_path, tiny_model):
-    data = {"pairs": PAIRS, "scores": (SCORED, "cosine"), "classes": CLASSED, "groups": GROUPED, "texts": SENTENCES}
+    data = {"pairs": PAIRS, "first": (SCORED, "cosine"), "classes": CLASSED, "data": GROUPED, "texts": SENTENCES}
     config = replace(FAST, steps=12, sampler="round-robin", query_prompt="query: ")
     result = train_encoder(data, tmp_path / "out", base=tiny_model, config=config)
     assert result.objective == "ranking, cosine, softmax, batch-semi-hard, tsdae"
@@ -568,6 +568,16 @@ def test_each_of_several_data_sets_has_its_objective_prompts_and_card(tmp_path, 
     card = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
     assert [facts["objective"] for facts in card["data"]["more"].values()] == result.objective.split(", ")[1:]
     assert result.before.name == result.after.name == "ndcg@10"
+
+
+def test_the_splits_of_one_data_set_are_not_several_data_sets(tmp_path, tiny_model):
+    from datasets import Dataset, DatasetDict
+
+    splits = DatasetDict({"train": Dataset.from_list(PAIRS), "test": Dataset.from_list(PAIRS)})
+    with pytest.raises(
+        InputError, match=r"the splits train, test of one data set: give one of them, such as data\['train"
+    ):
+        train_encoder(splits, tmp_path / "out", base=tiny_model, config=FAST)
 
 
 @pytest.mark.parametrize(("sampler", "counts"), [("proportional", (11, 5)), ("round-robin", (5, 5))])

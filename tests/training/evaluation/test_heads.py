@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pytest
 
+from binocle.core.errors import InputError
 from binocle.retriever.models.heads.reader import load_reader
 from binocle.retriever.models.heads.tagger import load_tagger
 from binocle.training.evaluation.heads import span_metrics
 from binocle.training.evaluation.heads.names import MEASURES
+from binocle.training.evaluation.judged_rows import read
 
 TEXTS = ["the cat ran to the house", "salt in the oven", "the queen and the king sat", "the dog ran at night"]
 
@@ -89,3 +91,15 @@ def test_files_of_conll_and_squad_are_rows_too(heads, run, tmp_path):
     (tmp_path / "squad.json").write_text(json.dumps({"data": [{"title": "a", "paragraphs": [paragraph]}]}))
     (row,) = run("evaluate", tmp_path / "squad.json", "--model", heads / "reader", "--json").rows
     assert row["kind"] == "answers" and row["rows"] == 1
+
+
+def test_rows_that_could_be_of_two_kinds_and_empty_files_are_told_apart(tmp_path):
+    rows, single, empty = tmp_path / "rows.jsonl", tmp_path / "row.json", tmp_path / "none.conll"
+    row = {"text": "the cat sat", "label": "pets", "entities": []}
+    rows.write_text(json.dumps(row) + "\n" + json.dumps(row | {"label": "wild"}) + "\n", "utf-8")
+    assert read(rows).labels == ["pets", "wild"]
+    single.write_text(json.dumps({"text": "the cat sat", "label": "pets"}), "utf-8")
+    assert read(single).labels == ["pets"]
+    empty.write_text("\n", "utf-8")
+    with pytest.raises(InputError, match="holds no rows"):
+        read(empty)

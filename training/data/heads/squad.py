@@ -56,11 +56,12 @@ def read_questions(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Que
 
 
 def is_squad(path: Path) -> bool:
-    """Whether a file has the layout of SQuAD's JSON.
-
-    :raises InputError: when it is JSON without a list of articles.
-    """
-    return _articles(path) is not None
+    """Whether a file has the layout of SQuAD's JSON: articles with paragraphs."""
+    try:
+        articles = _articles(path)
+    except InputError:
+        return False
+    return bool(articles) and isinstance(articles[0], dict) and "paragraphs" in articles[0]
 
 
 def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:

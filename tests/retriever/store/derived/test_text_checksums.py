@@ -48,6 +48,14 @@ def test_each_segment_has_a_checksum_in_the_note_and_no_other_has(filled):
     assert all(len(checksum) == 64 for checksum in note.values())
 
 
+def test_an_index_that_was_copied_from_object_storage_has_names_without_checksums(filled):
+    file = filled.path / "full-text.json"
+    note = json.loads(file.read_text())
+    file.write_text(json.dumps(note | {"segments": dict.fromkeys(note["segments"], "")}))
+    assert len(reopened(filled).snapshot().full_text("cat", 99)) == len(DOCUMENTS)
+    assert reopened(filled).verify().faults == []
+
+
 def test_a_damaged_segment_is_reported_without_a_search_and_made_anew_by_the_next_run(filled):
     damage_text(filled)
     snapshot = reopened(filled).snapshot()
