@@ -12,12 +12,14 @@ _ARENAS = 2
 
 
 def return_freed_memory() -> None:
-    """Let the C library return each freed block of a MiB or more at once, and keep two heaps. It concerns the process.
+    """Make the C library return each freed block of a MiB or more at once, and use two heaps for all threads.
+
+    The setting holds for the whole process.
 
     By default glibc raises this limit up to 32 MiB when it frees a large block. Later arrays then lie among small
-    objects, and the memory between them stays with the process. It also makes up to eight heaps a core, one after
-    another as threads come and go, and each keeps the memory that its threads freed: three quarters of the growth over
-    450 commits. Other C libraries are left as they are. Source: mallopt(3).
+    objects, and the memory between them stays with the process. It also makes up to eight heaps a core as threads come
+    and go. Each heap keeps the memory that its threads freed: in 450 commits, most of the growth. Other C libraries
+    are left as they are. Source: mallopt(3).
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none

@@ -1,4 +1,4 @@
-"""The rate of `enrich` with three heads, as a share of the rate of `index`, in passages a second of processor time.
+"""Measure `enrich` with three heads: passages a second of processor time, also as a share of the rate of `index`.
 
     python -m benchmarks.models.enrich --data /data --work /tmp/enrich
 

@@ -37,7 +37,7 @@ _PATH = re.compile(
     rf"(?<![\w./:<])~?/(?:[\w.+@-]+/)+[\w.+@-]*\w|(?<![\w./:<])/(?:{_ROOTS})(?![\w/-])"  # /a/b, or one known folder
 )
 _WORD = re.compile(r"(?<![\w./+-])[a-z0-9][a-z0-9+.-]*[a-z0-9+](?![\w/+-])")
-_CHARACTERS, _NAMELESS = 400, 1_500  # of a text; texts without a name
+_CHARACTERS, _NAMELESS = 400, 1_500  # characters of a text at most; number of texts without a name
 _HELD_OUT, _MOST_HELD_OUT = 0.1, 1_000
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks.trust.durability --folder DIR [--syncs 20] [--model NAME]
 
 The folder is indexed once, and the seconds in which commits wait are added up. Then one new line at a time is synced,
-by turns with and without waiting. On a shared machine elapsed time is mostly the time of others, so the share of the
-waits is also given of the processor time and the waits alone. `--model static` takes the encoder of the store's
+by turns with and without waiting. On a shared machine other programs take most of the elapsed time. So the waits are
+also given as a share of processor time plus waits. `--model static` takes the encoder of the store's
 measurements: indexing then costs a fraction, and the share is larger than with a real encoder.
 """
 

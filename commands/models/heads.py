@@ -36,7 +36,9 @@ def _run_options(command: Any) -> Any:
             click.option("--minutes", type=float, help="Of training, instead of epochs."),
             click.option("--batch-size", type=int, default=16, show_default=True, help="Rows."),
             click.option("--learning-rate", "--lr", type=float, default=5e-5, show_default=True),
-            click.option("--layers", type=int, help="Keep the first layers of the base alone: faster. Default: all."),
+            click.option(
+                "--layers", type=int, help="Keep only so many first layers of the base: faster. Default: all."
+            ),
             click.option("--held-out", type=float, default=0.1, show_default=True, help="Share of documents held out."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         )

@@ -110,7 +110,7 @@ def _run_options(command: Any) -> Any:
     type=click.Choice(["proportional", "round-robin"]),
     default="proportional",
     show_default=True,
-    help="Of several data sets: by their batches, or in turn until one ends.",
+    help="How to mix several data sets: all batches shuffled, or in turn until one ends.",
 )
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--query-prompt", metavar="TEXT", help="Put before every query. Default: the base's.")
@@ -188,9 +188,7 @@ def encoder(
             )
         else:
             result = train_encoder(
-                names[0]
-                if len(sources) == 1
-                else {name: pair if pair[1] else pair[0] for name, pair in sources.items()},
+                names[0] if len(sources) == 1 else _by_name(sources),
                 out,
                 base=base,
                 config=config,
@@ -203,7 +201,7 @@ def encoder(
 
 
 def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
-    """Split "DATA:OBJECTIVE"; what follows the colon may also be a configuration of a data set of the hub."""
+    """Split each "DATA:OBJECTIVE". A name after the colon that is no objective belongs to a data set of the hub."""
     from ...training.encoders.objectives import OBJECTIVES
 
     sources: dict[str, tuple[str, str | None]] = {}
@@ -213,6 +211,10 @@ def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
         source, _, objective = name.rpartition(":")
         sources[name] = (source, objective) if source and objective in OBJECTIVES else (name, None)
     return sources
+
+
+def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
+    return {name: (source, objective) if objective else source for name, (source, objective) in sources.items()}
 
 
 @train.command()

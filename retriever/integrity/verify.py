@@ -242,7 +242,7 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
 def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
     """Check the full-text index: its checksums, and a search for a sample of passages by their own words.
 
-    That of an index that the user did not make is not opened, by searches neither.
+    An index that is not trusted is skipped: searches never open its full-text index either.
     """
     if not snapshot.store.trusted:
         return

@@ -48,7 +48,7 @@ class InvertedVector:
     tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if it beats chance
     cosine: float  # of the vector of `text` with the inverted vector
     recovered: bool  # whether the cosine reaches the threshold, which vectors of no text stay below
-    usual: bool = True  # whether the cosine is that of a text of the learned lengths; one in twenty of them is below
+    usual: bool = True  # whether the cosine reaches the value that 95 % of texts of the learned lengths reach
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields for JSON, each token guess as a dictionary."""

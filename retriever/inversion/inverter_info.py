@@ -69,7 +69,10 @@ class InverterInfo:
         return min(last + slope * (now - float(times[-1])), max(last, (last + texts) / 2))
 
     def usual_cosine(self, seconds: float) -> float:
-        """The cosine that 95 % of texts of the learned lengths reach; 0 for less time of correction than that took."""
+        """Return the cosine that 95 % of texts of the learned lengths reach; 0 if it is not known for so short a time.
+
+        :param seconds: of correction.
+        """
         if len(self.chance) < 2 or seconds < self.chance[1][0]:
             return 0.0
         return (self.control or {}).get("texts, 5th percentile", 0.0)

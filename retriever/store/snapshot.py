@@ -209,7 +209,7 @@ class Snapshot:
             raise self._text_error("other bytes than were written")
 
     def damaged_text(self, *, again: bool = False) -> frozenset[str]:
-        """Return the segments of Lance's full-text index that are not what was written. None of them may be opened.
+        """Return the segments of Lance's full-text index with a wrong checksum. Nothing may open them.
 
         :param again: check those too that an earlier call checked.
         """
@@ -414,7 +414,7 @@ class Snapshot:
         """The inverted index of exactly these chunks.
 
         None if there is none, it is damaged or too many chunks are newer; then Lance's full-text index answers.
-        That of an index that the user did not make is never opened: it could end the process.
+        If the store is not trusted, the texts are analysed instead: Lance's index could end the process.
         """
         with contextlib.suppress(DamagedError):
             if (index := lexical.load(self)) or self.store.trusted:
@@ -426,7 +426,7 @@ class Snapshot:
         return lexical.analyse(self)
 
     def lexical_indexes(self) -> Iterator[LexicalIndex]:
-        """Yield the inverted index, and in place of Lance's index that is not trusted one of the present texts."""
+        """Yield the inverted index; then, if the store is not trusted, one of the texts in place of Lance's index."""
         if self.lexical:
             yield self.lexical
         if not self.store.trusted:

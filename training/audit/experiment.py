@@ -58,7 +58,7 @@ class Experiment:
         on_progress: OnProgress,
         suspects: Sequence[Encoder] = (),
     ) -> None:
-        """:param factory: of the attacker that learns in steps; None leaves the attacks in closed form."""
+        """:param factory: makes the attacker that learns in steps; None: attacks in closed form alone."""
         self._encoder, self._texts, self._search = encoder, texts, search
         self._factory, self._config, self._on_progress = factory, config, on_progress
         stage = f"encoding {len(texts.corpus):,} texts that the attacker learns from"

@@ -84,7 +84,7 @@ class DefenceResult:
 
     @property
     def unmeasured(self) -> str:
-        """Why the leak may be higher than measured: an attacker learned too little, or not at all; "" if none did."""
+        """Why the leak may be higher than measured: an attacker was not trained or learned too little; else ""."""
         if PAIRS not in self.attacks:
             return "a quick audit trains no attacker: the whole audit may read more"
         if self.cut_off:

@@ -118,7 +118,10 @@ def prepare(
         if development is not None:
             raise InputError(f"every row of {source_name(source)} shares a text with one of {source_name(development)}")
         if beside is not None:
-            raise InputError(f"every row of {source_name(source)} shares a text with a held-out row of the first data")
+            raise InputError(
+                f"every row of {source_name(source)} shares a text with a held-out row of the first data set: "
+                "give other rows, or a smaller --held-out"
+            )
         raise InputError(f"{source_name(source)} has too few different documents to hold any out: give --held-out 0")
     return dataset
 
@@ -222,7 +225,10 @@ def _held_out_texts(dataset: TrainingSet) -> set[int]:
 
 
 def _without_leaks(dataset: TrainingSet, known: set[int]) -> NDArray[np.uint8]:
-    """Leave out the training rows one of whose first two texts is known from held-out rows."""
+    """Leave out each training row if one of its first two texts is also in a held-out row.
+
+    :param known: hashes of the texts of held-out rows.
+    """
     part = dataset.part
     start = 0
     for batch in dataset.table().select(list(dataset.texts[:2])).to_batches() if known else ():

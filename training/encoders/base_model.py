@@ -86,7 +86,7 @@ def join_segments(model: Any) -> None:
 
 
 def layer_count(words: Any) -> int:
-    """Return the number of a transformer's layers; 0 where they are no list."""
+    """Return the number of a transformer's layers; 0 if the model has no list of modules."""
     return len(_layers(words))
 
 
@@ -98,7 +98,7 @@ def keep_layers(words: Any, numbers: Sequence[int]) -> None:
         (module, name) for module in words.modules() for name, child in module.named_children() if child is layers
     )
     setattr(owner, name, chosen)
-    if types := getattr(words.config, "layer_types", None):  # of ModernBERT: whose attention is local
+    if types := getattr(words.config, "layer_types", None):  # ModernBERT: local or global attention of each layer
         words.config.layer_types = [types[number] for number in numbers]
     words.config.num_hidden_layers = len(chosen)
 

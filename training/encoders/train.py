@@ -46,8 +46,8 @@ def train_encoder(
     If the process is killed, the same call resumes at the last checkpoint and takes the same steps as an uninterrupted
     run.
 
-    :param data: anything that `dataset.prepare` reads; or several of them by name, each alone or with the name of its
-        objective. The first is held out from, measured and compared; `config.sampler` mixes them batch by batch.
+    :param data: anything that `dataset.prepare` reads; or a mapping from names to several data sets, each alone or in a
+        pair with its objective. Rows of the first are held out and measured. `config.sampler` mixes the batches.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
     :param development: rows that choose the best checkpoint, instead of rows held out from `data`.
     :param teacher: an encoder to learn vectors from. The data are texts or, with the objective embeddings, pairs of a

@@ -49,5 +49,5 @@ def evaluate_rows(rows: Pairs | Rankings | HeadRows, model: Model | Head) -> Jud
     if isinstance(rows, HeadRows):
         return evaluate_head(rows, model)
     if isinstance(model, Head):
-        raise InputError(f"{model.name} and {rows.name} do not fit: expected rows of its own kind, as it learns from")
+        raise InputError(f"{model.name} and {rows.name} do not fit: expected the kind of rows that it is trained on")
     return evaluate_rankings(rows, model) if isinstance(rows, Rankings) else evaluate_pairs(rows, model)

@@ -49,12 +49,12 @@ def make_model(base: str, kind: HeadKind, config: HeadConfig, **options: Any) ->
 def _shorten(model: Any, base: str, layers: int) -> None:
     """Keep the first layers of a base: they know most of a word's form (Tenney et al. 2019, arXiv:1905.05950).
 
-    :raises InputError: when it has fewer, or shares one among all.
+    :raises InputError: when the base has fewer layers, or its layers share their weights.
     """
     count = layer_count(model)
     if count != model.config.num_hidden_layers or layers > count:
         have = count if count == model.config.num_hidden_layers else "no"
-        raise InputError(f"{base} has {have} layers of their own: it cannot keep the first {layers}")
+        raise InputError(f"{base} has {have} separate layers: it cannot keep the first {layers}")
     keep_layers(model, range(layers))
 
 

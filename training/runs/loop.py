@@ -125,7 +125,7 @@ def _optimizer(parameters: list[Any], learning_rate: float) -> Any:
 
 
 def _seed(seed: int) -> None:
-    """Seed the random draws of a step. On CPU, `torch.manual_seed` takes .6 ms: it formats stack traces for GPUs."""
+    """Seed the random draws of a step. `torch.manual_seed` formats stack traces for GPUs that are not there."""
     if environment.device() == "cpu":
         torch.default_generator.manual_seed(seed)
     else:

@@ -63,7 +63,7 @@ def make_trainer(
         ProgressCallback(run.progress, texts=texts, metric=metric, log=run.folder / "log.jsonl"),
     ]
     if metric:
-        # A number is kept to, and several processes, whose clocks differ, must decide alike.
+        # A configured number is kept. Several processes have different clocks, but must decide alike.
         share = _SHARE if run.config.evaluations is None and processes() == 1 else None
         callbacks.append(EvaluateSome(evaluations, share=share, cost=lambda: run.measuring_seconds))
     if metric and run.patience:

@@ -1,8 +1,8 @@
 """Checksums of the segments of Lance's full-text index, so that nobody opens a damaged one.
 
-Lance takes the sizes that a segment claims, and too large a claim ends the process. So the commit that adds a segment
-notes its checksum in `full-text.json`. A segment does not change once it is written. One without a note is from an
-earlier version. Object storage has an object whole or not at all: there the note has the names alone.
+Lance trusts the sizes that a segment states, and a size that is too large ends the process. So the commit that adds a
+segment notes its checksum in `full-text.json`. A segment does not change once it is written. A segment without a note
+is from an earlier version. Object storage keeps an object completely or not at all, so there checksums are empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def segments(table: lance.LanceDataset) -> frozenset[str]:
 
 
 def noted(location: Location) -> dict[str, str]:
-    """Return the checksum of each segment that splits texts as a new one would; none if no note can be read."""
+    """Return the noted checksum of each segment, by name; {} if the note is unreadable or of other settings."""
     try:
         note = json.loads(location.read(_FILE)[0])
         checksums = note["segments"] if note["analysis"] == _analysis() else {}
@@ -54,7 +54,7 @@ def note(location: Location, names: Iterable[str], *, keep: Iterable[str] = ()) 
 
 
 def check(location: Location, names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return which of these segments have the files that were written, and which have others; none without a note."""
+    """Return the segments with the noted checksum, and those with another. Segments without a note are in neither."""
     if not (names := frozenset(names)):
         return names, names
     checksums, table = noted(location), location.table("chunks")
@@ -63,9 +63,9 @@ def check(location: Location, names: Iterable[str]) -> tuple[frozenset[str], fro
     return sound, names - sound
 
 
-def _is_equal(checksum: str, other: str) -> bool:
+def _is_equal(checksum: str, expected: str) -> bool:
     """Compare two checksums; an index that was copied from or to object storage has one alone."""
-    return not checksum or not other or checksum == other
+    return not checksum or not expected or checksum == expected
 
 
 def _checksum(table: TableLocation, segment: str) -> str:

@@ -217,7 +217,7 @@ def test_the_threshold_rises_with_the_time_of_correction():
     assert replace(info, chance=()).minimum_cosine(60) == 0.4  # an inverter of an earlier version
 
 
-def test_a_vector_that_is_further_from_its_text_than_the_learned_texts_are_is_told(embedding: Path, tmp_path: Path):
+def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):
     always = ((0, 0), (0.01, 0))  # every text counts as recovered
     for usual, count in ((-1.0, 0), (1.1, 1)):
         control = {"texts, 5th percentile": usual}

@@ -514,7 +514,7 @@ def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_ga
     assert gate.as_dict(made)["not_measured"] == ["none", "int8"]
 
 
-def test_the_pareto_front_is_what_nothing_beats_beyond_its_interval(found, monkeypatch):
+def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(found, monkeypatch):
     figures = {
         "none": (0.5, 0.52, 1.0),
         "noise=0.5": (0.3, 0.4, 0.9),

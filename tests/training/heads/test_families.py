@@ -84,7 +84,7 @@ def test_a_classifier_of_every_family_is_trained_and_served(base, tmp_path):
 def test_a_tagger_of_every_family_is_trained_and_served(base, tmp_path):
     family, folder = base
     rows = [{"tokens": ["the", "cat", f"{n}"], "tags": ["O", "B-PET", "O"]} for n in range(20)]
-    layers = None if family == "albert" else 1  # whose layers are one
+    layers = None if family == "albert" else 1  # its layers share one set of weights
     train_tagger(rows, tmp_path / "out", base=folder, config=HeadConfig(**STEPS, layers=layers))
     tagger = load_tagger(tmp_path / "out")
     assert isinstance(tagger.tag(["the cat 3"])[0], list) and tagger.labels == ("O", "B-PET", "I-PET")

@@ -84,7 +84,7 @@ def read_texts(source: str | Path | Iterable[Mapping[str, Any]]) -> list[TaggedT
 
 
 def is_conll(path: Path) -> bool:
-    """Whether a file has the columns of CoNLL, as its ending says."""
+    """Whether this is a file with an ending of CoNLL's layout; its content is not read."""
     return path.suffix.lower() in _CONLL and path.is_file()
 
 

@@ -41,7 +41,7 @@ def reopened(retriever):
     return Retriever.open(retriever.path)
 
 
-def test_each_segment_has_a_checksum_in_the_note_and_no_other_has(filled):
+def test_the_note_has_a_checksum_of_each_segment_and_no_other(filled):
     note = json.loads((filled.path / "full-text.json").read_text())["segments"]
     assert text_checksums.segments(filled.snapshot().chunks) <= note.keys()
     assert {file.parent.name for file in files_of_text(filled)} >= note.keys()
@@ -142,7 +142,7 @@ def test_the_full_text_of_a_stranger_is_never_opened(filled, stranger):
     assert "full-text index" not in {fault.kind for fault in stranger.verify().faults}
 
 
-def test_words_of_a_stranger_that_a_search_finds_damaged_are_read_from_the_texts(filled, stranger, monkeypatch):
+def test_a_search_reads_the_texts_if_the_words_of_an_untrusted_index_are_damaged(filled, stranger, monkeypatch):
     expected = [hit.path for hit in filled.search("cat 7", mode="lexical")]
     shutil.rmtree(stranger.path / "chunks.lance/_indices")
     (part,) = stranger.snapshot().lexical._parts
