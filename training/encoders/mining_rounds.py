@@ -20,7 +20,7 @@ from ..data import dataset as rows
 from ..data.dataset import Shape
 from ..mining.mine import mine
 from ..runs import environment
-from ..runs.run_folder import files_of, folder_of
+from ..runs.run_folder import ORDER, check_order, files_of, folder_of
 from . import objectives
 from .config import EncoderConfig, check
 from .train import train_encoder
@@ -68,7 +68,7 @@ def train_rounds(
     work = whole.with_name(f".{whole.name}-rounds")
     _check_out(out, work)
     settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
-    settings |= {"files": files_of(data, corpus)}
+    settings |= {"files": files_of(data, corpus), "order": ORDER}
     _check_same(work, settings | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     origin = current, _facts(data, negatives, rounds)
@@ -166,9 +166,12 @@ def _check_same(work: Path, settings: dict[str, Any]) -> None:
     :raises InputError: if the folder holds a run with other settings.
     """
     file, content = work / "asked.json", json.dumps(settings)
-    if file.is_file() and file.read_text("utf-8") != content:
-        raise InputError(
-            f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
-        )
+    if file.is_file():
+        earlier = file.read_text("utf-8")
+        check_order(json.loads(earlier), work)
+        if earlier != content:
+            raise InputError(
+                f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
+            )
     work.mkdir(parents=True, exist_ok=True)
     file.write_text(content, "utf-8")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import write_atomic
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SETTINGS = "asked.json"  # settings of the run; a second call compares its own
+ORDER = 2  # of the batches: raised when the same settings draw other ones, which an unfinished run may not mix
 
 
 def check_out(out: Path, kind: str = "model") -> None:
@@ -19,6 +23,14 @@ def check_out(out: Path, kind: str = "model") -> None:
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
+
+
+def check_order(earlier: Mapping[str, Any], out: Path) -> None:
+    """:raises InputError: if these settings are of an unfinished run with another order of the batches."""
+    if earlier.get("order") != ORDER:
+        raise InputError(
+            f"{out} holds an unfinished run that an earlier version began: remove it or give another folder"
+        )
 
 
 def folder_of(out: Path) -> Path:

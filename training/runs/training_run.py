@@ -17,7 +17,7 @@ from . import model_card
 from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
-from .run_folder import SETTINGS, check_out, folder_of
+from .run_folder import ORDER, SETTINGS, check_order, check_out, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -128,10 +128,12 @@ class TrainingRun(Generic[ConfigT]):
         :raises InputError: if the folder holds something else.
         """
         check_out(self.out, kind)
-        self.settings = json.loads(json.dumps({"base": self.base, "config": asdict(self.config), **settings}))
+        facts = {"order": ORDER, "base": self.base, "config": asdict(self.config), **settings}
+        self.settings = json.loads(json.dumps(facts))
         file = self.folder / SETTINGS
         if file.is_file():
             earlier = json.loads(file.read_text("utf-8"))
+            check_order(earlier, self.out)
             if earlier != self.settings:
                 only_files = earlier | {"files": self.settings.get("files")} == self.settings
                 difference = "on data that changed since then" if only_files else "with other settings"

@@ -43,7 +43,7 @@ from binocle.training.runs import resumable_trainer
 from binocle.training.runs.callbacks import ProgressCallback
 from binocle.training.runs.checkpoints import last_checkpoint
 from binocle.training.runs.resumable_trainer import ResumableTrainer
-from binocle.training.runs.run_folder import files_of
+from binocle.training.runs.run_folder import ORDER, files_of
 from binocle.training.runs.training_run import TrainingRun
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -726,10 +726,17 @@ def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, worse,
     assert (trainer.state.best_global_step, trainer.state.best_metric) == (chosen, max(values))
 
 
-def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(tmp_path, tiny_model):
+EARLIER = [
+    ({"order": ORDER}, "holds an unfinished run with other settings"),
+    ({}, "holds an unfinished run that an earlier version began: remove it"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), EARLIER)
+def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(settings, message, tmp_path, tiny_model):
     (tmp_path / "out" / "run").mkdir(parents=True)
-    (tmp_path / "out" / "run" / "asked.json").write_text("{}", "utf-8")
-    with pytest.raises(InputError, match="unfinished run with other settings"):
+    (tmp_path / "out" / "run" / "asked.json").write_text(json.dumps(settings), "utf-8")
+    with pytest.raises(InputError, match=message):
         train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
 
 
@@ -927,9 +934,10 @@ def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing
             train_rounds(given, tmp_path / "out", negatives=1, base=tiny_model)
     assert not list(tmp_path.iterdir())
     (tmp_path / ".out-rounds").mkdir()
-    (tmp_path / ".out-rounds" / "asked.json").write_text("{}", "utf-8")
-    with pytest.raises(InputError, match="holds an unfinished run with other settings or data: remove it"):
-        train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
+    for settings, message in EARLIER:
+        (tmp_path / ".out-rounds" / "asked.json").write_text(json.dumps(settings), "utf-8")
+        with pytest.raises(InputError, match=message):
+            train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
 
 
 WRONG_ROUNDS = {
