@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from ...core.errors import InputError
+from ...core.files import json_or_make
 from .checkpoints import worse_evaluations
 from .progress import training_step
 from .run_folder import write_log
@@ -73,55 +74,59 @@ class ProgressCallback(TrainerCallback):
 
 
 class EvaluateSome(TrainerCallback):
-    """Evaluate only some of the checkpoints, evenly spread, the last one among them, and only as time allows."""
+    """Evaluate only some of the checkpoints, evenly spread, the last one among them, and only as many as time allows.
+
+    The first checkpoint decides how many, and writes it down: a resumed run evaluates at the steps of an uninterrupted
+    one, whatever the clock says then.
+    """
 
     def __init__(
-        self, evaluations: int, *, share: float | None = None, cost: Callable[[], float | None] = lambda: None
+        self,
+        evaluations: int,
+        file: Path,
+        *,
+        share: float | None = None,
+        cost: Callable[[], float | None] = lambda: None,
     ) -> None:
         """
-        :param share: of the run's time that all evaluations may take; None: any.
-        :param cost: returns the seconds of one evaluation, if they are known when training begins.
+        :param evaluations: at most.
+        :param file: of the number that was decided.
+        :param share: of the run's time that all evaluations may take; None: any, so nothing is decided.
+        :param cost: returns the seconds of one evaluation, if they are known.
         """
-        self._evaluations, self._share, self._known_cost = evaluations, share, cost
-        self._cost = cost()
-        self._start = self._due = time.monotonic()
-        self._first_step, self._spent = 0, 0.0
+        self._evaluations, self._file, self._share, self._cost = evaluations, file, share, cost
+        self._start, self._first_step = time.monotonic(), 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-        """Start the clock; a resumed run counts its steps from the checkpoint."""
-        self._start, self._first_step, self._spent = time.monotonic(), state.global_step, 0.0
-        self._cost = self._known_cost()
+        """Start the clock."""
+        self._start, self._first_step = time.monotonic(), state.global_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Drop the evaluations between, and those that would take too long."""
-        interval = int(args.eval_steps)
-        total, number = max(1, state.max_steps // interval), state.global_step // interval
-        if (
-            total > self._evaluations
-            and number * self._evaluations // total == (number - 1) * self._evaluations // total
-        ):
-            control.should_evaluate = False
         if control.should_evaluate:
-            self._due = time.monotonic()
-            control.should_evaluate = self._has_time(state)
+            interval = int(args.eval_steps)
+            total, number = max(1, state.max_steps // interval), state.global_step // interval
+            count = min(total, self._count(state))
+            control.should_evaluate = number * count // total > (number - 1) * count // total
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-        """Measure what an evaluation costs."""
-        self._cost = time.monotonic() - self._due
-        self._spent += self._cost
+    def _count(self, state: Any) -> int:
+        """Return the number of evaluations of the whole run."""
+        share = self._share
+        if share is None:
+            return self._evaluations
+        return int(json_or_make(self._file, lambda: self._affordable(state, share)))
 
-    def _has_time(self, state: Any) -> bool:
-        """Check whether this evaluation and the last one fit into their share of the run.
+    def _affordable(self, state: Any, share: float) -> int:
+        """Return how many evaluations fit into their share of the time, if all steps take as long as the first ones.
 
-        The last weights are evaluated if earlier ones were, and otherwise kept without.
+        A single one would be of the last weights: there is no other to compare it with.
         """
-        if self._share is None or self._cost is None:
-            return True
-        if state.global_step >= state.max_steps:
-            return any(name.startswith("eval_") for row in state.log_history for name in row)
-        steps = max(1, state.global_step - self._first_step)
-        trained = (self._due - self._start - self._spent) / steps * (state.max_steps - self._first_step)
-        return bool(self._spent + 2 * self._cost <= self._share / (1 - self._share) * trained)
+        cost = self._cost()
+        if cost is None:
+            return self._evaluations
+        step = (time.monotonic() - self._start) / max(1, state.global_step - self._first_step)
+        count = int(share / (1 - share) * step * state.max_steps / max(cost, 1e-9))
+        return 0 if count < 2 else min(self._evaluations, count)
 
 
 class StopWhenWorse(TrainerCallback):

@@ -26,8 +26,8 @@ _STEP_COST = 3  # a step costs about as much as encoding its texts three times
 def affordable(config: Any, trained: float, evaluated: float) -> int:
     """Return how many evaluations a run makes: as configured, or up to 8 in a tenth of its time; a single one is none.
 
-    The number follows from the texts, not from a clock, so that a run repeats. `EvaluateSome` evaluates less often only
-    where an evaluation turns out to cost more than these texts suggest.
+    The number follows from the texts, not from a clock, so that a run repeats. `EvaluateSome` lowers it where
+    measuring the base, compared with the first steps, took longer than these texts suggest.
 
     :param trained: characters or tokens that are read in all steps.
     :param evaluated: the same, read in one evaluation.
@@ -65,7 +65,8 @@ def make_trainer(
     if metric:
         # A configured number is kept. Several processes have different clocks, but must decide alike.
         share = _SHARE if run.config.evaluations is None and processes() == 1 else None
-        callbacks.append(EvaluateSome(evaluations, share=share, cost=lambda: run.measuring_seconds))
+        file = run.folder / "evaluations.json"
+        callbacks.append(EvaluateSome(evaluations, file, share=share, cost=lambda: run.measuring_seconds))
     if metric and run.patience:
         callbacks.append(StopWhenWorse(run.patience))
     callbacks += trackers.callbacks(run.report_to, run.out)

@@ -34,6 +34,7 @@ class Config(Protocol):
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+_SECONDS = "measuring.json"  # file of the time that measuring the base took
 
 
 @dataclass(slots=True)
@@ -95,7 +96,6 @@ class TrainingRun(Generic[ConfigT]):
         self.settings: dict[str, Any] = {}
         self.folder = folder_of(self.out)
         self.checkpoints = self.folder / "checkpoints"
-        self.measuring_seconds: float | None = None  # of one measure, if this process has measured the base
         self._model_folder = self.folder / "model"  # moved to `out` at the end
 
     @property
@@ -173,11 +173,17 @@ class TrainingRun(Generic[ConfigT]):
         def timed() -> Any:
             start = time.monotonic()
             measures = measure()
-            self.measuring_seconds = time.monotonic() - start
+            write_atomic(self.folder / _SECONDS, json.dumps(time.monotonic() - start))
             return measures
 
         with self.lock():
             return json_or_make(self.folder / "before.json", timed)
+
+    @property
+    def measuring_seconds(self) -> float | None:
+        """The time that measuring the base took, in whichever process, if it was measured."""
+        file = self.folder / _SECONDS
+        return float(json.loads(file.read_text("utf-8"))) if file.is_file() else None
 
     def train(self, trainer: Any, *, texts: int) -> LoopResult:
         """Run the remaining steps of a transformers trainer; none if the run had finished or stopped early.

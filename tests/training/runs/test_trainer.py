@@ -17,6 +17,7 @@ from binocle.training.runs.callbacks import EvaluateSome
 from binocle.training.runs.loop import Schedule, run_loop
 from binocle.training.runs.model_card import Card, write_card
 from binocle.training.runs.trainer import affordable
+from binocle.training.runs.training_run import TrainingRun
 
 
 @pytest.mark.parametrize(
@@ -30,39 +31,68 @@ def test_evaluations_take_a_tenth_of_a_run_unless_a_number_is_given(configured, 
 @pytest.mark.parametrize(
     ("count", "steps", "chosen"), [(8, 80, [*range(10, 81, 10)]), (3, 80, [30, 60, 80]), (2, 15, [8, 15])]
 )
-def test_a_few_evaluations_are_spread_over_the_run_and_the_last_checkpoint_is_one(count, steps, chosen):
+def test_a_few_evaluations_are_spread_over_the_run_and_the_last_checkpoint_is_one(count, steps, chosen, tmp_path):
     interval = max(1, steps // 8)
     evaluated = []
     for step in range(interval, steps + 1, interval):
         control = SimpleNamespace(should_evaluate=True)
         state = SimpleNamespace(global_step=step, max_steps=steps)
-        EvaluateSome(count).on_step_end(SimpleNamespace(eval_steps=interval), state, control)
+        EvaluateSome(count, tmp_path / "evaluations.json").on_step_end(
+            SimpleNamespace(eval_steps=interval), state, control
+        )
         if control.should_evaluate:
             evaluated.append(step)
     assert evaluated == chosen
 
 
+@pytest.mark.parametrize("killed", [None, 5, 10, 40, 79])
 @pytest.mark.parametrize(
-    ("cost", "known", "evaluated"),
-    [(1, True, [10, 20, 30, 40, 50, 60, 70, 80]), (4, True, [10, 80]), (5, True, []), (5, False, [10, 80])],
+    ("cost", "evaluated"),
+    [
+        (1, [10, 20, 30, 40, 50, 60, 70, 80]),
+        (2, [20, 40, 60, 80]),
+        (4, [40, 80]),
+        (5, []),
+        (None, [*range(10, 81, 10)]),
+    ],
 )
-def test_evaluations_that_cost_more_than_a_tenth_of_the_run_are_left_out(monkeypatch, cost, known, evaluated):
-    clock = Clock()
+def test_evaluations_that_cost_more_than_a_tenth_of_the_run_are_left_out(
+    monkeypatch, tmp_path, cost, evaluated, killed
+):
+    """Steps take a second, and four after a run was killed: it evaluates at the steps that it had decided."""
+    clock, steps = Clock(), []
     monkeypatch.setattr(callbacks, "time", clock)
-    callback = EvaluateSome(8, share=0.1, cost=lambda: cost if known else None)
-    state = SimpleNamespace(global_step=0, max_steps=80, log_history=[])
-    callback.on_train_begin(None, state, None)
-    steps = []
-    for state.global_step in range(1, 81):
-        clock.now += 1
-        control = SimpleNamespace(should_evaluate=state.global_step % 10 == 0)
-        callback.on_step_end(SimpleNamespace(eval_steps=10), state, control)
-        if control.should_evaluate:
-            clock.now += cost
-            state.log_history.append({"eval_ndcg@10": 0.5, "step": state.global_step})
-            callback.on_evaluate(None, state, control)
-            steps.append(state.global_step)
+
+    def train(first, last, seconds):
+        callback = EvaluateSome(8, tmp_path / "evaluations.json", share=0.1, cost=lambda: cost)
+        state = SimpleNamespace(global_step=first, max_steps=80)
+        callback.on_train_begin(None, state, None)
+        for state.global_step in range(first + 1, last + 1):
+            clock.now += seconds
+            control = SimpleNamespace(should_evaluate=state.global_step % 10 == 0)
+            callback.on_step_end(SimpleNamespace(eval_steps=10), state, control)
+            if control.should_evaluate:
+                clock.now += cost or 5
+                steps.append(state.global_step)
+
+    if killed is None:
+        train(0, 80, 1)
+    else:
+        train(0, killed, 1)
+        train(killed // 10 * 10, 80, 4 if killed >= 10 else 1)
     assert steps == evaluated
+
+
+def test_the_time_of_measuring_the_base_is_known_to_a_resumed_run(tmp_path):
+    def start():
+        run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+        run.open({})
+        return run
+
+    first, second = start(), start()
+    assert first.measuring_seconds is None
+    assert first.measure_once(lambda: 0.5) == second.measure_once(lambda: 0.7) == 0.5
+    assert first.measuring_seconds == second.measuring_seconds > 0
 
 
 def test_biases_and_norms_do_not_decay():
