@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WINDOW = 64  # batches; their rows are read together
 _POOL = 6  # batches; waiting rows are sorted by length together
-_FEW = 0.2  # share of a window's rows that may wait for a batch that they fit
+_MAX_EXCHANGED = 0.2  # share of a window's rows: if more share a text with their batch, all are packed anew
 
 
 def largest_batch(table: pa.Table, rows: NDArray[np.uint32], columns: tuple[str, ...], size: int) -> int:
@@ -142,9 +142,9 @@ class Batches:
     def _without_duplicates(
         self, planned: NDArray[np.uint32], waiting: NDArray[np.uint32]
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], list[list[int]]]:
-        """Let rows that share a text with others of their batch change batches.
+        """Move each row that shares a text with another row of its batch to another batch.
 
-        :returns: the full batches, the rows that fit none, and short batches of such rows where they are many.
+        :returns: full batches, shape (batches, batch size); rows that fit none; short batches, if many rows wait.
         """
         full = [np.empty((0, self.batch_size), np.uint32)]
         short: list[list[int]] = []
@@ -158,10 +158,10 @@ class Batches:
         return np.concatenate(full), waiting, short
 
     def _exchanged(self, planned: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
-        """Let rows that share a text with an earlier one of their batch change places with rows of other batches.
+        """Exchange each row that shares a text with an earlier row of its batch for a row of another batch.
 
         :param planned: changed in place; the rows of a column have similar lengths.
-        :returns: the batches without such rows, and the rows of all others.
+        :returns: the batches without a shared text, and the rows of the remaining batches.
         """
         rows = planned.reshape(-1)
         hashes = dict(zip(rows.tolist(), self._hashes(take(self._table, rows)), strict=True))
@@ -174,7 +174,7 @@ class Batches:
                     texts[number] |= hashes[row]
                 else:
                     double.add((number, column))
-        if len(double) <= _FEW * len(rows):
+        if len(double) <= _MAX_EXCHANGED * len(rows):
             for number, column in sorted(double):
                 if _exchange(planned, number, column, texts, hashes, double):
                     double.remove((number, column))

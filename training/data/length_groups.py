@@ -15,9 +15,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TIMES_CHANCE = 4.8  # how often two rows of a batch meet again in the next epoch
-_DIVERSE = 1_024  # rows that a row can meet, or a fifth of all
-_EDGES = 48  # between which groups are chosen
+_TIMES_CHANCE = 4.8  # limit: how often two rows of a batch meet again in the next epoch, in multiples of chance
+_DIVERSE = 1_024  # rows, or a fifth of all rows; a group has at least a third of them
+_EDGES = 48  # positions at most where a group can end
 _SAMPLE = 64  # rows between two edges, to estimate padding
 
 
@@ -30,10 +30,11 @@ def meeting_again(batch_size: int, batches: int) -> float:
 def group_sizes(lengths: NDArray[np.int32], batch_size: int) -> list[int]:
     """Return the number of batches in each group.
 
-    The groups minimise the cells of all batches plus a price for rows that meet again, by dynamic programming. The
-    lowest price that keeps to the limit is taken.
+    Dynamic programming minimises the cells of all batches (characters with padding) plus a price for rows that meet
+    again. The lowest price that keeps to the limit is taken.
 
-    :param lengths: of the columns of each row, shape (rows, columns), sorted by their sum; a multiple of `batch_size`.
+    :param lengths: characters of each row's columns, shape (rows, columns), sorted by their sum. The number of rows is
+        a multiple of `batch_size`.
     """
     batches = len(lengths) // batch_size
     edges = np.unique(np.linspace(0, batches, min(batches, _EDGES) + 1).astype(np.int64))

@@ -58,10 +58,10 @@ def read_questions(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Que
 def is_squad(path: Path) -> bool:
     """Whether a file has the layout of SQuAD's JSON: articles with paragraphs."""
     try:
-        articles = _articles(path)
+        articles = _articles(path) or []
     except InputError:
         return False
-    return bool(articles) and isinstance(articles[0], dict) and "paragraphs" in articles[0]
+    return any(isinstance(article, dict) and "paragraphs" in article for article in articles[:1])
 
 
 def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:
