@@ -219,6 +219,8 @@ def test_the_threshold_rises_with_the_time_of_correction():
 
 def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):
     always = ((0, 0), (0.01, 0))  # every text counts as recovered
+    text, stolen = "moon cheese ship night", tmp_path / "stolen.npy"
+    np.save(stolen, EmbeddingInverter.load(embedding).encoder.encode([text]))
     for usual, count in ((-1.0, 0), (1.1, 1)):
         control = {"texts, 5th percentile": usual}
         info = replace(InverterInfo.read(embedding), chance=always, control=control)
@@ -227,8 +229,9 @@ def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(em
         folder = tmp_path / str(usual)
         shutil.copytree(embedding, folder)
         info.write(folder)
-        _, shown = invert("moon cheese ship night", "--inverter", folder, "--seconds", 0.01)
-        assert shown.count("95 % of texts of at most 8 tokens come nearer than this") == count
+        for words, warnings in ((["--vectors", stolen], count), ([text], 0)):  # the length of a given text is known
+            _, shown = invert(*words, "--inverter", folder, "--seconds", 0.01)
+            assert shown.count("95 % of texts of at most 8 tokens come nearer than this") == warnings
 
 
 def test_a_text_that_noise_takes_away_from_its_vector_is_still_recovered(embedding: Path):
