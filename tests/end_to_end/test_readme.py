@@ -49,7 +49,7 @@ needs_weights = pytest.mark.skipif(
 def test_the_first_search_shows_the_right_answer_first(tmp_path, run, monkeypatch):
     (command,) = [block for block in blocks("sh") if "binocle search" in block and "pip install" in block]
     search = shlex.split(command.rsplit(" && ", 1)[1])[1:]
-    assert search[search.index("--where") + 1] == "path=/docs/"
+    assert "docs" in search
     for page in (
         "store",
         "architecture",
@@ -63,9 +63,9 @@ def test_the_first_search_shows_the_right_answer_first(tmp_path, run, monkeypatc
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "docs" / f"{page}.md", target)
     monkeypatch.chdir(tmp_path)
-    assert run("index", ".").code == 0
+    assert run("index", "docs").code == 0
     first, second, _ = run(*search, "--json").rows
-    assert first["path"] == "docs/store.md"
+    assert first["path"] == "store.md"
     assert "A killed writer leaves behind rows that no `HEAD.json` names." in first["text"]
     assert first["score"] > second["score"] + 1  # on any processor
 
