@@ -54,7 +54,7 @@ def one_line(folder: Path, number: int, *, durable: bool) -> tuple[float, float]
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of those that it has ended."""
+    """Return the processor time of this process and its ended children, in seconds."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

@@ -200,10 +200,10 @@ class Snapshot:
         return bool(segments) and (is_checked or segments <= text_checksums.noted(self.store.location).keys())
 
     def check_text(self, *, again: bool = False) -> None:
-        """Check that Lance's full-text index is what was written.
+        """Compare Lance's full-text index with the noted checksums.
 
         :param again: check those segments too that were checked before.
-        :raises DamagedError: when it is not.
+        :raises DamagedError: when a checksum is another.
         """
         if self.damaged_text(again=again):
             raise self._text_error("other bytes than were written")

@@ -60,7 +60,7 @@ def group_sizes(lengths: NDArray[np.int32], batch_size: int) -> list[int]:
 
 def _expected_width(lengths: NDArray[np.int32], batch_size: int) -> float:
     """Return the expected cells of a row of a random batch: the sum of the expected maxima of the columns."""
-    shares = (np.arange(len(lengths) + 1) / len(lengths)) ** batch_size  # of batches whose rows are all among the first
+    shares = (np.arange(len(lengths) + 1) / len(lengths)) ** batch_size  # of batches with all rows among the first
     return float(np.sum(np.sort(lengths, axis=0) * np.diff(shares)[:, None]))
 
 

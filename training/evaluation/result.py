@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...core.arrays import Doubles
     from .judged_rows import Kind
     from .measures import Run
+    from .significance import Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,27 @@ class JudgedRowsResult:
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
     run: Run = field(default_factory=dict, repr=False)
     score: str = "cosine similarity"  # the name of the scores
+
+    @classmethod
+    def of(
+        cls, statistics: Mapping[str, Statistic], scores: Doubles, gold: Doubles, *, seconds: float, **facts: Any
+    ) -> JudgedRowsResult:
+        """Return each statistic of scores and judgements with its interval.
+
+        :param scores: shape (rows,) or (rows, values).
+        :param gold: shape (rows,).
+        :param facts: the other fields.
+        """
+        intervals = {name: statistic.interval(scores, gold) for name, statistic in statistics.items()}
+        return cls(
+            measures={name: round(statistic.value(scores, gold), 4) for name, statistic in statistics.items()},
+            intervals={name: (round(low, 4), round(high, 4)) for name, (low, high) in intervals.items()},
+            rows=len(gold),
+            seconds=round(seconds, 3),
+            scores=scores,
+            gold=gold,
+            **facts,
+        )
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """Return the fields for JSON, with null for a measure that is not defined.

@@ -34,19 +34,15 @@ def evaluate_pairs(pairs: Pairs, model: Model) -> JudgedRowsResult:
     scores = pair_scores(model, pairs.left, pairs.right)
     seconds = time.monotonic() - began
     gold = np.array(pairs.gold)
-    statistics = MEASURES[pairs.kind]
-    intervals = {name: statistic.interval(scores, gold) for name, statistic in statistics.items()}
-    return JudgedRowsResult(
+    return JudgedRowsResult.of(
+        MEASURES[pairs.kind],
+        scores,
+        gold,
+        seconds=seconds,
         kind=pairs.kind,
         data=pairs.name,
         model=model.name,
-        measures={name: round(statistic.value(scores, gold), 4) for name, statistic in statistics.items()},
-        intervals={name: (round(low, 4), round(high, 4)) for name, (low, high) in intervals.items()},
-        rows=len(gold),
-        seconds=round(seconds, 3),
         thresholds={} if pairs.kind == "similarity" else thresholds(scores, gold),
-        scores=scores,
-        gold=gold,
         score=score_name(model),
     )
 

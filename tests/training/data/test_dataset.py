@@ -657,7 +657,7 @@ def test_the_sizes_of_groups_need_the_least_padding_of_all_that_keep_to_the_limi
     assert sum(sizes) == 30
     for first, second in itertools.combinations(range(4, 27), 2):
         chosen = [30] if groups == 1 else [first, second - first, 30 - second]
-        if min(chosen) >= 4:  # rows of so many batches of 4 do not meet again
+        if min(chosen) >= 4:  # with four batches or more, rows do not meet again
             assert cells(sizes) <= cells(chosen)
 
 

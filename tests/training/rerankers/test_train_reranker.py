@@ -349,7 +349,7 @@ EVEN = [
 
 @pytest.fixture(scope="session")
 def improved(tmp_path_factory, tiny_model):
-    """The result of three epochs on rows of which every text is a positive once."""
+    """The result of three epochs on `EVEN`."""
     config = RerankerConfig(
         epochs=3, batch_size=8, evaluations=1, learning_rate=3e-3, held_out=0.2, max_length=48, patience=None
     )

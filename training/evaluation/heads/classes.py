@@ -43,18 +43,8 @@ def evaluate_classes(rows: LabelledTexts, classifier: Classifier) -> JudgedRowsR
     names = sorted(set(rows.labels))
     numbers = {name: number for number, name in enumerate([*names, *sorted({*predictions} - {*names})])}
     scores, gold = (np.array([numbers[name] for name in labels], np.float64) for labels in (predictions, rows.labels))
-    intervals = {name: statistic.interval(scores, gold) for name, statistic in MEASURES.items()}
-    return JudgedRowsResult(
-        kind="classes",
-        data=rows.name,
-        model=classifier.name,
-        measures={name: round(statistic.value(scores, gold), 4) for name, statistic in MEASURES.items()},
-        intervals={name: (round(low, 4), round(high, 4)) for name, (low, high) in intervals.items()},
-        rows=len(gold),
-        seconds=round(seconds, 3),
-        scores=scores,
-        gold=gold,
-        score="class",
+    return JudgedRowsResult.of(
+        MEASURES, scores, gold, seconds=seconds, kind="classes", data=rows.name, model=classifier.name, score="class"
     )
 
 

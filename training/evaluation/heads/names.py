@@ -37,17 +37,14 @@ def evaluate_names(rows: TaggedTexts, tagger: Tagger) -> JudgedRowsResult:
     true = [set(row.spans) for row in rows.texts]
     scores = np.array([(len(own & known), len(own)) for own, known in zip(marked, true, strict=True)], np.float64)
     gold = np.array([len(known) for known in true], np.float64)
-    intervals = {name: statistic.interval(scores, gold) for name, statistic in MEASURES.items()}
-    return JudgedRowsResult(
+    return JudgedRowsResult.of(
+        MEASURES,
+        scores,
+        gold,
+        seconds=seconds,
         kind="names",
         data=rows.name,
         model=tagger.name,
-        measures={name: round(statistic.value(scores, gold), 4) for name, statistic in MEASURES.items()},
-        intervals={name: (round(low, 4), round(high, 4)) for name, (low, high) in intervals.items()},
-        rows=len(gold),
-        seconds=round(seconds, 3),
-        scores=scores,
-        gold=gold,
         score="right names, marked names",
     )
 

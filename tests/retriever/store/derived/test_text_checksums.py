@@ -1,4 +1,4 @@
-"""A segment of Lance's full-text index that is not what was written is never opened, since it could end the process."""
+"""Nothing opens a damaged segment of Lance's full-text index, since it could end the process."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_search_reads_the_texts_if_the_words_of_an_untrusted_index_are_damaged
 
 
 def failing_for(segment):
-    """Return `Segment.postings` as it is with damaged bytes in one segment."""
+    """Return a `Segment.postings` that finds damaged bytes in one segment."""
     postings = type(segment).postings
 
     def read(self, *arguments):
