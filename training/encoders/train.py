@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...core.progress import OnProgress
+    from ..data.dataset import TrainingSet
     from .encoder_training import Origin
     from .result import TrainingResult
 
@@ -78,14 +79,9 @@ def train_encoder(
             "files": files_of(*(source for source, _ in sources.values()), development),
         }
     )
-    parts: dict[str, Any] = {"held_out": config.held_out, "development": development, "seed": config.seed}
-    training_set = datasets.prepare_once(run, first, split=split, **parts)
-    parts = {"held_out": 0.0, "beside": training_set, "seed": config.seed}
-    sets = [training_set]
-    for number, (source, _) in enumerate(more, 2):
-        sets.append(datasets.prepare_once(run, source, name=f"data-{number}", split=split, **parts))
+    sets = _training_sets(run, [source for source, _ in sources.values()], split, development)
     with run.discard_on_error():
-        _check_teacher(teacher, training_set.shape, objective)
+        _check_teacher(teacher, sets[0].shape, objective)
         helpers = {"teacher": teacher is not None, "guide": config.guide is not None}
         chosen = [
             objectives.choose(name, part.shape, **helpers)
@@ -95,10 +91,21 @@ def train_encoder(
         from .encoder_training import EncoderTraining
 
         (name, *_), *further = zip(sources, sets, chosen, strict=True)
-        training = EncoderTraining(
-            run, training_set, chosen[0], name=name, more=further, teacher=teacher, origin=origin
-        )
+        training = EncoderTraining(run, sets[0], chosen[0], name=name, more=further, teacher=teacher, origin=origin)
         return training.train()
+
+
+def _training_sets(
+    run: TrainingRun[EncoderConfig], sources: list[Any], split: str, development: str | Path | None
+) -> list[TrainingSet]:
+    """Prepare the data sets of a run. Rows are held out from the first; the others share no text with these rows."""
+    seed = run.config.seed
+    parts: dict[str, Any] = {"held_out": run.config.held_out, "development": development, "seed": seed}
+    sets = [datasets.prepare_once(run, sources[0], split=split, **parts)]
+    parts = {"held_out": 0.0, "beside": sets[0], "seed": seed}
+    for number, source in enumerate(sources[1:], 2):
+        sets.append(datasets.prepare_once(run, source, name=f"data-{number}", split=split, **parts))
+    return sets
 
 
 def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | None]]:
