@@ -21,6 +21,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from .idle_options import refuse_given_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -179,6 +180,8 @@ def audit(
     from ...training.audit.gate import Gate
 
     gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
+    if quick:
+        refuse_given_options(("steps", "seconds"), "--quick trains nothing; leave one of them out")
     if apply and quick:
         raise click.UsageError("--apply needs the whole audit, since a quick one passes no gate: leave --quick out")
     _check_application(gate, encoder, apply=apply, erase=erase)

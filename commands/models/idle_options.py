@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def refuse_given_options(names: Iterable[str], reason: str) -> None:
+    """Refuse the first of these options that stands on the command line, where it has no effect."""
+    context = click.get_current_context()
+    for name in names:
+        if _is_given(context, name):
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect here: {reason}", context)
 
 
 def refuse_idle_options(data: str | None = None, development: str | None = None) -> None:
     """Refuse options that would have no effect beside the others."""
     context = click.get_current_context()
-
-    def is_given(name: str) -> bool:
-        return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
     for name, is_idle, reason in (
-        ("epochs", is_given("steps"), "--steps says how long"),
+        ("epochs", _is_given(context, "steps"), "--steps says how long"),
         ("held_out", development is not None, "the rows of --dev are held out"),
         ("patience", not development and not context.params["held_out"], "nothing is held out"),
         ("evaluations", not development and not context.params["held_out"], "nothing is held out"),
         ("split", data is not None and Path(data).is_file(), f"{data} is a file without splits"),
     ):
-        if is_given(name) and is_idle:
-            raise click.UsageError(f"--{name.replace('_', '-')} has no effect here: {reason}", context)
+        if is_idle:
+            refuse_given_options([name], reason)
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

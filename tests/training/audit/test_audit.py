@@ -729,7 +729,8 @@ def run(monkeypatch, capfd, index):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
     def running(*arguments):
-        few = ("--lengths", "4", "--texts", "6", "--steps", "2", "--defences", "int8,rotation")
+        few = ("--lengths", "4", "--texts", "6", "--defences", "int8,rotation")
+        few += () if "--quick" in arguments else ("--steps", "2")
         monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few, *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
@@ -858,6 +859,14 @@ def test_a_quick_audit_cannot_be_applied(run):
     code, out, err = run("--quick", "--max-token-f1", 0.5, "--apply")
     assert (code, out) == (2, "")
     assert "--apply needs the whole audit" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("option", ["--steps", "--seconds"])
+def test_a_quick_audit_takes_no_limit_of_a_learning_that_it_leaves_out(option, run):
+    code, out, err = run("--quick", option, "100")
+    assert (code, out) == (2, "")
+    refusal = f"{option} has no effect here: --quick trains nothing; leave one of them out"
+    assert err.splitlines()[-1] == f"binocle: {refusal} (see 'binocle audit --help')"
 
 
 def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):
