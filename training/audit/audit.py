@@ -111,6 +111,7 @@ def _report(
         seed=config.seed,
         bleu=recovery_metrics.bleu_signature(),
         frequent=frequent,
+        known=texts.known,
         results=results,
         stored_length=texts.stored_length,
         notes=[

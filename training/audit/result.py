@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..inversion.metrics import Recovery, Value
     from .attacks.candidates import FactResult
     from .attacks.unknown_encoder import Suspect
+    from .known_text import KnownText
 
     ByLength = dict[int, Recovery]  # by the number of tokens of the text
 
@@ -182,6 +183,7 @@ class AuditReport:
     seed: int
     bleu: str  # sacrebleu's signature
     frequent: ByLength  # the baseline of most frequent tokens, the same for every defence
+    known: KnownText
     results: list[DefenceResult]
     stored_length: int | None = None  # the length that stands for whole passages, attacked as they are stored
     notes: list[str] = field(default_factory=list)
@@ -202,6 +204,7 @@ class AuditReport:
             "seconds": round(self.seconds, 1),
             "verdict": verdict(self),
             "front": self.front(),
+            "known": self.known.as_dict(),
             "frequent": _lengths(self.frequent),
             "settings": [result.as_dict() for result in self.results],
             "statements": [*statements(self), *self.notes],

@@ -15,6 +15,7 @@ from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data import documents as corpus
 from ..inversion.overlap import KnownTexts
 from .config import MINIMUM_TEXTS
+from .known_text import KnownText
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ class LeakTexts:
     true: dict[int, list[str]]
     tokens: EncoderTokens
     notes: list[str]
+    known: KnownText  # passages that repeat the attacker's documents, which no attack counts
     in_index: NDArray[np.bool_]  # of the corpus: texts of half of its documents, stolen in an attack without pairs
     stored: Mapping[str, Floats] = field(default_factory=dict)  # the stored vectors of whole passages, with headings
     stored_length: int | None = None  # the length that stands for whole passages: their median
@@ -88,13 +90,15 @@ class LeakTexts:
             raise InputError(
                 f"{retriever.path} holds too little to audit: {len(learned)} texts to learn from and "
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
-                f"with passages of {min(config.lengths, default=8)} tokens and more"
+                f"with passages of {min(config.lengths, default=8)} tokens and more. {copies} others "
+                "repeat the texts to learn from"
             )
+        known = KnownText.measure(own, attacked, tokens, config.seed, on_progress)
         in_index = np.array([text in stolen for text in learned])
         if whole is None or whole.length not in true:
-            return cls(learned, by_length, true, tokens, notes, in_index)
+            return cls(learned, by_length, true, tokens, notes, known, in_index)
         stored = {text: whole.vectors[text].copy() for text in (*by_length[whole.length], *true[whole.length])}
-        return cls(learned, by_length, true, tokens, notes, in_index, stored, whole.length)
+        return cls(learned, by_length, true, tokens, notes, known, in_index, stored, whole.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,10 @@ def _skipped_lengths(encoder: Encoder, config: AuditConfig, lengths: Sequence[in
 
 def _shortages(true: Mapping[int, Sequence[str]], copies: int, count: int) -> Iterator[str]:
     if copies:
-        yield f"{copies} texts were not attacked: the attacker had learned most of each text."
+        yield (
+            f"{copies} texts were not attacked: the attacker had learned most of each text. The verdict counts the "
+            "passages with such text."
+        )
     for length, texts in true.items():
         if len(texts) < count:
             yield f"Of {length} tokens there were {len(texts)} texts to attack, not {count}."

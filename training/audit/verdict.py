@@ -1,4 +1,4 @@
-"""The answer of an audit in three sentences: who reads what, the best setting, and its cost."""
+"""The answer of an audit in four sentences: who reads what, what he knows anyway, the best setting, and its cost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _KEPT = 0.95  # share of nDCG@10 that the best setting keeps at least
 
 
 def verdict(report: AuditReport) -> list[str]:
-    """Return three sentences; shares are given of ten, and a share that could not be measured is left out."""
+    """Return four sentences; shares are given of ten, and a share that could not be measured is left out."""
     plain = report.results[0]
     best = min((result for result in report.results if result.keep >= _KEPT), key=_leak, default=plain)
-    sentences = [f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}."]
+    sentences = [
+        f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}.",
+        report.known.sentence(plain),
+    ]
     if best is plain or best.share >= plain.share:
         return [
             *sentences,

@@ -222,6 +222,13 @@ def _bleu(*, effective_order: bool) -> Any:
     return BLEU(lowercase=True, effective_order=effective_order)
 
 
+def mean_value(values: Sequence[float], seed: int) -> Value:
+    """The mean of one number for each text; None if there is no text."""
+    if not values:
+        return Value(None, None, None)
+    return _value(mean(values), len(values), seed)
+
+
 def _value(weighted: Weighted, texts: int, seed: int, samples: int = _SAMPLES) -> Value:
     value = float(weighted(np.ones((1, texts)))[0])
     drawn = bootstrap(weighted, texts, samples=samples, seed=seed)

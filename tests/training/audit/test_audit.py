@@ -34,6 +34,7 @@ from binocle.training.audit.config import (
 )
 from binocle.training.audit.experiment import Experiment
 from binocle.training.audit.gate import Gate
+from binocle.training.audit.known_text import KnownText
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
 from binocle.training.audit.report.html_report import page
@@ -180,6 +181,44 @@ def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, ti
     known = KnownTexts(texts.tokens(texts.corpus))
     assert not any(map(known.holds, texts.tokens(texts.true[16])))
     assert any("the attacker had learned most of each text" in note for note in texts.notes)
+
+
+def test_passages_that_repeat_the_attackers_documents_are_counted_and_told(filled, tmp_path):
+    random = np.random.default_rng(0)
+
+    def words(count):
+        return " ".join(random.choice(THINGS, count))
+
+    licence, sentence = words(40), words(20)
+    encoder = Retriever.open(filled).encoder
+    attacked = {
+        "copied": licence,
+        "edited": f"edited {licence[:-9]}",
+        "begun": f"{words(40)} {licence}",
+        "own": words(60),
+    }
+    attacked["quoted"] = f"{words(40)} {sentence}"  # 20 tokens are no long run, and a third of the text
+    for names, copies, sharing in (
+        (("copied", "edited", "begun", "own"), 0.5, 0.75),
+        (("own", "quoted"), 0.0, 0.0),
+    ):
+        own = [corpus.Source("a", "", (corpus.Passage(f"{licence} {words(3)}"), corpus.Passage(sentence)))]
+        stolen = [corpus.Source(name, "", (corpus.Passage(attacked[name]),)) for name in names]
+        known = KnownText.measure(own, stolen, EncoderTokens(encoder), 0, ignore)
+        assert (known.passages, known.copies.value, known.sharing.value) == (len(names), copies, sharing)
+
+
+def test_the_verdict_tells_text_that_is_known_without_an_attack(found):
+    plain = replace(found.results[0], membership=Value(0.96, 0.9, 1.0))
+    known = KnownText(2_000, Value(0.0315, 0.02, 0.04), Value(0.05, 0.04, 0.06))
+    assert known.sentence(plain) == (
+        "Of 2,000 passages 3.1% mostly repeat text of the attacker's documents, and 5.0% do so or share 32 tokens in a "
+        "row: he knows that text; by its vector he recognizes 10 of 10 indexed texts."
+    )
+    none = KnownText(9, Value(0.0, 0.0, 0.0), Value(0.0, 0.0, 0.0))
+    told = "None of 9 passages repeats text of the attacker's documents."
+    assert none.sentence(replace(plain, membership=None)) == told
+    assert verdict(replace(found, known=none, results=[replace(found.results[0], membership=None)]))[1] == told
 
 
 # What an audit finds
@@ -348,6 +387,7 @@ def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
     made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, progress=events.append, **OPTIONS)
     assert list(dict.fromkeys(event.stage for event in events)) == [
         "cutting texts out of the passages",
+        "looking for text that the attacker has",
         "making queries from the documents",
         "fitting the defences to the passages",
         f"encoding {made.learned} texts that the attacker learns from",
@@ -425,13 +465,13 @@ def test_noise_is_attacked_by_averaging_near_vectors(found):
 
 
 def test_the_verdict_names_a_setting_only_if_it_leaks_less(found):
-    first, *more = verdict(found)
+    first, known, *more = verdict(found)
     assert re.match(r"Someone with these vectors reads .*\d+ of 10 uncommon words of a text", first)
     (kept, *_) = found.results
     alone = replace(found, results=[kept])
-    assert verdict(alone) == [first, *verdict(alone)[1:]] and "No setting that keeps 95%" in verdict(alone)[1]
-    assert len(more) == 2 and found.as_dict()["verdict"] == [first, *more]
-    assert all(sentence in page(found.as_dict()).replace("&#x27;", "'") for sentence in more)
+    assert verdict(alone)[:2] == [first, known] and "No setting that keeps 95%" in verdict(alone)[2]
+    assert len(more) == 2 and found.as_dict()["verdict"] == [first, known, *more]
+    assert all(sentence in page(found.as_dict()).replace("&#x27;", "'") for sentence in (known, *more))
 
 
 def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
@@ -652,7 +692,7 @@ def test_stored_passages_are_named_in_every_report(varied):
     made = audit(index, settings=[], attacker=Ridge, queries=queries, **(OPTIONS | {"stored": True}))
     assert list(made.frequent) == [4, 8, made.stored_length]
     lines = text_report.lines(made, Gate())
-    assert lines[3].split()[-3:] == ["F1@4", "F1@8", "stored"]
+    assert lines[4].split()[-3:] == ["F1@4", "F1@8", "stored"]
     assert any(
         line.startswith(f"Texts of {made.stored_length} tokens stand for the index's passages") for line in lines
     )
@@ -667,7 +707,7 @@ def test_whole_passages_alone_are_attacked(run, varied, monkeypatch, capfd):
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert capfd.readouterr().out.splitlines()[3].split()[-2:] == ["numbers", "stored"]
+    assert capfd.readouterr().out.splitlines()[4].split()[-2:] == ["numbers", "stored"]
 
 
 # The page
@@ -744,7 +784,7 @@ def run(monkeypatch, capfd, index):
 def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     code, out, _ = run("--out", tmp_path / "leak")
     assert code == 0
-    verdict, lines = out.splitlines()[:3], out.splitlines()[3:]
+    verdict, lines = out.splitlines()[:4], out.splitlines()[4:]
     assert verdict[0].startswith("Someone with these vectors reads ") and "of 10 uncommon words" in verdict[0]
     assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "share", "content", "names", "numbers", "F1@4"]
     assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")

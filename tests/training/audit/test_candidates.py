@@ -46,7 +46,7 @@ def texts():
         f"the ship sailed to {random.choice(PLACES)} with {random.integers(100, 999)} men in {random.integers(1900, 2000)}"
         for _ in range(60)
     ]
-    return LeakTexts(all_texts[:45], {}, {8: ["no fact"], 32: all_texts[45:]}, None, [], np.ones(45, bool))
+    return LeakTexts(all_texts[:45], {}, {8: ["no fact"], 32: all_texts[45:]}, None, [], None, np.ones(45, bool))
 
 
 def test_questions_have_the_true_fact_first_and_others_that_the_text_lacks(texts):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.words import folded, name_spans, number_spans
-from ...evaluation import significance
-from ...inversion.metrics import Value
+from ...inversion.metrics import mean_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ....core.arrays import Floats
     from ....retriever.models.encoder import Encoder
+    from ...inversion.metrics import Value
     from ..texts import LeakTexts
 
     Span = tuple[int, int]
@@ -144,7 +144,7 @@ class CandidateAttack:
             results[kind] = FactResult(
                 len(of_kind),
                 round(float(np.mean([len(question.texts[UNKNOWN]) for question in of_kind]))),
-                {known: _value([first for first, _ in pairs], self._seed) for known, pairs in ranks.items()},
+                {known: mean_value([first for first, _ in pairs], self._seed) for known, pairs in ranks.items()},
                 {known: float(np.median([rank for _, rank in pairs])) for known, pairs in ranks.items()},
             )
         return results
@@ -164,9 +164,4 @@ def membership(members: Floats, outsiders: Floats, store: Floats, seed: int) -> 
     """
     scores = [np.array([float((store @ vector).max()) for vector in vectors]) for vectors in (members, outsiders)]
     limit = np.quantile(scores[1], 1 - _FALSE_POSITIVES)
-    return _value((scores[0] > limit).astype(float).tolist(), seed)
-
-
-def _value(values: Sequence[float], seed: int) -> Value:
-    low, high = significance.interval(values, samples=2_000, seed=seed)
-    return Value(round(float(np.mean(values)), 4), round(low, 4), round(high, 4))
+    return mean_value((scores[0] > limit).astype(float).tolist(), seed)

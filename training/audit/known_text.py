@@ -1,0 +1,94 @@
+"""Measure how much of an index's text an attacker has before any attack: boilerplate, and copies between documents.
+
+No other attack counts such text, since texts that repeat the attacker's own are never attacked. It leaks all the same:
+he has it, and its vector tells him that the index holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.progress import Progress
+from ..data import documents as corpus
+from ..inversion.metrics import mean_value
+from ..inversion.overlap import LONG_RUN, RepeatedTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ...core.progress import OnProgress
+    from ...retriever.models.tokens.token_ids import EncoderTokens
+    from ..data.documents import Source
+    from ..inversion.metrics import Value
+    from .result import DefenceResult
+
+_PASSAGES = 2_000  # compared with the attacker's documents, at most
+_BATCH_SIZE = 512  # passages tokenized together
+
+
+@dataclass(frozen=True, slots=True)
+class KnownText:
+    """How many stored passages repeat text that the attacker has, without their headings."""
+
+    passages: int  # compared
+    copies: Value  # share with more than half of their runs of five tokens in the attacker's documents
+    sharing: Value  # share of the copies and of passages with a run of `LONG_RUN` tokens from those documents
+
+    @classmethod
+    def measure(
+        cls,
+        own: Iterable[Source],
+        attacked: Iterable[Source],
+        tokens: EncoderTokens,
+        seed: int,
+        on_progress: OnProgress,
+    ) -> KnownText:
+        """Compare a sample of the attacked documents' passages with all of the attacker's documents."""
+        on_progress(Progress("looking for text that the attacker has"))
+        sample = _sample(attacked, seed)
+        repeated = RepeatedTexts(tokens(sample))
+        for texts in _batches(own):
+            repeated.meet(tokens(texts))
+        copies = repeated.copies()
+        sharing = [copy or shares for copy, shares in zip(copies, repeated.sharing(), strict=True)]
+        return cls(len(sample), mean_value(copies, seed), mean_value(sharing, seed))
+
+    def sentence(self, result: DefenceResult) -> str:
+        """The line of the verdict.
+
+        :param result: of the vectors as they are stored.
+        """
+        recognized = "."
+        if result.membership and result.membership.value is not None:
+            recognized = f"; by its vector he recognizes {10 * result.membership.value:.0f} of 10 indexed texts."
+        if not self.sharing.value:
+            return f"None of {self.passages:,} passages repeats text of the attacker's documents{recognized}"
+        return (
+            f"Of {self.passages:,} passages {self.copies.value:.1%} mostly repeat text of the attacker's documents, "
+            f"and {self.sharing.value:.1%} do so or share {LONG_RUN} tokens in a row: he knows that text{recognized}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return asdict(self)
+
+
+def _sample(documents: Iterable[Source], seed: int) -> list[str]:
+    """Choose passages out of as many documents as needed; equal passages count each."""
+    texts = [passage.text for source in corpus.sample(documents, _PASSAGES, seed) for passage in source.passages]
+    chosen = np.random.default_rng(seed).permutation(len(texts))[:_PASSAGES]
+    return [texts[number] for number in chosen]
+
+
+def _batches(documents: Iterable[Source]) -> Iterator[Sequence[str]]:
+    batch: list[str] = []
+    for source in documents:
+        for passage in source.passages:
+            batch.append(passage.text)
+            if len(batch) == _BATCH_SIZE:
+                yield batch
+                batch = []
+    yield batch
