@@ -138,7 +138,7 @@ class EmbeddingInverter:
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
             recovered = nearest.cosine >= self.info.minimum_cosine(seconds)
             shown = recovered or self._beats_chance(vectors[row], proposals[-1], seed)
-            bag = expected_tokens(shares[row], float(counts[row]), 0.1)[:words] if shown else []
+            bag = expected_tokens(shares[row], float(counts[row]))[:words] if shown else []
             yield InvertedVector(
                 text=self.tokens.text(nearest.ids) if recovered else "",
                 tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),

@@ -23,36 +23,40 @@ class TokenGuess:
     probability: float
 
 
-def expected_tokens(shares: Floats, count: float, threshold: float = 0.3, limit: int = 256) -> list[tuple[int, float]]:
-    """Tokens that a bag expects in a text, with their probabilities, likeliest first.
+def expected_tokens(shares: Floats, count: float) -> list[tuple[int, float]]:
+    """The tokens of a bag with the highest expected F1, with their probabilities, likeliest first.
 
-    A token that is expected twice comes twice. Its count is Poisson distributed, with mean `count` times its share.
+    Every prefix of the ranked occurrences has an expected F1; the best one ends where a token's probability falls below
+    about half of that (Lipton et al. 2014, arXiv:1402.1892). So no probability is a threshold for all bags.
 
     :param shares: (vocabulary,), with sum 1.
-    :param threshold: probability that an occurrence must exceed.
-    :param limit: number of different tokens to consider.
+    :param count: the expected number of tokens.
+    """
+    likely = _occurrences(shares, count)
+    chances = np.array([chance for _, chance in likely])
+    f1s = 2 * np.cumsum(chances) / (count + np.arange(1, len(likely) + 1))
+    return likely[: int(f1s.argmax()) + 1] if likely else []
+
+
+def bag_tokens(shares: Floats, count: float) -> list[int]:
+    """The tokens of `expected_tokens` alone."""
+    return [token for token, _ in expected_tokens(shares, count)]
+
+
+def _occurrences(shares: Floats, count: float) -> list[tuple[int, float]]:
+    """Tokens with the probability that a text has them, likeliest first.
+
+    A token that is expected twice comes twice. Its count is Poisson distributed, with mean `count` times its share.
     """
     tokens: list[tuple[int, float]] = []
-    likely = np.argpartition(-shares, min(limit, len(shares) - 1))[:limit]
+    likely = np.argpartition(-shares, min(_RANKED, len(shares) - 1))[:_RANKED]
     for token in likely[np.argsort(-shares[likely], kind="stable")].tolist():
         mean = float(shares[token]) * count
         term = math.exp(-mean)
         more, times = 1 - term, 0
-        while more > threshold and times < count:
+        while more > _LEAST and times < count:
             tokens.append((token, more))
             times += 1
             term *= mean / times
             more -= term
     return sorted(tokens, key=lambda item: -item[1])
-
-
-def bag_tokens(shares: Floats, count: float) -> list[int]:
-    """The tokens of a bag with the highest expected F1, likeliest first.
-
-    Every prefix of the ranked occurrences has an expected F1; the best one ends where a token's probability falls below
-    about half of that (Lipton et al. 2014, arXiv:1402.1892).
-    """
-    likely = expected_tokens(shares, count, _LEAST, _RANKED)
-    chances = np.array([chance for _, chance in likely])
-    f1s = 2 * np.cumsum(chances) / (count + np.arange(1, len(likely) + 1))
-    return [token for token, _ in likely[: int(f1s.argmax()) + 1]] if likely else []

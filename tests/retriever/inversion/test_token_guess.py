@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,15 +11,27 @@ import pytest
 from binocle.retriever.inversion.token_guess import bag_tokens, expected_tokens
 
 
+def occurrences(shares: np.ndarray, count: float) -> list[tuple[int, float]]:
+    """Each token with the chance of so many of it and more, by the tail of a Poisson distribution."""
+    rows = [
+        (token, 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(times)))
+        for token, mean in enumerate((shares * count).tolist())
+        for times in range(1, math.ceil(count) + 1)
+    ]
+    return sorted((row for row in rows if row[1] > 0.01), key=lambda row: -row[1])
+
+
 def test_no_other_number_of_tokens_has_a_higher_expected_f1():
-    shares = np.array([0.4, 0.2, 0.15, 0.1, 0.05, 0.05, 0.03, 0.02])
+    shares = np.array([0.4, 0.2, 0.15, 0.1, 0.05, 0.045, 0.034, 0.021])
     for count in (1.0, 4.0, 12.0):
-        ranked = expected_tokens(shares, count, 0.0, 8)
+        ranked = occurrences(shares, count)
         sums = itertools.accumulate(chance for _, chance in ranked)
         f1s = [2 * total / (count + size) for size, total in enumerate(sums, 1)]
-        tokens = bag_tokens(shares, count)
+        tokens = expected_tokens(shares, count)
         assert f1s[len(tokens) - 1] == pytest.approx(max(f1s))
-        assert tokens == [token for token, _ in ranked[: len(tokens)]]
+        assert [token for token, _ in tokens] == [token for token, _ in ranked[: len(tokens)]]
+        np.testing.assert_allclose([chance for _, chance in tokens], [chance for _, chance in ranked[: len(tokens)]])
+        assert bag_tokens(shares, count) == [token for token, _ in tokens]
 
 
 def test_a_token_that_is_expected_often_comes_often():
