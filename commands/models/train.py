@@ -175,28 +175,12 @@ def encoder(
     if negatives is None and rounds != 1:
         raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
     with ProgressBar("reading the data", lines=10) as progress:
+        run: dict[str, Any] = {"base": base, "config": config, "split": split, "progress": progress}
         if negatives is not None:
-            result = train_rounds(
-                names[0],
-                out,
-                negatives=negatives,
-                rounds=rounds,
-                base=base,
-                config=config,
-                split=split,
-                progress=progress,
-            )
+            result = train_rounds(names[0], out, negatives=negatives, rounds=rounds, **run)
         else:
-            result = train_encoder(
-                names[0] if len(sources) == 1 else _by_name(sources),
-                out,
-                base=base,
-                config=config,
-                split=split,
-                development=development,
-                teacher=teacher,
-                progress=progress,
-            )
+            rows = names[0] if len(sources) == 1 else _by_name(sources)
+            result = train_encoder(rows, out, development=development, teacher=teacher, **run)
     return _print_result(result, as_json=as_json)
 
 

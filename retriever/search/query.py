@@ -14,10 +14,9 @@ also after a reranker: it has learnt from questions in words, and reads an ident
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -141,39 +140,43 @@ class Query:
         :param offset: the number of passages on earlier pages, the first of the k.
         :param diversity: choose among more than k passages, for hits that differ.
         """
-        total = self._total
-        passing = self._snapshot.passing(where) if where is not None and total else None
-        k = min(k, total)
-        if passing:
-            total = len(passing.chunks)
+        passing = self._snapshot.passing(where) if where is not None and self._total else None
+        total = len(passing.chunks) if passing else self._total
+        k = min(k, self._total)
         if not k or not total:
             return Hits(total=total)
-        depth = max(k, reranking.depth) if reranking else k
-        depth, pool = max(SEARCH_DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
-        limit_each, skipped = 1 if by_document else per_document if collapse else 0, 0 if diversity else offset
-        limit = depth * _DEEPER if collapse and not reranking else depth
-        deepest = min(self._total, math.inf if by_document else limit)
+        depth = max(SEARCH_DEPTH, (max(k, reranking.depth) if reranking else k) + (without is not None))
+        deepest = self._total if by_document else depth * _DEEPER if collapse and not reranking else depth
+        pool = max(k, diversity.pool) if diversity else k
+        per_document = 1 if by_document else per_document if collapse else 0
+        offset = 0 if diversity else offset
+        best = partial(self._selected, k=pool, mode=mode, per_document=per_document, collapse=collapse, offset=offset)
         if self._exact and (mode != "semantic" or self._exact.required):
-            with self._timed("exact"):
-                ids = self._exact.with_words(passing).tolist()
-            yield "chunks", ids
+            yield "chunks", self._ids_with_words(self._exact, passing)
         while True:
             stage = self._candidates(depth, mode, passing)
             yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
             stage = self._first_stage(stage, mode, without)
-            candidates, copies = self._selected(stage, pool, mode, limit_each, collapse=collapse, offset=skipped)
-            if len(copies) >= k or depth >= deepest or len(stage.ids) + 1 < depth:  # one may be left out
+            candidates, copies = best(stage)
+            if (
+                len(copies) >= k or depth >= min(deepest, self._total) or len(stage.ids) + 1 < depth
+            ):  # one may be left out
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
             stage = self._rerank(stage, reranking, mode)
-            candidates, copies = self._selected(stage, pool, mode, limit_each, collapse=collapse, offset=skipped)
+            candidates, copies = best(stage)
         relevance = self._relevance(candidates, copies)
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
         yield "documents", [row["document"] for row in cited.values()]
         return self._cited(candidates, copies, relevance, mode, total, with_vectors=with_vectors)
+
+    def _ids_with_words(self, exact: ExactMatches, passing: Passing | None) -> list[int]:
+        with self._timed("exact"):
+            ids: list[int] = exact.with_words(passing).tolist()
+        return ids
 
     def _cited(
         self,

@@ -77,7 +77,7 @@ def prepare(
     held_out: float = 0.05,
     most_held_out: int = _MOST_HELD_OUT,
     development: str | Path | None = None,
-    beside: TrainingSet | None = None,
+    main: TrainingSet | None = None,
     seed: int = 0,
 ) -> TrainingSet:
     """Read and check every row, write them below `folder`, and hold some out by document.
@@ -91,7 +91,7 @@ def prepare(
     :param held_out: share of the documents to hold out; 0 for none.
     :param most_held_out: maximum of held-out rows.
     :param development: hold out the rows of this file instead; the shape must be the same.
-    :param beside: a data set of the same run; rows that share a text with its held-out rows are left out too.
+    :param main: the first data set of the run; rows that share a text with its held-out rows are left out too.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,11 +113,11 @@ def prepare(
     else:
         part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), sizes)
     dataset.part = part
-    dataset.part = _without_leaks(dataset, _held_out_texts(dataset) | (_held_out_texts(beside) if beside else set()))
+    dataset.part = _without_leaks(dataset, _held_out_texts(dataset) | (_held_out_texts(main) if main else set()))
     if not (dataset.part == TRAIN).any():
         if development is not None:
             raise InputError(f"every row of {source_name(source)} shares a text with one of {source_name(development)}")
-        if beside is not None:
+        if main is not None:
             raise InputError(
                 f"every row of {source_name(source)} shares a text with a held-out row of the first data set: "
                 "give other rows, or a smaller --held-out"

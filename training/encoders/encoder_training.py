@@ -51,7 +51,7 @@ class EncoderTraining:
 
     :param data: rows that fit the objective. Their held-out rows measure the encoder.
     :param name: of these data; further data sets have other names.
-    :param more: further data sets with their names and objectives, without held-out rows.
+    :param auxiliary: further data sets with their names and objectives, without held-out rows.
     :param teacher: for texts alone, the encoder to learn vectors from.
     :param origin: base and data facts for the card, if they are not the run's own.
     """
@@ -63,7 +63,7 @@ class EncoderTraining:
         objective: str,
         *,
         name: str = "data",
-        more: Sequence[tuple[str, TrainingSet, str]] = (),
+        auxiliary: Sequence[tuple[str, TrainingSet, str]] = (),
         teacher: str | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -72,21 +72,21 @@ class EncoderTraining:
         self.account = "; ".join(
             [
                 heldout.account(data),
-                *(f"{len(part.training()):,} rows of {name} ({chosen})" for name, part, chosen in more),
+                *(f"{len(part.training()):,} rows of {name} ({objective})" for name, part, objective in auxiliary),
             ]
         )
         run.report(self.account)
         run.report("loading the model")
-        self.model = make_model(run.base, self.config, typical_tokens([data, *(part for _, part, _ in more)]))
+        self.model = make_model(run.base, self.config, typical_tokens([data, *(part for _, part, _ in auxiliary)]))
         self.base_prompts = dict(self.model.prompts)
         prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
         self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
         self.first = ObjectiveData(run, data, objective, self.model, teacher)
         self.parts = {name: self.first}
-        self.parts |= {name: ObjectiveData(run, part, chosen, self.model) for name, part, chosen in more}
+        self.parts |= {name: ObjectiveData(run, part, objective, self.model) for name, part, objective in auxiliary}
         self.objective = ", ".join(dict.fromkeys(part.objective for part in self.parts.values()))
         losses = [part.loss for part in self.parts.values()]
-        self.loss = torch.nn.ModuleList(losses) if more else losses[0]
+        self.loss = torch.nn.ModuleList(losses) if auxiliary else losses[0]
         self.columns = max(len(part.data.texts) for part in self.parts.values())
 
     def train(self) -> TrainingResult:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...core.progress import OnProgress
-    from ..mining.report import MiningReport
     from .result import TrainingResult
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
@@ -80,10 +79,8 @@ def train_rounds(
                 held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
                 stage = f"mining negatives, round {number} of {rounds}"
-                on_progress(Progress(stage))
-                options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives, **_RULES}
-                report = mine(data, mined, model=current, progress=within(on_progress, f"{stage}: "), **options)
-                _report_left_out(report, negatives, on_progress)
+                options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives, "model": current}
+                _mine(data, mined, stage, on_progress, **options)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
@@ -113,8 +110,13 @@ def _check_out(out: Path, work: Path) -> None:
         raise InputError(f"{out} is not empty: give another folder for the model")
 
 
-def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgress) -> None:
-    """Report the pairs that are not learned from."""
+def _mine(
+    data: str | Path, mined: Path, stage: str, on_progress: OnProgress, *, negatives: int, **options: Any
+) -> None:
+    """Mine the negatives of a round into a file, and report the pairs that are left out."""
+    on_progress(Progress(stage))
+    progress = within(on_progress, f"{stage}: ")
+    report = mine(data, mined, negatives=negatives, progress=progress, **options, **_RULES)
     if left_out := report.pairs - report.rows:
         line = (
             f"{left_out:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than "

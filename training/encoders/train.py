@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .result import TrainingResult
 
     Data = str | Path | Iterable[Mapping[str, Any]]
+    Source = tuple[Any, str | None]  # data, and the name of the objective that is asked for
 
 
 def train_encoder(
@@ -64,35 +65,48 @@ def train_encoder(
     for model in filter(None, (base, teacher, config.guide)):  # before a large file is read
         model_files.find(model)
     sources = _sources(data, config)
-    (first, objective), *more = sources.values()
     if len(sources) > 1 and (teacher or environment.processes() > 1):
         raise InputError("several data sets are trained on in one process and without a teacher: give one data set")
     run = TrainingRun(out, base, config, progress)
-    run.open(
-        {
-            "data": [(name, datasets.source_name(source), chosen) for name, (source, chosen) in sources.items()]
-            if more
-            else datasets.source_name(first),
-            "split": split,
-            "teacher": teacher,
-            "development": development and datasets.source_name(development),
-            "files": files_of(*(source for source, _ in sources.values()), development),
-        }
-    )
+    run.open(_run_settings(sources, split, teacher, development))
     sets = _training_sets(run, [source for source, _ in sources.values()], split, development)
     with run.discard_on_error():
-        _check_teacher(teacher, sets[0].shape, objective)
-        helpers = {"teacher": teacher is not None, "guide": config.guide is not None}
-        chosen = [
-            objectives.choose(name, part.shape, **helpers)
-            for part, (_, name) in zip(sets, sources.values(), strict=True)
-        ]
-        objectives.check_uses(config, *chosen)
+        names = _objectives(config, sets, [name for _, name in sources.values()], teacher)
         from .encoder_training import EncoderTraining
 
-        (name, *_), *further = zip(sources, sets, chosen, strict=True)
-        training = EncoderTraining(run, sets[0], chosen[0], name=name, more=further, teacher=teacher, origin=origin)
+        (name, *_), *auxiliary = zip(sources, sets, names, strict=True)
+        training = EncoderTraining(
+            run, sets[0], names[0], name=name, auxiliary=auxiliary, teacher=teacher, origin=origin
+        )
         return training.train()
+
+
+def _run_settings(
+    sources: dict[str, Source], split: str, teacher: str | None, development: str | Path | None
+) -> dict[str, Any]:
+    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    names = [(name, datasets.source_name(source), objective) for name, (source, objective) in sources.items()]
+    return {
+        "data": names if len(names) > 1 else names[0][1],
+        "split": split,
+        "teacher": teacher,
+        "development": development and datasets.source_name(development),
+        "files": files_of(*(source for source, _ in sources.values()), development),
+    }
+
+
+def _objectives(
+    config: EncoderConfig, sets: list[TrainingSet], names: list[str | None], teacher: str | None
+) -> list[str]:
+    """Return the objective of each data set: the one that is named, or else one that fits its columns.
+
+    :raises InputError: if an objective does not fit the columns, or a setting that no objective uses is given.
+    """
+    _check_teacher(teacher, sets[0].shape, names[0])
+    models = {"teacher": teacher is not None, "guide": config.guide is not None}
+    objective_names = [objectives.choose(name, part.shape, **models) for name, part in zip(names, sets, strict=True)]
+    objectives.check_uses(config, *objective_names)
+    return objective_names
 
 
 def _training_sets(
@@ -102,13 +116,13 @@ def _training_sets(
     seed = run.config.seed
     parts: dict[str, Any] = {"held_out": run.config.held_out, "development": development, "seed": seed}
     sets = [datasets.prepare_once(run, sources[0], split=split, **parts)]
-    parts = {"held_out": 0.0, "beside": sets[0], "seed": seed}
+    parts = {"held_out": 0.0, "main": sets[0], "seed": seed}
     for number, source in enumerate(sources[1:], 2):
         sets.append(datasets.prepare_once(run, source, name=f"data-{number}", split=split, **parts))
     return sets
 
 
-def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | None]]:
+def _sources(data: Any, config: EncoderConfig) -> dict[str, Source]:
     """Return each source with the objective that is asked for, by name.
 
     :raises InputError: for a mapping without data.
@@ -122,7 +136,7 @@ def _sources(data: Any, config: EncoderConfig) -> dict[str, tuple[Any, str | Non
     if not data:
         raise InputError("there are no data to train on: expected one data set or more")
 
-    def with_objective(source: Any) -> tuple[Any, str | None]:
+    def with_objective(source: Any) -> Source:
         is_pair = isinstance(source, tuple) and len(source) == 2 and not isinstance(source[1], Mapping)
         return source if is_pair else (source, config.objective)
 

@@ -108,24 +108,21 @@ def train_classifier(
     base = base or (model_files.DEFAULT_MODEL if retriever is None else retriever.encoder.name)
     model_files.find(base)  # before a large file is read
     run = TrainingRun(out, base, config, progress)
-    settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
-    if unlabelled is not None:
-        settings["unlabelled"] = [source_name(unlabelled), files_of(unlabelled)]
-    run.open(settings, kind="classifier")
+    run.open(_classifier_settings(data, split, label, unlabelled), kind="classifier")
     with run.discard_on_error():
         run.report("reading the data")
         parts = config.held_out, _MOST_HELD_OUT_ROWS, config.seed
         if retriever is None or label is None:
-            examples, stored = read_examples(data, split, *parts), ""
+            examples, fingerprint = read_examples(data, split, *parts), ""
             if unlabelled is not None:
                 examples = _with_unlabelled(examples, unlabelled, config)
         else:
-            examples, stored = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
+            examples, fingerprint = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         from .probe import Probe
 
         if not config.fine_tune:
-            return Probe(run, examples, stored).write()
-        probe = Probe(run, examples, stored) if examples.held_out else None
+            return Probe(run, examples, fingerprint).write()
+        probe = Probe(run, examples, fingerprint) if examples.held_out else None
         from .fine_tuning import ClassifierTraining
 
         training = ClassifierTraining(run, examples)
@@ -175,6 +172,14 @@ def _open_run(
     run = TrainingRun(out, base, config, progress)
     run.open({"data": source_name(data), "files": files_of(data)}, kind=kind)
     return run
+
+
+def _classifier_settings(data: Any, split: str, label: str | None, unlabelled: Any) -> dict[str, Any]:
+    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
+    if unlabelled is not None:
+        settings["unlabelled"] = [source_name(unlabelled), files_of(unlabelled)]
+    return settings
 
 
 def _with_unlabelled(
