@@ -212,7 +212,7 @@ def _masked(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
 
     epochs = masked_epochs(inspector.read(*texts), inspector.tokenizer, _COUNTED)
     lines = [" ".join(epoch.pieces) for epoch in epochs[:_EPOCHS]]
-    total = sum(epoch.chosen for epoch in epochs)
+    total = sum(epoch.targets for epoch in epochs)
     shares = [sum(getattr(epoch, fate) for epoch in epochs) / total for fate in ("masked", "replaced", "unchanged")]
     masked, replaced, unchanged = shares
     lines.append(

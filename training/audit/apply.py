@@ -47,13 +47,13 @@ def defend(
     :param folder: of the encoder; the user's data folder by default. It must be outside the index: it holds the secret.
     :param keep: whether the undefended vectors stay in the index for `rollback`; else they are erased.
     """
-    chosen = defences.parse([setting])[-1]
-    if chosen.kind == "none":
+    defence_setting = defences.parse([setting])[-1]
+    if defence_setting.kind == "none":
         raise InputError("'none' is no defence: there is nothing to put into service")
-    target = _target(folder, chosen.name.replace("=", "-"))
+    target = _target(folder, defence_setting.name.replace("=", "-"))
     check(retriever, target)
     vectors = search_cost.sample_passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
-    defence = defences.fit(chosen, vectors, secrets.token_bytes(SECRET_BYTES))
+    defence = defences.fit(defence_setting, vectors, secrets.token_bytes(SECRET_BYTES))
     encoder = save_defended_encoder(target, retriever.encoder, defence)
     try:
         report = retriever.switch(encoder, keep=keep, progress=progress)
@@ -61,7 +61,7 @@ def defend(
         if retriever.snapshot().head.encoder.model != str(encoder):
             shutil.rmtree(encoder)  # no vector was embedded with this secret
         raise
-    return AppliedDefence(chosen.name, encoder, report)
+    return AppliedDefence(defence_setting.name, encoder, report)
 
 
 def check(retriever: Retriever, folder: str | Path | None) -> None:

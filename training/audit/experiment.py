@@ -300,9 +300,9 @@ class Experiment:
         """Choose the best recovered text, and more at even steps down towards the worst."""
         order = np.argsort(recovery.f1, kind="stable")[::-1]
         count = min(self._config.examples, len(order))
-        chosen = order[np.linspace(0, len(order) - 1, count + 1).round().astype(int)[:count]].tolist()
+        sample = order[np.linspace(0, len(order) - 1, count + 1).round().astype(int)[:count]].tolist()
         true = self._texts.true[length]
-        return [Example(length, round(recovery.f1[row], 4), true[row], recovered[row]) for row in chosen]
+        return [Example(length, round(recovery.f1[row], 4), true[row], recovered[row]) for row in sample]
 
     def _nearest(self, own: Floats, stolen: Mapping[int, Floats]) -> ByLength:
         """Answer each stolen vector with the attacker's own text that has the nearest stored vector."""

@@ -104,12 +104,12 @@ def sample_passages(snapshot: Snapshot, queries: Queries, seed: int) -> Passages
     """Read all passages; of a large index only the judged documents' and a random sample."""
     rows = snapshot.document_rows.to_pylist()
     by_id = {row["id"]: row for row in rows if row["chunks"]}
-    chosen = _chosen(by_id, {document for grades in queries.judged.values() for document in grades}, seed)
+    sample = _chosen(by_id, {document for grades in queries.judged.values() for document in grades}, seed)
     owners: list[int] = []
     contexts: list[str] = []
     vectors = []
     for batch in snapshot.batches(["document", "context", "vector"]):
-        mask = np.isin(batch["document"].to_numpy(), chosen)
+        mask = np.isin(batch["document"].to_numpy(), sample)
         owners += batch["document"].to_numpy()[mask].tolist()
         contexts += [text for text, is_chosen in zip(batch["context"].to_pylist(), mask, strict=True) if is_chosen]
         vectors.append(matrix(batch["vector"], snapshot.head.encoder.dim)[mask])

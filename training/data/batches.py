@@ -150,8 +150,8 @@ class Batches:
         short: list[list[int]] = []
         for start in range(0, len(planned), _WINDOW):
             batches, rows = self._exchanged(planned[start : start + _WINDOW])
-            more, waiting = self._cut(np.concatenate([waiting, rows]))
-            full.append(np.array(batches + more, np.uint32).reshape(-1, self.batch_size))
+            full_batches, waiting = self._cut(np.concatenate([waiting, rows]))
+            full.append(np.array(batches + full_batches, np.uint32).reshape(-1, self.batch_size))
             if len(waiting) > _WINDOW * self.batch_size:  # else each window would try all of them again
                 short += self._short(waiting)
                 waiting = waiting[:0]
@@ -166,19 +166,19 @@ class Batches:
         rows = planned.reshape(-1)
         hashes = dict(zip(rows.tolist(), self._hashes(take(self._table, rows)), strict=True))
         texts: list[set[int]] = []
-        double: set[tuple[int, int]] = set()  # batch and column
+        duplicates: set[tuple[int, int]] = set()  # batch and column
         for number, batch in enumerate(planned.tolist()):
             texts.append(set())
             for column, row in enumerate(batch):
                 if texts[number].isdisjoint(hashes[row]):
                     texts[number] |= hashes[row]
                 else:
-                    double.add((number, column))
-        if len(double) <= _MAX_EXCHANGED * len(rows):
-            for number, column in sorted(double):
-                if _exchange(planned, number, column, texts, hashes, double):
-                    double.remove((number, column))
-        mixed = np.isin(np.arange(len(planned)), [number for number, _ in double])
+                    duplicates.add((number, column))
+        if len(duplicates) <= _MAX_EXCHANGED * len(rows):
+            for number, column in sorted(duplicates):
+                if _exchange(planned, number, column, texts, hashes, duplicates):
+                    duplicates.remove((number, column))
+        mixed = np.isin(np.arange(len(planned)), [number for number, _ in duplicates])
         return planned[~mixed].tolist(), planned[mixed].reshape(-1)
 
     def _short(self, waiting: NDArray[np.uint32]) -> list[list[int]]:
@@ -250,16 +250,16 @@ def _exchange(
     column: int,
     texts: list[set[int]],
     hashes: dict[int, frozenset[int]],
-    double: set[tuple[int, int]],
+    duplicates: set[tuple[int, int]],
 ) -> bool:
     """Exchange a row for one of the same column in the nearest batch where both fit; return whether there is one.
 
-    :param texts: of each batch, without the rows in `double`.
+    :param texts: of each batch, without the rows in `duplicates`.
     """
     row = int(planned[number, column])
     for batch in sorted(range(len(planned)), key=lambda batch: abs(batch - number)):
         candidate = int(planned[batch, column])
-        if batch != number and (batch, column) not in double and texts[number].isdisjoint(hashes[candidate]):
+        if batch != number and (batch, column) not in duplicates and texts[number].isdisjoint(hashes[candidate]):
             rest = texts[batch] - hashes[candidate]
             if rest.isdisjoint(hashes[row]):
                 planned[number, column], planned[batch, column] = candidate, row

@@ -41,7 +41,7 @@ def group_sizes(lengths: NDArray[np.int32], batch_size: int) -> list[int]:
     smallest = min(_DIVERSE, len(lengths) // 5) / batch_size / 3
     limit = _TIMES_CHANCE * (batch_size - 1) / max(1, len(lengths) - 1) * batches
     size = len(edges)
-    cells, again = np.full((size, size), np.inf), np.zeros((size, size))
+    cells, repeats = np.full((size, size), np.inf), np.zeros((size, size))
     for first in range(size):
         for last in range(first + 1, size):
             group = int(edges[last] - edges[first])
@@ -49,11 +49,11 @@ def group_sizes(lengths: NDArray[np.int32], batch_size: int) -> list[int]:
                 rows = lengths[edges[first] * batch_size : edges[last] * batch_size]
                 step = max(1, len(rows) // (_SAMPLE * (last - first)))
                 cells[first, last] = group * _expected_width(rows[::step], batch_size)
-                again[first, last] = group * meeting_again(batch_size, group)
+                repeats[first, last] = group * meeting_again(batch_size, group)
     groups = [0, size - 1]
     for price in float(cells[0, -1]) * np.geomspace(1e-4, 1e3, 60) / batches:
-        groups = _shortest_path(cells + price * again)
-        if sum(again[pair] for pair in pairwise(groups)) <= limit:
+        groups = _shortest_path(cells + price * repeats)
+        if sum(repeats[pair] for pair in pairwise(groups)) <= limit:
             break
     return np.diff(edges[groups]).tolist()  # type: ignore[no-any-return]
 

@@ -93,14 +93,14 @@ def layer_count(words: Any) -> int:
 def keep_layers(words: Any, numbers: Sequence[int]) -> None:
     """Leave out all layers of a transformer but these."""
     layers = _layers(words)
-    chosen = torch.nn.ModuleList([layers[number] for number in numbers])
+    selected = torch.nn.ModuleList([layers[number] for number in numbers])
     owner, name = next(
         (module, name) for module in words.modules() for name, child in module.named_children() if child is layers
     )
-    setattr(owner, name, chosen)
+    setattr(owner, name, selected)
     if types := getattr(words.config, "layer_types", None):  # ModernBERT: local or global attention of each layer
         words.config.layer_types = [types[number] for number in numbers]
-    words.config.num_hidden_layers = len(chosen)
+    words.config.num_hidden_layers = len(selected)
 
 
 def _layers(words: Any) -> Any:

@@ -235,21 +235,21 @@ class EncoderTraining:
         result.fingerprint = encoder.fingerprint
         self.run.finish(self._card(result, loop), result.history, result.after.name if result.after else None)
 
-    def _more(self) -> dict[str, Any]:
+    def _auxiliary(self) -> dict[str, Any]:
         """Describe the data sets after the first."""
-        more = {
+        auxiliary = {
             name: {**datasets.describe(part.data), "objective": part.objective}
             for name, part in self.parts.items()
             if part is not self.first
         }
-        return {"more": more} if more else {}
+        return {"more": auxiliary} if auxiliary else {}
 
     def _card(self, result: TrainingResult, loop: LoopResult) -> Card:
         base, facts = self.origin
         card = self.run.card(
             kind="encoder",
             objective="; ".join(f"{name} ({OBJECTIVES[name].source})" for name in self.objective.split(", ")),
-            data=datasets.describe(self.data) | self._more() | facts,
+            data=datasets.describe(self.data) | self._auxiliary() | facts,
             measures=result.measures(),
             loop=loop,
             fingerprint=result.fingerprint,

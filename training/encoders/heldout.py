@@ -181,8 +181,8 @@ def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
     """Return positives of training rows, since among a few dozen documents any encoder finds the right one."""
     rows = data.training()
     missing = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))
-    chosen = np.linspace(0, len(rows) - 1, min(missing, len(rows))).astype(np.int64)
-    texts_of_rows: list[str] = take(data.table().select(["positive"]), rows[chosen])["positive"].to_pylist()
+    sample = np.linspace(0, len(rows) - 1, min(missing, len(rows))).astype(np.int64)
+    texts_of_rows: list[str] = take(data.table().select(["positive"]), rows[sample])["positive"].to_pylist()
     return texts_of_rows
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from .heads.head_rows import HEAD_ROWS, Head, evaluate_head
+from .heads.head_rows import HEAD_ROWS, Head, evaluate_head, load_head
 from .judged_rows import HeadRows, Pairs, Rankings, read
 from .reranking import evaluate_rankings
 from .scorers import load
@@ -34,7 +34,7 @@ def evaluate_file(
         content = "pairs" if isinstance(rows, Pairs) else HEAD_ROWS[rows.kind].rows
         raise InputError(f"{path} holds {content}: only rankings can be written as a TREC run")
     if isinstance(rows, HeadRows) and (model is None or isinstance(model, str)):
-        return evaluate_head(rows, HEAD_ROWS[rows.kind].load(model))
+        return evaluate_head(rows, load_head(rows, model))
     result = evaluate_rows(rows, load(model) if model is None or isinstance(model, str) else model)
     if run_file is not None:
         write_run(Path(run_file), result.run, "reranking")

@@ -99,11 +99,11 @@ def fit(
     room = _LANDMARKS - len(vectors)
     if unlabelled is None or task != "classes" or room <= 0 or not len(unlabelled[0]):
         return head
-    chosen = random.permutation(len(unlabelled[0]))[:room]
-    other_vectors, other_texts = unlabelled[0][chosen], [unlabelled[1][row] for row in chosen] if texts else []
+    sample = random.permutation(len(unlabelled[0]))[:room]
+    other_vectors, other_texts = unlabelled[0][sample], [unlabelled[1][row] for row in sample] if texts else []
     likely = _soft_labels(head.logits(other_vectors, other_texts), targets.mean(0))
     rows = Rows.of(np.concatenate([vectors, other_vectors]), [*texts, *other_texts], random)
-    targets, shares = np.concatenate([targets, likely]), np.append(shares, np.full(len(chosen), _TRUST, np.float32))
+    targets, shares = np.concatenate([targets, likely]), np.append(shares, np.full(len(sample), _TRUST, np.float32))
     order = random.permutation(len(targets))
     second = _scale(rows, targets, shares, order[:_SAMPLE], task)
     second = replace(second, penalty=max(scale.penalty, second.penalty))  # estimated labels have little noise

@@ -73,8 +73,8 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
             question = self._others.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
         answered = [part for part in parts if _target(part, question) != (0, 0)]
-        chosen = answered if answered and random.random() < _WITH_ANSWER else parts
-        window = chosen[random.integers(len(chosen))]
+        candidates = answered if answered and random.random() < _WITH_ANSWER else parts
+        window = candidates[random.integers(len(candidates))]
         return window, *_target(window, question)
 
     def measure(self) -> float:

@@ -103,9 +103,9 @@ class TokenInversion:
 
     def _replace(self, ids: Tensor, mask: Tensor, share: float) -> Tensor:
         """Replace a share of the texts' own tokens by random ones."""
-        chosen = (torch.rand(ids.shape, device=ids.device) < share) & self.states.inside(ids, mask)
+        noise = (torch.rand(ids.shape, device=ids.device) < share) & self.states.inside(ids, mask)
         drawn = self._vocabulary[torch.randint(len(self._vocabulary), ids.shape)].to(ids.device)
-        return torch.where(chosen, drawn, ids)
+        return torch.where(noise, drawn, ids)
 
     @torch.no_grad()
     def begin(self) -> None:
@@ -162,11 +162,11 @@ class TokenInversion:
         """
         count = len(rows) if limit is None else min(limit, len(rows))
         numbers = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64)) if count else np.empty(0, np.int64)
-        chosen = sorted((_tokens(rows[int(number)]) for number in numbers), key=len)
+        sample = sorted((_tokens(rows[int(number)]) for number in numbers), key=len)
         results: list[NDArray[np.bool_]] = []
         random = torch.Generator().manual_seed(self._seed)
-        for start in range(0, len(chosen), 16):
-            ids, mask = self.states.frame(chosen[start : start + 16])
+        for start in range(0, len(sample), 16):
+            ids, mask = self.states.frame(sample[start : start + 16])
             own = self.states.inside(ids, mask)
             hidden = own & (torch.rand(ids.shape, generator=random).to(ids.device) < masked) if masked else None
             targets = self.decoder.targets(self.states.at(ids, mask, self.layer), mask, hidden)

@@ -77,8 +77,8 @@ def passage_length(retriever: Retriever) -> int:
     tokens = EncoderTokens(retriever.encoder)
     batches = retriever.snapshot().batches(["context"])
     contexts = list(islice((text for batch in batches for text in batch["context"].to_pylist()), _READ))
-    chosen = contexts[:: max(1, len(contexts) // _MEASURED)]
-    if not chosen:
+    sample = contexts[:: max(1, len(contexts) // _MEASURED)]
+    if not sample:
         raise InputError(f"{retriever.path} holds no passages: 'binocle index' fills it")
     longest = min(retriever.encoder.max_tokens, _LONGEST)
-    return max(SHORTEST, min(longest, round(float(np.quantile([len(ids) for ids in tokens(chosen)], 0.9)))))
+    return max(SHORTEST, min(longest, round(float(np.quantile([len(ids) for ids in tokens(sample)], 0.9)))))

@@ -134,8 +134,8 @@ class Miner:
     def _mine_rows(self, block: _Block, usable: Mask, rows: range) -> list[MinedPair]:
         """Pair the positives of these rows of a block with their negatives."""
         answers = self._answers(block, rows)
-        chosen = self._choose(block, usable, rows, answers)
-        for negatives in chosen.values():
+        negatives_of = self._choose(block, usable, rows, answers)
+        for negatives in negatives_of.values():
             self._report.negatives += len(negatives)
             self._report.short += len(negatives) < self._rules.negatives
             self._report.none += not negatives
@@ -143,13 +143,13 @@ class Miner:
             MinedPair(
                 block.queries[row],
                 answer.text,
-                [candidate.text for candidate in chosen[row]],
-                [answer.score, *(candidate.score for candidate in chosen[row])],
+                [candidate.text for candidate in negatives_of[row]],
+                [answer.score, *(candidate.score for candidate in negatives_of[row])],
                 answer.document_id,
             )
             for row in rows
             for answer in answers[row]
-            if chosen[row]
+            if negatives_of[row]
         ]
 
     def _choose(
@@ -157,15 +157,17 @@ class Miner:
     ) -> dict[int, list[_Candidate]]:
         """Try candidates in turn until each row has enough; return them best first."""
         turns = {row: iter(self._order(block.first + row, usable[row])) for row in rows}
-        chosen: dict[int, list[_Candidate]] = {row: [] for row in rows}
+        negatives_of: dict[int, list[_Candidate]] = {row: [] for row in rows}
         while cells := [
-            (row, column) for row in rows for column in islice(turns[row], self._rules.negatives - len(chosen[row]))
+            (row, column)
+            for row in rows
+            for column in islice(turns[row], self._rules.negatives - len(negatives_of[row]))
         ]:
             for candidate in self._passing(block, answers, cells):
-                chosen[candidate.row].append(candidate)
-        for negatives in chosen.values():
+                negatives_of[candidate.row].append(candidate)
+        for negatives in negatives_of.values():
             negatives.sort(key=lambda candidate: candidate.column)
-        return chosen
+        return negatives_of
 
     def _order(self, number: int, usable: Mask) -> list[int]:
         """Order the usable columns for trial; in a random order the first that pass are a random choice."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class MaskedEpoch(NamedTuple):
-    """The tokens that the model reads, and how many of them were chosen, masked, replaced and unchanged."""
+    """The tokens that the model reads, and the number of targets: masked, replaced and unchanged ones."""
 
     pieces: list[str]
-    chosen: int
+    targets: int
     masked: int
     replaced: int
     unchanged: int
@@ -41,8 +41,8 @@ def masked_epochs(text: TokenStates, tokenizer: Tokenizer, count: int, *, seed: 
 
 
 def _epoch(ids: np.ndarray, tokens: np.ndarray, labels: np.ndarray, mask: int, tokenizer: Tokenizer) -> MaskedEpoch:
-    chosen = labels != IGNORED
-    masked, unchanged = chosen & (tokens == mask), chosen & (tokens == ids)
+    targets = labels != IGNORED
+    masked, unchanged = targets & (tokens == mask), targets & (tokens == ids)
     pieces = [tokenizer.id_to_token(token) or "" for token in tokens.tolist()]
-    replaced = chosen.sum() - masked.sum() - unchanged.sum()
-    return MaskedEpoch(pieces, int(chosen.sum()), int(masked.sum()), int(replaced), int(unchanged.sum()))
+    replaced = targets.sum() - masked.sum() - unchanged.sum()
+    return MaskedEpoch(pieces, int(targets.sum()), int(masked.sum()), int(replaced), int(unchanged.sum()))

@@ -47,22 +47,22 @@ class Masking:
         """
         eligible = ~np.isin(tokens, self.special)
         choose = choose_words if self.whole_words else choose_tokens
-        chosen = choose(eligible, starts, self.share, random)
-        return self._mask(tokens, chosen, random), np.where(chosen, tokens, IGNORED)
+        targets = choose(eligible, starts, self.share, random)
+        return self._mask(tokens, targets, random), np.where(targets, tokens, IGNORED)
 
-    def _mask(self, tokens: Integers, chosen: Mask, random: np.random.Generator) -> Integers:
+    def _mask(self, tokens: Integers, targets: Mask, random: np.random.Generator) -> Integers:
         fate = random.random(len(tokens))
         any_token = self.vocabulary[random.integers(0, len(self.vocabulary), len(tokens))]
         masked = np.where(fate < 0.8, self.mask, np.where(fate < 0.9, any_token, tokens))
-        return np.where(chosen, masked, tokens)
+        return np.where(targets, masked, tokens)
 
 
 def choose_tokens(eligible: Mask, starts: Mask, share: float, random: np.random.Generator) -> Mask:  # noqa: ARG001 - one signature
     """Choose a share of the eligible tokens, rounded, at least one."""
     positions = np.flatnonzero(eligible)
-    chosen = np.zeros(len(eligible), bool)
-    chosen[random.permutation(positions)[: _budget(len(positions), share)]] = True
-    return chosen
+    targets = np.zeros(len(eligible), bool)
+    targets[random.permutation(positions)[: _budget(len(positions), share)]] = True
+    return targets
 
 
 def choose_words(eligible: Mask, starts: Mask, share: float, random: np.random.Generator) -> Mask:
@@ -77,14 +77,14 @@ def choose_words(eligible: Mask, starts: Mask, share: float, random: np.random.G
     whole = np.bincount(words, weights=eligible) == sizes
     order = random.permutation(np.flatnonzero(whole))
     budget = _budget(int(eligible.sum()), share)
-    chosen = []
+    target_words = []
     for word, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         if size <= budget:
-            chosen.append(word)
+            target_words.append(word)
             budget -= size
         if not budget:
             break
-    return np.isin(words, chosen or order[:1])
+    return np.isin(words, target_words or order[:1])
 
 
 def _budget(count: int, share: float) -> int:

@@ -139,5 +139,5 @@ def split_held_out(
 
 def sample(rows: Rows, limit: int) -> list[int]:
     """Up to `limit` row numbers, evenly from the file, shortest rows first, so that batches have little padding."""
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(np.int64))
-    return chosen[np.argsort(rows.lengths[chosen], kind="stable")].tolist()  # type: ignore[no-any-return]
+    numbers = np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(np.int64))
+    return numbers[np.argsort(rows.lengths[numbers], kind="stable")].tolist()  # type: ignore[no-any-return]

@@ -34,10 +34,10 @@ def choose_weight(
     """
     reranker = load_reranker(str(ready))
     queries = sorted(relevant)
-    chosen = np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]
+    sample = np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]
     gains = []  # for each query: nDCG@10 at every weight
     first = []
-    for number in chosen:
+    for number in sample:
         query = queries[number]
         hits = retriever.search(query, _DEPTH, collapse=False)
         if len(hits) < 2:
@@ -72,8 +72,8 @@ def _crossed(table: Floats) -> Floats:
     """
     half = np.arange(len(table)) % 2
     best = np.array([table[half != part].mean(0).argmax() for part in (0, 1)])
-    chosen: Floats = table[np.arange(len(table)), best[half]]
-    return chosen
+    gains: Floats = table[np.arange(len(table)), best[half]]
+    return gains
 
 
 def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:

@@ -28,8 +28,8 @@ def leave_out(data: TrainingSet, maximum: int, seed: int) -> None:
     """Leave out all training rows except for `maximum` random queries."""
     training = data.training()
     numbers = candidates.query_numbers(data, training)
-    chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:maximum]
-    data.part[training[~np.isin(numbers, chosen)]] = rows.LEFT_OUT
+    sample = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:maximum]
+    data.part[training[~np.isin(numbers, sample)]] = rows.LEFT_OUT
 
 
 @dataclass(slots=True)

@@ -131,8 +131,8 @@ def _keywords(context: DocumentContext) -> Iterator[Pair]:
         terms = context.weights.terms(passage.context)
         best = sorted((word for word in terms if not word.isdecimal()), key=lambda word: -terms[word])[:12]
         if len(best) >= 2:
-            chosen = context.random.sample(best, context.random.randint(2, min(6, len(best))))
-            yield " ".join(word for word in terms if word in chosen), passage.context
+            keywords = context.random.sample(best, context.random.randint(2, min(6, len(best))))
+            yield " ".join(word for word in terms if word in keywords), passage.context
 
 
 def _dropped(context: DocumentContext) -> Iterator[Pair]:

@@ -628,7 +628,7 @@ def test_no_row_of_another_data_set_shares_a_text_with_a_held_out_row(tmp_path, 
     start = encoding.EncoderTraining.__init__
 
     def keep(self, run, data, objective, **options):
-        sets.extend([data, *(part for _, part, _ in options["more"])])
+        sets.extend([data, *(part for _, part, _ in options["auxiliary"])])
         start(self, run, data, objective, **options)
 
     monkeypatch.setattr(encoding.EncoderTraining, "__init__", keep)

@@ -82,14 +82,14 @@ def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int
     """Return the length of the texts that are asked about, and at most `count` questions of each kind."""
     random = np.random.default_rng(seed)
     length = min(texts.true, key=lambda size: (abs(size - _LENGTH), size))
-    chosen: list[Question] = []
+    selected: list[Question] = []
     for kind, spans in _SPANS.items():
         pool = sorted({text[first:last] for text in texts.corpus for first, last in spans(text)})
         rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:count]
         of_kind = [_question(kind, row, text, spans(text), pool, random) for row, text in rows]
         of_kind = [question for question in of_kind if len(question.texts[UNKNOWN]) >= _LEAST]
-        chosen += of_kind if len(of_kind) >= _LEAST else []
-    return length, chosen
+        selected += of_kind if len(of_kind) >= _LEAST else []
+    return length, selected
 
 
 def _question(
@@ -100,8 +100,8 @@ def _question(
     rivals = [rival for rival in pool if folded(rival) not in folded(text)]
     alike = [rival for rival in rivals if kind == "names" or len(rival) == len(true)]
     rivals = alike if len(alike) >= CANDIDATES else rivals
-    chosen = random.choice(len(rivals), min(CANDIDATES - 1, len(rivals)), replace=False) if rivals else ()
-    candidates = [true, *(rivals[number] for number in chosen)]
+    distractors = random.choice(len(rivals), min(CANDIDATES - 1, len(rivals)), replace=False) if rivals else ()
+    candidates = [true, *(rivals[number] for number in distractors)]
     before, after = text[:first].split(), text[last:].split()
     by_knowledge = {}
     for known, share in _KNOWN.items():

@@ -95,11 +95,11 @@ class _Sums:
     texts: int
 
     @classmethod
-    def of(cls, centred: Floats, rows: Sequence[Integers], chosen: Integers, width: int) -> _Sums:
+    def of(cls, centred: Floats, rows: Sequence[Integers], sample: Integers, width: int) -> _Sums:
         squares = np.zeros((centred.shape[1], centred.shape[1]))
         products, counts = np.zeros((centred.shape[1], width), np.float32), np.zeros(width, np.float32)
-        for start in range(0, len(chosen), _BLOCK):
-            block = chosen[start : start + _BLOCK]
+        for start in range(0, len(sample), _BLOCK):
+            block = sample[start : start + _BLOCK]
             table = np.zeros((len(block), width), np.float32)
             for number, row in enumerate(block):
                 table[number, rows[row]] = 1
@@ -107,14 +107,14 @@ class _Sums:
             squares += part.T @ part
             products += part.T @ table
             counts += table.sum(0)
-        return cls(squares, products, counts, len(chosen))
+        return cls(squares, products, counts, len(sample))
 
-    def __add__(self, more: _Sums) -> _Sums:
+    def __add__(self, sums: _Sums) -> _Sums:
         return _Sums(
-            self.squares + more.squares,
-            self.products + more.products,
-            self.counts + more.counts,
-            self.texts + more.texts,
+            self.squares + sums.squares,
+            self.products + sums.products,
+            self.counts + sums.counts,
+            self.texts + sums.texts,
         )
 
     def solved(self, strength: float) -> tuple[Floats, Floats]:

@@ -60,10 +60,10 @@ def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best:
     figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"
     figures += f"  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
     figures += f"  {_short(result.highest('names')):>6}  {_short(result.highest('numbers')):>7}"
-    (name, first), *more = result.attacks.items()
+    (name, first), *rest = result.attacks.items()
     rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length, lengths)}  {name}"]
     return rows + [
-        f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length, lengths)}  {name}" for name, attack in more
+        f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length, lengths)}  {name}" for name, attack in rest
     ]
 
 

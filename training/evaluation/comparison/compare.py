@@ -195,15 +195,16 @@ def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
     for measure in measures:
         if measure.lower() not in known:
             raise InputError(f"there is no measure {measure!r}: expected one of {', '.join(known.values())}")
-    chosen = list(dict.fromkeys(known[measure.lower()] for measure in measures))
+    measure_names = list(dict.fromkeys(known[measure.lower()] for measure in measures))
     available = list(dict.fromkeys(measure for data_set in sets for measure in _MEASURES[data_set.kind]))
-    unused = next((measure for measure in chosen if measure not in available), None)
+    unused = next((measure for measure in measure_names if measure not in available), None)
     if unused:
         raise InputError(f"{unused} is no measure of any of these data, which have {', '.join(available)}")
     return [
         Column(data_set.name, measure)
         for data_set in sets
-        for measure in [name for name in chosen if name in _MEASURES[data_set.kind]] or [_MAIN_MEASURE[data_set.kind]]
+        for measure in [name for name in measure_names if name in _MEASURES[data_set.kind]]
+        or [_MAIN_MEASURE[data_set.kind]]
     ]
 
 

@@ -56,8 +56,8 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     model, mode = _split(rest, "@")
     if mode is not None:
         _check_mode(mode)
-    for chosen in [mode] if mode is not None else modes:
-        yield model, chosen, reranker
+    for search_mode in [mode] if mode is not None else modes:
+        yield model, search_mode, reranker
 
 
 def _split(text: str, sign: str) -> tuple[str, str | None]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.errors import InputError
-from ....retriever.models.heads.reader import load_reader
 from ..result import JudgedRowsResult
 from ..significance import interval
 from . import span_metrics
@@ -18,16 +16,6 @@ if TYPE_CHECKING:
     from ..judged_rows import Questions
 
 MEASURES = {"Exact match": span_metrics.exact_match, "F1 of words": span_metrics.f1}
-
-
-def load(name: str | None) -> Reader:
-    """Load a reader.
-
-    :raises InputError: without a name, or when the model is no reader.
-    """
-    if name is None:
-        raise InputError("questions with answers are for a reader: give it as --model")
-    return load_reader(name)
 
 
 def evaluate_answers(rows: Questions, reader: Reader) -> JudgedRowsResult:

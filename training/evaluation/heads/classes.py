@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from ..judged_rows import LabelledTexts
 
 
-def load(name: str | None) -> Classifier:
-    """Load a classifier of one class.
+def load_text_classifier(name: str) -> Classifier:
+    """Load a classifier of texts into classes.
 
-    :raises InputError: without a name, or when it gives numbers or several labels.
+    :raises InputError: when the model gives numbers or several labels, or is no classifier.
     """
-    if name is None:
-        raise InputError("texts with labels are for a classifier: give it as --model")
     classifier = load_classifier(name)
     if classifier.settings.task != "classes" or classifier.settings.pairs:
         raise InputError(f"{name} gives {classifier.settings.task}: expected a classifier of texts into classes")
@@ -50,11 +48,11 @@ def evaluate_classes(rows: LabelledTexts, classifier: Classifier) -> JudgedRowsR
 
 def _macro_f1(predicted: Doubles, gold: Doubles) -> Weighted:
     classes = np.unique(np.concatenate([predicted, gold]))
-    chosen, true = (np.equal(labels[:, None], classes).astype(np.float64) for labels in (predicted, gold))
+    predicted_one_hot, one_hot = (np.equal(labels[:, None], classes).astype(np.float64) for labels in (predicted, gold))
 
     def weighted(weights: Doubles) -> Doubles:
-        total = weights @ (chosen + true)
-        hits = 2 * (weights @ (chosen * true))
+        total = weights @ (predicted_one_hot + one_hot)
+        hits = 2 * (weights @ (predicted_one_hot * one_hot))
         f1 = np.divide(hits, total, out=np.zeros_like(hits), where=total > 0)
         means: Doubles = f1.sum(1) / np.maximum((total > 0).sum(1), 1)
         return means

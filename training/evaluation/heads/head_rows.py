@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
 from ....retriever.models.heads.classifier import Classifier
-from ....retriever.models.heads.reader import Reader
-from ....retriever.models.heads.tagger import Tagger
+from ....retriever.models.heads.reader import Reader, load_reader
+from ....retriever.models.heads.tagger import Tagger, load_tagger
 from .answers import evaluate_answers
-from .answers import load as load_reader
-from .classes import evaluate_classes
-from .classes import load as load_classifier
+from .classes import evaluate_classes, load_text_classifier
 from .names import evaluate_names
-from .names import load as load_tagger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +29,26 @@ class HeadRowsKind:
     noun: str  # of the model
     rows: str  # for messages
     type: type
-    load: Callable[[str | None], Head]
+    load: Callable[[str], Head]
     evaluate: Callable[[Any, Any], JudgedRowsResult]
 
 
 HEAD_ROWS = {
-    "classes": HeadRowsKind("classifier", "texts with labels", Classifier, load_classifier, evaluate_classes),
+    "classes": HeadRowsKind("classifier", "texts with labels", Classifier, load_text_classifier, evaluate_classes),
     "names": HeadRowsKind("tagger", "texts with marked names", Tagger, load_tagger, evaluate_names),
     "answers": HeadRowsKind("reader", "questions with answers", Reader, load_reader, evaluate_answers),
 }
+
+
+def load_head(rows: HeadRows, model: str | None) -> Head:
+    """Load the head that rows of this kind are for.
+
+    :raises InputError: without a model, or when the model is no such head.
+    """
+    kind = HEAD_ROWS[rows.kind]
+    if model is None:
+        raise InputError(f"{kind.rows} are for a {kind.noun}: give it as --model")
+    return kind.load(model)
 
 
 def evaluate_head(rows: HeadRows, head: Any) -> JudgedRowsResult:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.errors import InputError
-from ....retriever.models.heads.tagger import load_tagger
 from ..result import JudgedRowsResult
 from ..significance import Statistic, Weighted
 
@@ -16,16 +14,6 @@ if TYPE_CHECKING:
     from ....core.arrays import Doubles
     from ....retriever.models.heads.tagger import Tagger
     from ..judged_rows import TaggedTexts
-
-
-def load(name: str | None) -> Tagger:
-    """Load a tagger.
-
-    :raises InputError: without a name, or when the model is no tagger.
-    """
-    if name is None:
-        raise InputError("texts with marked names are for a tagger: give it as --model")
-    return load_tagger(name)
 
 
 def evaluate_names(rows: TaggedTexts, tagger: Tagger) -> JudgedRowsResult:
