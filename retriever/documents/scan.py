@@ -256,7 +256,7 @@ def find_index(start: Path) -> Path | None:
 def written_since(root: Path, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the paths of documents with changed or deleted files, compared with these rows.
 
-    If only the time differs, the sha256 decides. A large file is then taken to be unchanged.
+    If only the time differs, the sha256 decides; a large file is not hashed and counts as unchanged.
     """
     return [row["path"] for row in rows if _has_changed(file_below(root, row["path"]), row)]
 

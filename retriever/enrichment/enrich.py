@@ -57,7 +57,7 @@ def enrich(
 ) -> EnrichReport:
     """Let heads fill their keys in all documents with passages, and keep filling them in later syncs.
 
-    :param heads: new ones, of `new_head`. The heads that the index has already fill what is missing.
+    :param heads: new heads, from `new_head`. The heads of the index also run, on documents without their values.
     :param remove: keys of heads to take out, with their values.
     :raises InputError: before anything is changed, for a head that does not fit.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class VectorLog:
     """An append-only file of records: a hash of the text, a checksum, the vector.
 
-    A record that a kill or a full disk has cut short counts for nothing.
+    A record that a kill or a full disk has cut short is ignored.
     """
 
     def __init__(self, folder: Path, fingerprint: str, dim: int) -> None:

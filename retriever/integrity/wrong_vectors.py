@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
 
 
-_SMALL = 1_000  # rows: an index of up to so many is embedded whole, which takes seconds
+_SMALL = 1_000  # rows of an index that is embedded whole, which takes seconds
 _CHANCE = 0.01  # share of vectors of random other texts that lie nearer than the threshold of suspicion
 _FIRST_MIN, _FIRST_MAX = 0.03, 0.1  # share of the rows that are embedded first
-_STEP, _MIN_STEP = 0.02, 20  # then this share of the rows at a time, and at least so many, while any is wrong
+_STEP, _MIN_STEP = 0.02, 20  # share and minimum of the rows in each further round, until a round has no wrong vector
 _SAMPLE = 200  # rows, of the remaining ones
 _CONFIDENCE = 0.95
 # A right vector may differ a little from the stored one: another processor, runtime or batch. The cosine is about

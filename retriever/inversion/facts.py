@@ -38,8 +38,7 @@ class RetainedFacts:
 def retained_facts(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> RetainedFacts:
     """Read a text back from its own vector.
 
-    A word or a fact is read back if all of its tokens are among the likeliest tokens. Twice as many tokens count as
-    likeliest as the text has.
+    A word or a fact is read back if all of its tokens are among the likeliest 2n tokens of a text of n tokens.
 
     :param kind: what to encode the text as.
     """

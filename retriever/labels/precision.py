@@ -1,12 +1,12 @@
 """How sure a label is, and which labels to keep for a promised precision.
 
-Without one true label nothing can be promised: two names could be swapped, and every cosine would stay. What the
-evidence is worth was learned where the truth is known, on the sections of Debian's packages and the articles of SQuAD:
-`benchmarks/models/labels.py` fits the numbers below. This is an estimate only: where .90 was asked for, 8 of 10
-sets of labels got .70 to 1.
+Without one true label nothing can be promised: two names could be swapped, and every cosine would stay. The
+weights of the evidence come from data with known labels, the sections of Debian's packages and the articles of SQuAD:
+`benchmarks/models/labels.py` fits the numbers below. This is only an estimate: at a promised precision of .90, 8 of 10
+sets of labels had .70 to 1.
 
-With 100 true labels of the collection itself the estimate is corrected (Platt 1999). Then names that were never seen
-got .90 (Debian) and .92 (SQuAD) in the mean, and 8 of 10 sets of labels .84 to .97.
+With 100 true labels of the collection itself the estimate is corrected (Platt 1999). Then unseen
+names had a mean precision of .90 (Debian) and .92 (SQuAD), and 8 of 10 sets of labels had .84 to .97.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ...core.arrays import Doubles, Floats, Integers
 
 _NEIGHBOURS = 10
-_REFERENCE = 4_000  # documents that the others ask at most
+_REFERENCE = 4_000  # maximum of documents that can be neighbours
 _BLOCK = 1_000  # documents compared at a time
 _ROUNDS = 3
-_CENTRED = 0.5  # how much of the mean cosine of a name is taken away: 1 would make all labels equally frequent
+_CENTRED = 0.5  # share of a name's mean cosine that is subtracted; 1 would make all labels equally frequent
 _SHARPNESS = 1.6  # of a label's share, in standard deviations of the cosine
 _WEIGHT = 2.0  # of the neighbours' opinion against the document's own
 _FLOOR = 1e-3  # share of a label that no neighbour has

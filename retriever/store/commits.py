@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any other writer
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
-_TIDY_DELAY = 1.5  # lifetimes of an old version: the oldest waits so long to be removed together with newer ones
+_TIDY_DELAY = 1.5  # in lifetimes of an old version: versions are removed together when the oldest has this age
 _MAX_FRAGMENTS = 32  # of a table, before small ones are merged
 _LARGE_FRAGMENTS = 8  # the number of large fragments of a table, about
 _LEAST_ROWS = 1_024  # of a large fragment

@@ -41,5 +41,5 @@ def promise(location: Location, moment: float) -> float:
 
 
 def clear(location: Location) -> None:
-    """Note that nothing waits any more."""
+    """Remove the deadline, since no deleted row waits to be erased."""
     location.remove(_FILE)

@@ -146,8 +146,8 @@ class Experiment:
     def _aligned(self, own: Floats, stolen: Mapping[int, Floats]) -> tuple[dict[int, Floats], Alignment]:
         """Turn stolen vectors back without a known pair.
 
-        One half of the attacker's documents counts as stolen, beside the attacked texts. Of the other half he has the
-        texts, and no stolen vector.
+        The attacked texts and half of the attacker's documents are stolen as vectors. The attacker has the texts of the
+        other half, without stolen vectors.
         """
         self._on_progress(Progress("undoing the rotation without pairs"))
         in_index = self._texts.in_index
@@ -323,7 +323,7 @@ class Experiment:
         return by_length
 
     def _frequent_tokens(self, length: int) -> list[int]:
-        """Return `length` tokens; a token comes twice when enough texts have it twice."""
+        """Return the `length` most frequent tokens; a token is listed twice if enough texts have it twice."""
         counts: dict[tuple[int, int], int] = {}  # token and its occurrence in a text -> texts
         for tokens in self._texts.tokens(self._texts.by_length[length] or self._texts.corpus):
             occurrences: dict[int, int] = {}

@@ -275,7 +275,7 @@ def _compared(result: DefenceResult) -> list[Suspect]:
     return [suspect for suspect in result.suspects if suspect.difference is not None]
 
 
-_PROTECTING = 10.0  # highest epsilon that means anything
+_PROTECTING = 10.0  # epsilon up to which differential privacy is a real guarantee
 
 
 def _noise(result: DefenceResult) -> str:

@@ -160,7 +160,7 @@ def _of_one(where: str, row: Row, named: dict[str, str]) -> Shape:
 
 
 def _check_unjudged(where: str, row: Row) -> None:
-    """:raises InputError: when a number beside two texts may be a judgement; as pairs, all would count as alike."""
+    """:raises InputError: if a number beside two texts may be a judgement; as pairs, all would count as similar."""
     known = {name for names in NAMES.values() for name in names}
     for name, value in row.items():
         if str(name).lower() in known or _ID.fullmatch(str(name)):

@@ -100,7 +100,7 @@ def split(documents: Iterable[Source], share: float, seed: int = 0) -> tuple[Ite
 
 
 def sample(documents: Iterable[Source], passages: int, seed: int) -> Iterable[Source]:
-    """Choose documents with at least `passages` passages, or hardly more; all documents if they have fewer."""
+    """Choose documents until they have `passages` passages together; all documents if they have fewer."""
     positions = sorted((_position(source.id, seed + 1), len(source.passages)) for source in documents)
     total = 0
     for position, count in positions:

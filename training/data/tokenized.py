@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-INSIDE, WORD, SENTENCE = 0, 1, 2  # a token starts nothing, a word, or a sentence
+INSIDE, WORD, SENTENCE = 0, 1, 2  # the position of a token: inside a word, or at the start of a word or a sentence
 _SCHEMA = pa.schema([("tokens", pa.list_(pa.int32())), ("starts", pa.list_(pa.uint8())), ("document", pa.int64())])
 _BATCH_ROWS = 1_024
 _WINDOW = 20_000  # characters tokenized as one text: the tokens of a whole document may not fit into memory

@@ -97,7 +97,7 @@ def distill(
     check(config)
     objectives.check_uses(config, objectives.choose(config.objective, Shape.TEXTS, teacher=True))
     if evaluate_on is not None:
-        judged_queries(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
+        judged_queries(Path(evaluate_on), split, None, None)  # reports an error before the student is trained
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")

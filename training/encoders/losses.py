@@ -45,7 +45,7 @@ class LossOptions:
     mini_batch: int = 32  # texts in memory at once for cached objectives
     gather: bool = False  # negatives of all devices
     guide: Any = None  # a `SentenceTransformer` that drops false negatives
-    temperature: float | None = None  # of a teacher's scores; 1/scale if all could be cosines, else 1
+    temperature: float | None = None  # of a teacher's scores; None: 1/scale if they look like cosines, else 1
 
 
 def build(

@@ -145,7 +145,7 @@ class ObjectiveData:
         return max(4, min(self.config.batch_size, 2 * int(np.minimum(pairs, pairs[1]).sum())) // 2 * 2)
 
     def sampler(self, dataset: Any, **options: Any) -> Any:
-        """Return what draws the batches: ours, or sentence-transformers' that needs several texts of a class.
+        """Return the sampler of batches: sentence-transformers' if a batch needs several texts of a class, else ours.
 
         :param options: of its samplers.
         """
@@ -154,7 +154,7 @@ class ObjectiveData:
         return GroupByLabelBatchSampler(dataset, **options | {"batch_size": self.batches.batch_size})
 
     def batches_in_epoch(self) -> int:
-        """Return the batches that an epoch draws: grouped objectives leave out what a large class has too many."""
+        """Count the batches of an epoch. Grouped objectives leave out the surplus rows of large classes."""
         if not self.is_grouped:
             return len(self.batches)
         return len(self.sampler(self.dataset(), drop_last=False, valid_label_columns=["label"]))

@@ -35,7 +35,7 @@ class TextBatches:
         return len(self.lengths)
 
     def up_to(self, length: int) -> TextBatches:
-        """The texts of at most so many tokens; all if there are none."""
+        """Return the texts of at most `length` tokens, or all texts if each is longer."""
         rows = np.flatnonzero(self.lengths <= length)
         if not len(rows):
             return self

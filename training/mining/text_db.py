@@ -110,7 +110,7 @@ class TextDatabase:
 
     def named(self, ids: Ids) -> dict[int, tuple[str, str]]:
         """Return name and text of each of these documents."""
-        numbers = json.dumps(np.unique(ids).tolist())  # a statement has no room for so many parameters
+        numbers = json.dumps(np.unique(ids).tolist())  # SQLite limits the parameters of a statement
         rows = self._tables.execute(
             "SELECT id, name, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (numbers,)
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .batches import MaskedBatches
 
 _STEP = 64  # masked tokens are padded to a multiple: on a CPU each new size costs a kernel compiled for it
-MEASURED = 1_000  # to measure; more would say little more and slow each evaluation
+MEASURED = 1_000  # rows in an evaluation; more would slow it and hardly sharpen the figure
 
 
 class PairHead(nn.Module):

@@ -36,7 +36,7 @@ class Positive:
     text: str
     path: str | None  # of its document in the index; None if unknown
     source: str | None = None  # its document, where each positive is indexed as a document of its own
-    left_out: bool = False  # of neither part of the data: no negative, but no row either
+    left_out: bool = False  # in neither part of the data: it is not trained on, and is never a negative
 
 
 def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | None) -> Retriever:

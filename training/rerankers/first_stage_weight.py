@@ -1,4 +1,4 @@
-"""How much of the first stage's score a search keeps beside a reranker's, chosen on queries held out from training."""
+"""Choose the weight of the first stage's score beside the reranker's, on queries held out from training."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ class ProgressCallback(TrainerCallback):
 
 
 class EvaluateSome(TrainerCallback):
-    """Evaluate only some of the checkpoints, evenly spread, the last one among them, and only as many as time allows.
+    """Evaluate as many checkpoints as time allows, evenly spread, and always the last one.
 
-    The first checkpoint decides how many, and writes it down: a resumed run evaluates at the steps of an uninterrupted
-    one, whatever the clock says then.
+    At the first checkpoint the number is decided and saved, so that a resumed run evaluates at the same steps as an
+    uninterrupted one.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class EvaluateSome(TrainerCallback):
         """
         :param evaluations: at most.
         :param file: of the number that was decided.
-        :param share: of the run's time that all evaluations may take; None: any, so nothing is decided.
+        :param share: of the run's time that all evaluations may take; None: no limit, so no number is saved.
         :param cost: returns the seconds of one evaluation, if they are known.
         """
         self._evaluations, self._file, self._share, self._cost = evaluations, file, share, cost

@@ -43,7 +43,7 @@ def silence() -> None:
 
 
 def bf16(config: Any) -> bool:
-    """Whether a run with these settings computes in bfloat16: where the machine does, unless they say."""
+    """Whether a run computes in bfloat16: as configured, else if the machine supports it."""
     return has_bf16() if config.bf16 is None else bool(config.bf16)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Weights = Mapping[str, torch.Tensor]
 
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of what was learned
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the learned change of the weights
 FEW = 20  # minimum of queries that choose a share
 _USUAL = 0.5  # share if there are fewer queries
 

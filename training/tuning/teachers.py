@@ -46,8 +46,8 @@ class Teacher(Protocol):
 class SearchTeacher:
     """The index's own hybrid search.
 
-    A passage that a search does not list has the standard score of its cosine, and the one of no common word; it ranks
-    below all that are listed.
+    A listed passage has the score of the search. Any other passage has the standard score of its cosine, as if it had
+    no word of the query, and ranks below the listed ones.
     """
 
     def __init__(self, snapshot: Snapshot, encoder: Encoder, passages: Passages) -> None:

@@ -106,7 +106,7 @@ class TermWeights:
         return {term: score / total for term, score in zip(counts, scores.tolist(), strict=True)} if total else {}
 
     def centrality(self, sentence: str, terms: dict[str, float]) -> float:
-        """Return how much of a text a sentence says, for its length.
+        """Return how central a sentence is to a text: the weight of its terms, relative to its length.
 
         :param terms: of the text.
         """

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .teachers import Teacher
 
 NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people wrote, though not as queries
-_OTHER = ("cloze", "definition", "dropped", "keywords")  # the best of these, where fewer than two natural ones exist
+_OTHER = ("cloze", "definition", "dropped", "keywords")  # in this order, they replace missing natural kinds
 MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
-_MOST_LOST = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds loses nothing
+_MOST_LOST = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds may lose none
 _JUDGES = 12  # documents that judge, or half of all if there are fewer
 _EQUAL = 1e-6  # scores closer than this are equal
 
@@ -97,7 +97,7 @@ def judging_share(documents: int, share: float) -> float:
 def natural(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[SyntheticPair]:
     """Draw about as many queries of each natural kind, so that none decides alone.
 
-    Where fewer than two natural kinds can be made, the next best kinds stand in.
+    If there are fewer than two natural kinds, the best other kinds replace them.
     """
     kinds: dict[str, list[SyntheticPair]] = {}
     for pair in pairs:
@@ -117,9 +117,9 @@ class Encodes(Protocol):
 
 
 class Judges:
-    """Queries from held-out documents, with their own passages among those of other documents.
+    """A collection for queries from held-out documents: the passage of each query, and passages of other documents.
 
-    A query's own passage is in the collection without the query itself, since its words would find it.
+    The text of a query is taken out of its passage, since its words would find it.
 
     :param pairs: queries with their own passages.
     :param rivals: passages of documents that no query is from.
@@ -166,7 +166,7 @@ class Judges:
         """Return nDCG@10 of each query over documents, each ranked by its best passage; only its own is relevant.
 
         A document with the same score ranks first, so that an encoder gains nothing by giving all passages one vector.
-        Another document's passage with the same text is no rival.
+        An equal passage of another document does not compete.
 
         :param scores: of the passages, shape (queries, passages).
         """

@@ -33,7 +33,7 @@ _PIECE = 256  # pairs in memory together
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """How a reader reads, and what its scores mean; `binocle.json` of its folder has them."""
+    """The windows of a reader and the scale of its scores, as its folder's `binocle.json` has them."""
 
     window: int = 384  # tokens of question and passage together
     stride: int = 128  # tokens that neighbouring windows share

@@ -36,7 +36,7 @@ _SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # the share of a question's words in its be
 def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
     """Measure the scale of an index if it has none, or one of far fewer or far more passages.
 
-    Without an encoder there is none: no question can be asked.
+    An index without an encoder has no scale, since it cannot encode questions.
     """
     if snapshot.head.encoder.is_none:
         return

@@ -38,8 +38,8 @@ _K1, _B = 0.7, 0.75  # lower than the 1.2 of the words alone: neighbours add to 
 _WEIGHT = 0.02  # of a neighbour's words
 _SIMILAR = 5  # candidates that smooth a score
 _POWER = 4  # of their cosines, which weight them
-_COPY = 0.9999  # the cosine of copies, which do not count: they would only confirm their own score
-_SHARE = 0.4  # of the way to their mean
+_COPY = 0.9999  # from this cosine passages are copies, which are left out: they would only repeat the score
+_SHARE = 0.4  # how far a score moves towards the mean of its neighbours
 _LOWEST = np.float32(-0.2)  # the most that a score is lowered: a passage may stand out for good reason
 
 

@@ -75,7 +75,7 @@ def highest(cosines: Floats) -> Floats:
 
 
 def _falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Raise each of the first values to the highest after it, and lower the others to the lowest before them."""
+    """Make values fall: raise the first `DEPTH` values to later maxima, and lower the rest to earlier minima."""
     first = np.maximum.accumulate(values[:DEPTH][::-1])[::-1]
     return np.minimum.accumulate(np.concatenate([first, values[DEPTH:]]))
 

@@ -141,7 +141,7 @@ def select(
     :param per_document: the number at most; 0 for no limit. None: each passage of a document beyond `PER_DOCUMENT`
         gives way to slightly worse passages of other documents, and each further passage to still worse ones.
     :param all_read: there are no more candidates.
-    :param offset: the number of groups on earlier pages. A group is on one page, whatever page is asked for.
+    :param offset: the number of groups on earlier pages. Pages share no group.
     :returns: None if more candidates might change the answer.
     """
     limit = PER_DOCUMENT if per_document is None else per_document or len(groups)

@@ -76,7 +76,7 @@ def corrections_for(
 
 
 def _is_token(word: str, encoder: Callable[[], Encoder]) -> bool:
-    """Whether a word is one token of the encoder; no, if there is no encoder to ask."""
+    """Whether a word is one token of the encoder; False without an encoder."""
     with contextlib.suppress(BinocleError):
         return len(encoder().offsets([word])[0]) == 1
     return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
 _SHORTEST = 16  # characters of a token
-_HEADER_TEXT = "^[!-~]+$"  # ASCII without spaces: a header holds nothing else unchanged
+_HEADER_TEXT = "^[!-~]+$"  # ASCII without spaces, the only characters that every client and proxy passes on unchanged
 
 
 class _TokenEntry(BaseModel):

@@ -199,7 +199,7 @@ def _filter_in_url(text: str) -> Any:
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """Read a body of at most so many bytes."""
+    """Read a body of at most `limit` bytes."""
     length = request.headers.get("content-length", "0")
     too_large = Refusal(413, f"the body is larger than {limit:,} bytes", {"Connection": "close"})
     if length.isdecimal() and int(length) > limit:

@@ -33,7 +33,7 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
     """
     for index in server.served.indexes.values():
         index.retriever.warm_up()
-    others_give_way()  # the queue's own threads start later, and do it themselves
+    others_give_way()  # threads of the queue start later and call this too
     config = uvicorn.Config(
         application(server),
         http=BoundedHttp,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Key = tuple[str, ...]  # the files of a fragment; Lance never gives a name twice
 
 
-_FEW = 16  # numpy then compares all values with one of them after another
+_FEW = 16  # values up to which numpy compares all with one after another
 
 
 class FragmentColumns:
@@ -46,7 +46,7 @@ class FragmentColumns:
         return np.concatenate([np.empty(0, np.int64), *self._parts[column].values()])
 
     def offsets_of(self, table: lance.LanceDataset, column: str, paths: Iterable[str]) -> Positions:
-        """Return the offsets of rows that may have one of these paths, or of parts of these files; hardly others."""
+        """Return the offsets of all rows of the files of these paths. Hashes may collide."""
         hashes = np.unique(np.array([_hash(path) for path in paths], np.int64))
         return np.flatnonzero(among(self.read(table, column), hashes))
 

@@ -35,7 +35,7 @@ _FILE = "words.bin"
 _BATCH_SIZE = 4_096  # rows analysed together
 _FEW = 64  # newer rows that a reader analyses itself
 _TIER = 4  # a segment is merged with the next if that has at least a quarter of its rows
-_SMALL = 256  # rows of a segment that is merged with the next whatever its size
+_SMALL = 256  # rows of a segment that is merged with the next segment of any size
 _DELETED_ROWS, _DELETED_SHARE = 1_000, 0.1  # a segment with more deleted rows than both is written again
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _ROWS = 8_192
 _CHARACTERS = 16_000_000  # of all kept rows
-_READ_AHEAD = 8  # times as many of both, while several searches read ahead
+_READ_AHEAD = 8  # factor of both limits while several searches read ahead
 
 
 class RecentRows:
@@ -44,7 +44,7 @@ class RecentRows:
 
     @contextlib.contextmanager
     def all_kept(self) -> Iterator[None]:
-        """Keep eight times as many rows in this block: rows that are read ahead stay until their use."""
+        """Keep eight times as many rows inside the `with` block, so that rows read ahead stay until their use."""
         with self._lock:
             self._users += 1
         try:

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
     EncoderOf = Callable[[EncoderId], Encoder]
 
-# A vector index is built anew when so many rows are newer than it, or deleted from it. Until then they are searched
-# exactly or masked: this trades a little search time for a lot of writing.
+# Limits of rows that are newer than a vector index or deleted from it; beyond them it is built anew. Until then newer
+# rows are searched exactly and deleted ones masked: this trades a little search time for a lot of writing.
 _STALE_ROWS = 1_000
 _STALE_SHARE = 0.1
 
 
 def is_stale(snapshot: Snapshot) -> bool:
-    """Tell whether so many rows changed since the index was built that it must be built anew."""
+    """Tell whether too many rows changed since the index was built, so that it must be built anew."""
     if snapshot.head.vectors is None:
         return bool(snapshot.chunks.count_rows())
     ids, present = snapshot.published_ids, snapshot.sorted_ids

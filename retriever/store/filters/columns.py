@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Members = Iterable[tuple[int, Any]]  # the position of a document, and one of its values
 
 COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata")
-_MAX_COLUMNS = 64  # kept: a hostile caller may ask for any number of keys
+_MAX_COLUMNS = 64  # in memory, since a hostile caller may filter on any number of keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Kinds:
     booleans: tuple[int, int]
     numbers: tuple[int, int]
     texts: tuple[int, int]
-    foreign: tuple[int, int]  # of a foreign index: what metadata cannot have
+    foreign: tuple[int, int]  # types that metadata cannot have, from an index that came from elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file
 HEAD = "HEAD.json"  # the committed state
 PREVIOUS = "HEAD.previous.json"  # the state before, for a damaged HEAD.json, or damaged files of its state
-KEEP_SECONDS = 600.0  # readers may still open a replaced table version or vector index for so long
+KEEP_SECONDS = 600.0  # time for which readers may still open a replaced table version or vector index
 TABLES = ("documents.lance", "chunks.lance")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .s3_objects import Objects
 
-_LEASE_SECONDS = 60.0  # a writer that does not renew its lease for so long counts as dead
+_LEASE_SECONDS = 60.0  # a writer that has not renewed its lease for this time counts as dead
 _POLL_SECONDS = 1.0  # between two attempts to take the lease; the first writer to ask for a free one gets it
 _LEASE = "lock.json"
 _FETCHED = "fetched"  # an empty file in the folder of an index that was downloaded or uploaded whole
@@ -195,7 +195,7 @@ class S3Location:
         self._tidy_cache(name)
 
     def _tidy_cache(self, name: str) -> None:
-        """Remove replaced indexes from this machine, which may never write; `name` is about to be in service."""
+        """Remove replaced indexes from this machine, which may never write; keep `name`, which is committed next."""
         with contextlib.suppress(StoreError, OSError):  # the next call does it, or another process was first
             keep = {name, *Head.read(self)[0].published}
             for folder in (self.cache / "vectors").iterdir():

@@ -1,7 +1,8 @@
 """Attack with candidates: pick a name, number or year out of thirty, and tell if a text is indexed.
 
-He puts each candidate into the text, as far as he knows the rest, encodes it and takes the nearest to the stolen
-vector. Whether a text is in the index he tells by its nearest stolen vector. Neither attack learns anything.
+He puts each candidate into the part of the text that he knows, encodes the result and takes the candidate nearest to
+the stolen vector. A text counts as indexed if its vector is nearer to a stolen one than 99 % of other texts' vectors.
+Neither attack learns anything.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 He knows the public encoder, so he first learns to invert it on his own texts, once before any defence. For each defence
 he then maps stolen vectors onto undefended ones by least squares on his pairs. ALGEN (arXiv:2502.11308) found that a
-thousand pairs suffice. If the map does not bring them back, he retrains the part of his decoder that predicts words,
-for as many steps with each defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the
-decoder unchanged. Texts of more than 64 tokens he answers with their likeliest tokens, in no order.
+thousand pairs suffice. If the map fails, he retrains the part of his decoder that predicts words, for the same number
+of steps with each defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the decoder
+unchanged. For a text of more than 64 tokens he gives only its likeliest tokens, in no order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TextAttacker:
 
         The first of an audit's attackers learns from the vectors as they are stored.
 
-        :param steps: beside the first decoder, which takes four times as many.
+        :param steps: of each decoder except the first, which takes four times as many.
         :param seconds: a limit of time; the first decoder has four times as much.
         """
         from ...inversion.text import BagInversion
@@ -209,7 +209,7 @@ class TextAttacker:
 
 
 def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
-    """Copy a decoder: the bag's maps, which an attacker retrains, are its own; its words and all else are shared."""
+    """Copy a decoder. The copy owns the maps of its bag, for retraining; it shares the words and the other layers."""
     twin = copy(decoder)
     twin._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own
     shared = [*decoder.bag.buffers(), decoder.bag.words]

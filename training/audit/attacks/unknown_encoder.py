@@ -5,8 +5,8 @@ one shape: the length of their mean, and the variances along their principal axe
 defences change it less than another encoder does.
 
 To read, he takes the vectors as they are, or aligned without pairs (`alignment`) if that brings them nearer to his own.
-A ridge that he fits to his own texts then reads them, also if none of his encoders is the right one: embeddings of
-different models have similar neighbourhoods (Jha et al. 2025, arXiv:2505.12540).
+A ridge fitted to his own texts reads them, even if none of his encoders is the right one: embeddings of different
+models have similar neighbourhoods (Jha et al. 2025, arXiv:2505.12540).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats
     from ....retriever.models.encoder import Encoder
 
-_JUDGES = 4  # of so many texts, one judges an alignment that was fitted to the others
-_NEARER = 1.1  # an alignment must bring vectors so many times nearer to be read
+_JUDGES = 4  # one text in four judges an alignment that was fitted to the others
+_NEARER = 1.1  # an alignment is used if it makes the mean nearest cosine greater by this factor
 _CELLS = 2_000_000  # of a block of cosines
 
 
@@ -62,7 +62,7 @@ class Suspects:
     def likeliest(self, stolen: Floats, true: Sequence[Sequence[int]]) -> list[Suspect]:
         """Return the encoders, the likeliest first, with what he reads through each.
 
-        :param stolen: (n, dim); the texts with the tokens `true` have the last of them.
+        :param stolen: (n, dim); its last rows belong to the texts with the tokens `true`.
         """
         suspects = []
         for name, own in self._own.items():

@@ -68,7 +68,7 @@ def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best:
 
 
 def _candidates(report: AuditReport) -> list[str]:
-    """Lay out how often the true fact is the nearest of the candidates, and how many texts are told as indexed."""
+    """Lay out how often the true fact is the nearest candidate, and how many indexed texts are recognized."""
     rows = []
     for result in report.results:
         parts = [

@@ -119,7 +119,7 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
 
 
 def read_unlabelled(source: str | Path | Iterable[Mapping[str, Any]], *, pairs: bool) -> tuple[Example, ...]:
-    """Read texts or pairs without labels: the first ones, as many as a fit takes.
+    """Read the first texts or pairs without labels, at most as many as a fit uses.
 
     :param source: what `data.sources.rows` reads, with the columns of `read_examples`; labels are not read.
     :raises InputError: naming the place of the first row that does not fit.

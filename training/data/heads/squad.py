@@ -29,7 +29,7 @@ _SHOWN = 60  # characters of a text in a message
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a passage. Without answers, the passage has none."""
+    """A question about a passage. No answers means that the passage does not answer it."""
 
     text: str
     passage: str
@@ -65,7 +65,7 @@ def is_squad(path: Path) -> bool:
 
 
 def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:
-    """Hold out whole documents: return the questions to learn from, and the others, at maximum about `maximum`."""
+    """Hold out whole documents. Return the questions to learn from and the held-out ones, about `maximum` at most."""
     keys = np.array([hash_of(question.document) for question in questions], np.uint64)
     part = hold_out(keys, share, maximum, seed)
     learned = [question for question, is_held_out in zip(questions, part, strict=True) if not is_held_out]
