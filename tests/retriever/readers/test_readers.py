@@ -1516,8 +1516,12 @@ def test_the_text_of_a_text_file_is_the_file_itself(ending: str, text: str) -> N
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(alphabet="<>/=\"'! -pbrtdhliua1&;x\n", max_size=200))
-def test_random_tags_are_read(soup: str) -> None:
-    reading(soup, "a.html")
+def test_random_tags_give_the_letters_between_them_in_order_and_once(soup: str) -> None:
+    letters = iter(soup)
+    text = reading(soup, "a.html").text
+    assert all(letter in letters for letter in text if letter.isascii() and letter.isalnum())
+    if not set(soup) & set("<&"):
+        assert text.split() == soup.split()
 
 
 def test_the_table_of_formats_names_readers_that_exist() -> None:
