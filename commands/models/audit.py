@@ -180,9 +180,7 @@ def audit(
     from ...training.audit.gate import Gate
 
     gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
-    if quick:
-        refuse_given_options(("steps", "seconds"), "--quick trains nothing; leave one of them out")
-    _check_application(gate, encoder, quick=quick, apply=apply, erase=erase)
+    _check_options(gate, encoder, quick=quick, apply=apply, erase=erase)
     from ...training.audit.audit import audit as run_audit
     from ...training.audit.report import report_files, text_report
 
@@ -210,7 +208,9 @@ def audit(
     return _exit_code(gate, report)
 
 
-def _check_application(gate: Gate, encoder: Path | None, *, quick: bool, apply: bool, erase: bool) -> None:
+def _check_options(gate: Gate, encoder: Path | None, *, quick: bool, apply: bool, erase: bool) -> None:
+    if quick:
+        refuse_given_options(("steps", "seconds"), "--quick trains nothing; leave one of them out")
     if apply and quick:
         raise click.UsageError("--apply needs the whole audit, since a quick one passes no gate: leave --quick out")
     if apply and not gate.is_set:
