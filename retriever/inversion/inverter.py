@@ -21,6 +21,7 @@ from ..models.tokens.token_ids import EncoderTokens
 from .correction import Correction, correct
 from .decoder_settings import TextDecoderSettings
 from .inverter_info import FILE, InverterInfo
+from .text_shape import TextShape
 from .token_guess import TokenGuess, bag_tokens, expected_tokens
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
-_SHUFFLES = 16  # of a vector's dimensions: directions of no text
-_DEVIATIONS = 4.0  # standard deviations above the cosines of the shuffles
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,9 @@ class InvertedVector:
     """The text recovered from one vector."""
 
     text: str  # empty if nothing was recovered
-    tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if it beats chance
+    tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if the vector has a text's shape
     cosine: float  # of the vector of `text` with the inverted vector
-    recovered: bool  # whether the cosine reaches the threshold, which vectors of no text stay below
+    recovered: bool  # whether the cosine reaches the threshold for this time, and for this vector's shape
     usual: bool = True  # whether the cosine reaches the value that 95 % of texts of the learned lengths reach
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,8 +61,16 @@ class EmbeddingInverter:
     >>> inverter.invert(encoder.encode(["the cat sat"]))[0].text  # doctest: +SKIP
     """
 
-    def __init__(self, info: InverterInfo, proposer: TokenProposer, encoder: Encoder, tokens: EncoderTokens) -> None:
-        self.info, self.encoder, self.proposer, self.tokens = info, encoder, proposer, tokens
+    def __init__(
+        self,
+        info: InverterInfo,
+        proposer: TokenProposer,
+        encoder: Encoder,
+        tokens: EncoderTokens,
+        shape: TextShape | None = None,
+    ) -> None:
+        """:param shape: of the vectors of texts; without it every vector needs the cosine of one of no text."""
+        self.info, self.encoder, self.proposer, self.tokens, self.shape = info, encoder, proposer, tokens, shape
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Encoder | None = None) -> EmbeddingInverter:
@@ -88,7 +95,8 @@ class EmbeddingInverter:
             raise InputError(f"{folder / FILE} is damaged ({error}): copy the folder again") from None
         tokens = EncoderTokens(encoder)
         decoder = load_weights(folder, decoder).to(device())
-        return cls(info, TokenProposer.of(decoder, tokens, half=has_bf16()), encoder, tokens)
+        shape = TextShape.read(folder, info.dim)
+        return cls(info, TokenProposer.of(decoder, tokens, half=has_bf16()), encoder, tokens, shape)
 
     def check(self, vectors: Floats, fingerprint: str | None = None) -> Floats:
         """Return vectors as float32 of shape (rows, dim), each of length 1.
@@ -134,11 +142,12 @@ class EmbeddingInverter:
 
     def _invert_batch(self, vectors: Floats, seconds: float, words: int, seed: int) -> Iterator[InvertedVector]:
         shares, counts = self.proposer.bag(vectors)
+        of_texts = self.shape.are_of_texts(vectors) if self.shape else np.zeros(len(vectors), bool)
         for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
-            recovered = nearest.cosine >= self.info.minimum_cosine(seconds)
-            shown = recovered or self._beats_chance(vectors[row], proposals[-1], seed)
-            bag = expected_tokens(shares[row], float(counts[row]))[:words] if shown else []
+            of_text = bool(of_texts[row])
+            recovered = nearest.cosine >= self.info.minimum_cosine(seconds, of_text=of_text)
+            bag = expected_tokens(shares[row], float(counts[row]))[:words] if recovered or of_text else []
             yield InvertedVector(
                 text=self.tokens.text(nearest.ids) if recovered else "",
                 tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
@@ -146,17 +155,6 @@ class EmbeddingInverter:
                 recovered=recovered,
                 usual=nearest.cosine >= self.info.usual_cosine(seconds),
             )
-
-    def _beats_chance(self, vector: Floats, bag: Ids, seed: int) -> bool:
-        """Whether a vector's bag, encoded again, comes nearer to it than the bags of its shuffles do to theirs.
-
-        A defence or another text length takes a vector away from all texts, and its words can still be read.
-        """
-        random = np.random.default_rng(seed)
-        shuffles = np.array([random.permutation(vector) for _ in range(_SHUFFLES)])
-        bags = [bag, *self._bags(*self.proposer.bag(shuffles))]
-        cosines = (self.embed(bags) * np.concatenate([vector[None], shuffles])).sum(1)
-        return bool(cosines[0] > cosines[1:].mean() + _DEVIATIONS * cosines[1:].std())
 
     def correct(
         self, vector: Floats, seconds: float, proposals: Sequence[Ids] | None = None, *, seed: int = 0

@@ -34,6 +34,7 @@ class InverterInfo:
     threshold: float = 0.0  # minimum cosine of a recovered text, after a second of correction
     control: dict[str, float] | None = None  # cosines of recovered texts, and of vectors of no text
     chance: Sequence[Sequence[float]] = ()  # seconds of correction, and the cosine that vectors of no text stay below
+    shaped_chance: Sequence[Sequence[float]] = ()  # the same, that a vector with a text's shape must reach
     format: int = FORMAT
 
     @classmethod
@@ -53,14 +54,17 @@ class InverterInfo:
             raise InputError(f"{file} has format {info.format}, this version reads {FORMAT}")
         return info
 
-    def minimum_cosine(self, seconds: float) -> float:
+    def minimum_cosine(self, seconds: float, *, of_text: bool = False) -> float:
         """The cosine that a recovered text reaches, and a vector of no text does not, after this time of correction.
 
         It rises with the logarithm of the time; after the last measured time at most halfway to the cosines of texts.
+
+        :param of_text: whether the vector has the shape of a text's. Then a cosine suffices that 95 % of the vectors of
+            no text stay below.
         """
         if len(self.chance) < 2:
             return self.threshold
-        times, cosines = np.array(self.chance).T
+        times, cosines = np.array(self.shaped_chance if of_text and len(self.shaped_chance) > 1 else self.chance).T
         times, now = np.log1p(times), float(np.log1p(seconds))
         last, slope = float(cosines[-1]), float((cosines[-1] - cosines[-2]) / (times[-1] - times[-2]))
         if now <= times[-1]:

@@ -31,6 +31,7 @@ _CONTROLS = 16  # vectors of no text, which set the thresholds
 _SECONDS = 1.0  # of correction for each vector
 _TIMES = (0.0, 1.0, 4.0)  # of correction of vectors of no text, in `_SECONDS`
 _DEVIATIONS = 4.0  # standard deviations above their mean cosine
+_SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of those of no text stay below
 
 
 def summarize(name: str, values: Sequence[float]) -> dict[str, Any]:
@@ -94,8 +95,9 @@ def with_threshold(
     """Set the thresholds: the cosines that vectors of no text stay below, for several times of correction.
 
     More time brings a text nearer to any vector. A threshold nearer to the cosines of recovered texts would withhold
-    the texts of vectors with a defence: their true texts have a lower cosine. Vectors of no text are random directions,
-    and held-out vectors with their dimensions in another order, as another encoder might have them.
+    the texts of vectors with a defence: their true texts have a lower cosine. A vector with the shape of a text's
+    needs less, so that it is not withheld either. Vectors of no text are random directions, and held-out vectors with
+    their dimensions in another order, as another encoder might have them.
 
     :param cosines: of recovered texts.
     """
@@ -116,7 +118,15 @@ def with_threshold(
     chance = np.clip(reached.mean(0) + _DEVIATIONS * reached.std(0), high, halfway)
     chance = np.maximum.accumulate(chance).round(4).tolist()
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(float(high[-1]), 4)}
-    return replace(info, threshold=chance[1], chance=tuple(zip(times, chance, strict=True)), control=control)
+    shaped = reached.mean(0) + _SHAPED_DEVIATIONS * reached.std(0)
+    shaped = np.maximum.accumulate(np.minimum(shaped, chance)).round(4).tolist()
+    return replace(
+        info,
+        threshold=chance[1],
+        chance=tuple(zip(times, chance, strict=True)),
+        shaped_chance=tuple(zip(times, shaped, strict=True)),
+        control=control,
+    )
 
 
 def _correct(inverter: EmbeddingInverter, vectors: Floats, name: str, progress: OnProgress) -> list[Correction]:

@@ -13,6 +13,7 @@ from ...retriever.inversion.hidden_states import HiddenStates
 from ...retriever.inversion.inverter import EmbeddingInverter
 from ...retriever.inversion.inverter_info import InverterInfo
 from ...retriever.inversion.proposals import TokenProposer
+from ...retriever.inversion.text_shape import TextShape
 from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data.tokenized import Rows
 from ..pretraining import rows as pretraining_rows
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ..runs.training_run import LoopResult, TrainingRun
     from .config import InverterConfig
 
+_SHAPED = 20_000  # texts that the shape of their vectors is measured on
 _TOO_SHORT = "the texts hold too few words to learn from and to hold some out: expected more documents"
 
 
@@ -76,13 +78,20 @@ class InverterTraining(ABC):
         )
 
     def finish(
-        self, decoder: nn.Module, info: InverterInfo, loop: LoopResult, measures: list[dict[str, Any]]
+        self,
+        decoder: nn.Module,
+        info: InverterInfo,
+        loop: LoopResult,
+        measures: list[dict[str, Any]],
+        shape: TextShape | None = None,
     ) -> TrainedInverter:
         """Write the inverter's folder, and move it to where the run was."""
         folder = self.run.new_model_folder()
         folder.mkdir()
         save_weights(folder, decoder)
         info.write(folder)
+        if shape:
+            shape.write(folder)
         result = TrainedInverter(
             folder=str(self.run.out),
             kind=self.config.kind,
@@ -231,4 +240,4 @@ class EmbeddingInverterTraining(InverterTraining):
         inverter = EmbeddingInverter(info, proposer, encoder, self.tokens)
         measures, cosines = measure_recovery(inverter, self.train_rows, self.held_out, self.run.progress)
         info = with_threshold(info, inverter, self.held_out.vectors, cosines, config.seed, self.run.progress)
-        return self.finish(decoder, info, result, measures)
+        return self.finish(decoder, info, result, measures, TextShape.of(rows.vectors[:: max(1, len(rows) // _SHAPED)]))

@@ -197,7 +197,7 @@ def test_vectors_of_no_text_give_no_text(embedding: Path):
         assert (result.recovered, result.text, result.tokens) == (False, "", ())
 
 
-def test_a_vector_that_no_text_comes_near_still_gives_words_if_they_beat_chance(embedding: Path):
+def test_a_vector_that_no_text_comes_near_still_gives_words_if_it_has_the_shape_of_a_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     inverter.info = replace(inverter.info, threshold=0.999, chance=())
     text = "moon cheese ship night"
@@ -206,6 +206,21 @@ def test_a_vector_that_no_text_comes_near_still_gives_words_if_they_beat_chance(
     (result,) = inverter.invert(noisy.astype(np.float32), seconds=0)
     assert (result.recovered, result.text) == (False, "")
     assert {guess.token for guess in result.tokens} & set(text.split())
+    inverter.shape = None
+    (result,) = inverter.invert(noisy.astype(np.float32), seconds=0)
+    assert (result.recovered, result.tokens) == (False, ())
+
+
+def test_a_vector_with_the_shape_of_a_text_needs_less_of_a_cosine(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    vector = inverter.encoder.encode(["moon cheese ship night"])
+    chance, shaped = ((0, 1.1), (1, 1.1)), ((0, 0.2), (1, 0.2))
+    inverter.info = replace(inverter.info, chance=chance, shaped_chance=shaped)
+    assert inverter.info.minimum_cosine(0.5) == 1.1 and inverter.info.minimum_cosine(0.5, of_text=True) == 0.2
+    assert inverter.invert(vector, seconds=0)[0].recovered
+    assert replace(inverter.info, shaped_chance=()).minimum_cosine(0.5, of_text=True) == 1.1  # of an earlier version
+    random = np.random.default_rng(1).standard_normal((4, inverter.info.dim))
+    assert not any(result.recovered for result in inverter.invert(random, seconds=0))
 
 
 def test_the_threshold_rises_with_the_time_of_correction():
