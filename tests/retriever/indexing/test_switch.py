@@ -671,11 +671,13 @@ KILLED = """
 import os, random, shutil, signal, sys, time
 from pathlib import Path
 import lance, faiss  # loaded, but not used before the fork
+import binocle
 from binocle import Retriever
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.models import cache, load
 
 switching._BATCH_SIZE = 2
+PACKAGE = str(Path(binocle.__file__).parent) + os.sep  # a checkout may have any name
 source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
 loaded = {name: load.load_encoder(name) for name in sys.argv[7:]}
 cache.load_encoder = switching.load_encoder = loaded.__getitem__
@@ -695,7 +697,7 @@ def run(index, stop_at=None):
 
     def trace(frame, event, argument):
         name = frame.f_code.co_filename
-        return local if "binocle" in name and Path(name).stem in TRACED else None
+        return local if name.startswith(PACKAGE) and Path(name).stem in TRACED else None
 
     retriever = Retriever.open(index)
     sys.settrace(trace if stop_at is not None else None)
