@@ -264,6 +264,12 @@ def test_another_version_has_another_socket_and_is_refused(start, here, warm, mo
     assert warm("search", "cat") == (None, "", "")
 
 
+def test_a_path_of_the_interpreter_with_dots_has_the_same_socket(place, monkeypatch):
+    path, folder = client.address(), Path(sys.executable).parent
+    monkeypatch.setattr(sys, "executable", f"{folder}/../{folder.name}/{Path(sys.executable).name}")
+    assert client.address() == path
+
+
 @pytest.mark.slow
 def test_process_in_the_background_replaces_a_dead_one_and_ends_by_itself(listener, start, here, warm):
     listener.close()
