@@ -46,7 +46,7 @@ class InvertedVector:
     text: str  # empty if nothing was recovered
     tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if the vector has a text's shape
     cosine: float  # of the vector of `text` with the inverted vector
-    recovered: bool  # whether the cosine reaches the threshold for this time, and for this vector's shape
+    recovered: bool  # whether the cosine reaches the threshold for these rounds, and for this vector's shape
     usual: bool = True  # whether the cosine reaches the value that 95 % of texts of the learned lengths reach
 
     def as_dict(self) -> dict[str, Any]:
@@ -146,22 +146,29 @@ class EmbeddingInverter:
         for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
             of_text = bool(of_texts[row])
-            recovered = nearest.cosine >= self.info.minimum_cosine(seconds, of_text=of_text)
+            recovered = nearest.cosine >= self.info.minimum_cosine(nearest.rounds, of_text=of_text)
             bag = expected_tokens(shares[row], float(counts[row]))[:words] if recovered or of_text else []
             yield InvertedVector(
                 text=self.tokens.text(nearest.ids) if recovered else "",
                 tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
                 cosine=nearest.cosine,
                 recovered=recovered,
-                usual=nearest.cosine >= self.info.usual_cosine(seconds),
+                usual=nearest.cosine >= self.info.usual_cosine(nearest.rounds),
             )
 
     def correct(
-        self, vector: Floats, seconds: float, proposals: Sequence[Ids] | None = None, *, seed: int = 0
+        self,
+        vector: Floats,
+        seconds: float,
+        proposals: Sequence[Ids] | None = None,
+        *,
+        seed: int = 0,
+        rounds: int | None = None,
     ) -> Correction:
         """Return the nearest text that correction finds in time, whatever its cosine.
 
         :param vector: (dim,) of length 1.
+        :param rounds: a limit that does not depend on the machine's speed.
         """
         return correct(
             vector,
@@ -171,6 +178,7 @@ class EmbeddingInverter:
             seconds=seconds,
             seed=seed,
             longest=self.proposer.decoder.settings.longest,
+            rounds=rounds,
         )
 
     def proposals(self, vectors: Floats) -> list[list[Ids]]:

@@ -31,10 +31,9 @@ class InverterInfo:
     dim: int
     decoder: dict[str, Any]  # the decoder's settings
     layer: int | None = None  # that hidden states are read from
-    threshold: float = 0.0  # minimum cosine of a recovered text, after a second of correction
+    threshold: float = 0.0  # minimum cosine of a recovered text, after a few rounds of correction
     control: dict[str, float] | None = None  # cosines of recovered texts, and of vectors of no text
-    chance: Sequence[Sequence[float]] = ()  # seconds of correction, and the cosine that vectors of no text stay below
-    shaped_chance: Sequence[Sequence[float]] = ()  # the same, that a vector with a text's shape must reach
+    no_texts: Sequence[Sequence[float]] = ()  # rounds; the cosine that no vector of no text reaches; and that 5 % reach
     format: int = FORMAT
 
     @classmethod
@@ -44,9 +43,11 @@ class InverterInfo:
         if not file.is_file():
             raise InputError(f"{folder} is no inverter: expected a folder that 'binocle train inverter' made")
         try:
-            info = cls(**json.loads(file.read_text("utf-8")))
+            facts = json.loads(file.read_text("utf-8"))
+            facts.pop("chance", None)  # by seconds, in an earlier version
+            info = cls(**facts)
             valid = info.kind in INVERTER_KINDS and isinstance(info.dim, int)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{file} is damaged ({error}): copy the inverter's folder again") from None
         if not valid:
             raise InputError(f"{file} names no known kind of inverter: copy the inverter's folder again")
@@ -54,30 +55,28 @@ class InverterInfo:
             raise InputError(f"{file} has format {info.format}, this version reads {FORMAT}")
         return info
 
-    def minimum_cosine(self, seconds: float, *, of_text: bool = False) -> float:
-        """The cosine that a recovered text reaches, and a vector of no text does not, after this time of correction.
+    def minimum_cosine(self, rounds: int, *, of_text: bool = False) -> float:
+        """The cosine that a recovered text reaches after these rounds of correction, and a vector of no text does not.
 
-        It rises with the logarithm of the time; after the last measured time at most halfway to the cosines of texts.
+        It rises with the logarithm of the rounds; after the last measured ones at most halfway to the cosines of texts.
 
         :param of_text: whether the vector has the shape of a text's. Then a cosine suffices that 95 % of the vectors of
             no text stay below.
         """
-        if len(self.chance) < 2:
+        if len(self.no_texts) < 2:
             return self.threshold
-        times, cosines = np.array(self.shaped_chance if of_text and len(self.shaped_chance) > 1 else self.chance).T
-        times, now = np.log1p(times), float(np.log1p(seconds))
-        last, slope = float(cosines[-1]), float((cosines[-1] - cosines[-2]) / (times[-1] - times[-2]))
-        if now <= times[-1]:
-            return float(np.interp(now, times, cosines))
+        measured, thresholds, of_shape = np.array(self.no_texts).T
+        cosines = of_shape if of_text else thresholds
+        measured, now = np.log1p(measured), float(np.log1p(rounds))
+        last, slope = float(cosines[-1]), float((cosines[-1] - cosines[-2]) / (measured[-1] - measured[-2]))
+        if now <= measured[-1]:
+            return float(np.interp(now, measured, cosines))
         texts = (self.control or {}).get("texts, 5th percentile", 1.0)
-        return min(last + slope * (now - float(times[-1])), max(last, (last + texts) / 2))
+        return min(last + slope * (now - float(measured[-1])), max(last, (last + texts) / 2))
 
-    def usual_cosine(self, seconds: float) -> float:
-        """Return the cosine that 95 % of texts of the learned lengths reach; 0 if it is not known for so short a time.
-
-        :param seconds: of correction.
-        """
-        if len(self.chance) < 2 or seconds < self.chance[1][0]:
+    def usual_cosine(self, rounds: int) -> float:
+        """The cosine that 95 % of texts of the learned lengths reach; 0 if it is not known after so few rounds."""
+        if len(self.no_texts) < 2 or rounds < self.no_texts[1][0]:
             return 0.0
         return (self.control or {}).get("texts, 5th percentile", 0.0)
 

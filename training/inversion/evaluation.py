@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 _TEXTS = 64  # held-out texts to recover
 _CONTROLS = 16  # vectors of no text, which set the thresholds
-_SECONDS = 1.0  # of correction for each vector
-_TIMES = (0.0, 1.0, 4.0)  # of correction of vectors of no text, in `_SECONDS`
+_ROUNDS = 3  # of correction for each held-out text: a second or so
+_CONTROL_ROUNDS = (0, 3, 12)  # of correction of vectors of no text
 _DEVIATIONS = 4.0  # standard deviations above their mean cosine
 _SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of those of no text stay below
 
@@ -63,8 +64,8 @@ def measure_recovery(
     measures = [
         summarize("token F1, bag", _f1(true, bags)),
         summarize("token F1, proposed text", _f1(true, proposed)),
-        summarize("token F1, corrected 1 s", _f1(true, [correction.ids for correction in corrected])),
-        summarize("cosine, corrected 1 s", cosines),
+        summarize(f"token F1, corrected {_ROUNDS} rounds", _f1(true, [correction.ids for correction in corrected])),
+        summarize(f"cosine, corrected {_ROUNDS} rounds", cosines),
     ]
     return measures, cosines
 
@@ -92,12 +93,13 @@ def with_threshold(
     seed: int,
     progress: OnProgress = ignore,
 ) -> InverterInfo:
-    """Set the thresholds: the cosines that vectors of no text stay below, for several times of correction.
+    """Set the thresholds: the cosines that vectors of no text stay below, after several numbers of rounds.
 
-    More time brings a text nearer to any vector. A threshold nearer to the cosines of recovered texts would withhold
-    the texts of vectors with a defence: their true texts have a lower cosine. A vector with the shape of a text's
-    needs less, so that it is not withheld either. Vectors of no text are random directions, and held-out vectors with
-    their dimensions in another order, as another encoder might have them.
+    Rounds count, not seconds, so that a busy machine sets the same thresholds. More rounds bring a text nearer to any
+    vector. A threshold nearer to the cosines of recovered texts would withhold the texts of vectors with a defence:
+    their true texts have a lower cosine. A vector with the shape of a text's needs less, so that it is not withheld
+    either. Vectors of no text are random directions, and held-out vectors with their dimensions in another order, as
+    another encoder might have them.
 
     :param cosines: of recovered texts.
     """
@@ -105,31 +107,29 @@ def with_threshold(
     shuffled = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(info.dim)]
     directions = random.standard_normal((_CONTROLS - len(shuffled), info.dim)).astype(np.float32)
     controls = inverter.check(np.concatenate([directions, shuffled]))
-    times = [part * _SECONDS for part in _TIMES]
-    stage = f"correcting vectors of no text for {sum(times):g} s each"
+    stage = f"correcting vectors of no text for {sum(_CONTROL_ROUNDS)} rounds each"
     reached = np.array(
         [
-            [inverter.correct(vector, seconds).cosine for seconds in times]
+            [inverter.correct(vector, math.inf, rounds=rounds).cosine for rounds in _CONTROL_ROUNDS]
             for vector in counted(controls, progress, stage)
         ]
     )
     low, high = float(np.quantile(cosines, 0.05)), reached.max(0)
     halfway = np.maximum(high, (high + low) / 2)
     chance = np.clip(reached.mean(0) + _DEVIATIONS * reached.std(0), high, halfway)
-    chance = np.maximum.accumulate(chance).round(4).tolist()
+    chance = np.maximum.accumulate(chance)
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(float(high[-1]), 4)}
     shaped = reached.mean(0) + _SHAPED_DEVIATIONS * reached.std(0)
-    shaped = np.maximum.accumulate(np.minimum(shaped, chance)).round(4).tolist()
+    shaped = np.maximum.accumulate(np.minimum(shaped, chance))
     return replace(
         info,
-        threshold=chance[1],
-        chance=tuple(zip(times, chance, strict=True)),
-        shaped_chance=tuple(zip(times, shaped, strict=True)),
+        threshold=round(float(chance[1]), 4),
+        no_texts=np.stack([np.array(_CONTROL_ROUNDS, float), chance, shaped], 1).round(4).tolist(),
         control=control,
     )
 
 
 def _correct(inverter: EmbeddingInverter, vectors: Floats, name: str, progress: OnProgress) -> list[Correction]:
-    """Find the nearest text of each vector in limited time."""
-    stage = f"correcting {name} for {_SECONDS:g} s each"
-    return [inverter.correct(vector, _SECONDS) for vector in counted(vectors, progress, stage)]
+    """Find the nearest text of each vector in a few rounds."""
+    stage = f"correcting {name} for {_ROUNDS} rounds each"
+    return [inverter.correct(vector, math.inf, rounds=_ROUNDS) for vector in counted(vectors, progress, stage)]

@@ -51,7 +51,8 @@ LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 def short_correction():
     """What training measures takes a fiftieth of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binocle.training.inversion.evaluation._SECONDS", 0.05)
+        patch.setattr("binocle.training.inversion.evaluation._ROUNDS", 1)
+        patch.setattr("binocle.training.inversion.evaluation._CONTROL_ROUNDS", (0, 1, 4))
         patch.setattr("binocle.training.inversion.evaluation._TEXTS", 24)
         patch.setattr("binocle.training.inversion.evaluation._CONTROLS", 8)
         yield
@@ -199,7 +200,7 @@ def test_vectors_of_no_text_give_no_text(embedding: Path):
 
 def test_a_vector_that_no_text_comes_near_still_gives_words_if_it_has_the_shape_of_a_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
-    inverter.info = replace(inverter.info, threshold=0.999, chance=())
+    inverter.info = replace(inverter.info, threshold=0.999, no_texts=())
     text = "moon cheese ship night"
     vector = inverter.encoder.encode([text])
     noisy = vector + 0.5 / vector.shape[1] ** 0.5 * np.random.default_rng(2).standard_normal(vector.shape)
@@ -214,38 +215,46 @@ def test_a_vector_that_no_text_comes_near_still_gives_words_if_it_has_the_shape_
 def test_a_vector_with_the_shape_of_a_text_needs_less_of_a_cosine(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     vector = inverter.encoder.encode(["moon cheese ship night"])
-    chance, shaped = ((0, 1.1), (1, 1.1)), ((0, 0.2), (1, 0.2))
-    inverter.info = replace(inverter.info, chance=chance, shaped_chance=shaped)
-    assert inverter.info.minimum_cosine(0.5) == 1.1 and inverter.info.minimum_cosine(0.5, of_text=True) == 0.2
+    inverter.info = replace(inverter.info, no_texts=((0, 1.1, 0.2), (1, 1.1, 0.2)))
+    assert inverter.info.minimum_cosine(1) == 1.1 and inverter.info.minimum_cosine(1, of_text=True) == 0.2
     assert inverter.invert(vector, seconds=0)[0].recovered
-    assert replace(inverter.info, shaped_chance=()).minimum_cosine(0.5, of_text=True) == 1.1  # of an earlier version
     random = np.random.default_rng(1).standard_normal((4, inverter.info.dim))
     assert not any(result.recovered for result in inverter.invert(random, seconds=0))
 
 
-def test_the_threshold_rises_with_the_time_of_correction():
-    info = InverterInfo("embedding", "a", "b", 8, {}, threshold=0.4, chance=((0, 0.2), (1, 0.4), (4, 0.5)))
-    cosines = [info.minimum_cosine(seconds) for seconds in (0, 0.5, 1, 2, 4, 10, 60)]
-    assert cosines == sorted(cosines) and cosines[0] == 0.2 and cosines[2] == 0.4 and cosines[4] == 0.5
-    assert 0.5 < cosines[5] < 0.65 and info.minimum_cosine(1e9) == 0.75  # halfway to 1
-    assert replace(info, control={"texts, 5th percentile": 0.9}).minimum_cosine(1e9) == pytest.approx(0.7)
-    assert replace(info, chance=()).minimum_cosine(60) == 0.4  # an inverter of an earlier version
+def test_the_threshold_rises_with_the_rounds_of_correction():
+    measured = ((0, 0.2, 0.1), (1, 0.4, 0.2), (4, 0.5, 0.25))
+    info = InverterInfo("embedding", "a", "b", 8, {}, threshold=0.4, no_texts=measured)
+    cosines = [info.minimum_cosine(rounds) for rounds in (0, 1, 2, 4, 10, 60)]
+    assert cosines == sorted(cosines) and cosines[:2] == [0.2, 0.4] and cosines[3] == 0.5
+    assert 0.5 < cosines[4] < 0.65 and info.minimum_cosine(10**9) == 0.75  # halfway to 1
+    assert [info.minimum_cosine(rounds, of_text=True) for rounds in (0, 1, 4)] == [0.1, 0.2, 0.25]
+    assert replace(info, control={"texts, 5th percentile": 0.9}).minimum_cosine(10**9) == pytest.approx(0.7)
+    assert replace(info, no_texts=()).minimum_cosine(60) == 0.4  # an inverter of an earlier version
+
+
+def test_an_inverter_of_an_earlier_version_is_read_with_its_one_threshold(embedding: Path, tmp_path: Path):
+    facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
+    del facts["no_texts"]
+    (tmp_path / "inverter.json").write_text(json.dumps(facts | {"chance": [[0.0, 0.1], [1.0, 0.2]]}), "utf-8")
+    info = InverterInfo.read(tmp_path)
+    assert info.minimum_cosine(60) == info.minimum_cosine(0, of_text=True) == facts["threshold"]
 
 
 def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):
-    always = ((0, 0), (0.01, 0))  # every text counts as recovered
+    always = ((0, 0, 0), (1, 0, 0))  # every text counts as recovered
     text, stolen = "moon cheese ship night", tmp_path / "stolen.npy"
     np.save(stolen, EmbeddingInverter.load(embedding).encoder.encode([text]))
     for usual, count in ((-1.0, 0), (1.1, 1)):
         control = {"texts, 5th percentile": usual}
-        info = replace(InverterInfo.read(embedding), chance=always, control=control)
-        assert [info.usual_cosine(seconds) for seconds in (0, 0.01, 60)] == [0, usual, usual]
-        assert replace(info, chance=()).usual_cosine(60) == 0  # an inverter of an earlier version
+        info = replace(InverterInfo.read(embedding), no_texts=always, control=control)
+        assert [info.usual_cosine(rounds) for rounds in (0, 1, 60)] == [0, usual, usual]
+        assert replace(info, no_texts=()).usual_cosine(60) == 0  # an inverter of an earlier version
         folder = tmp_path / str(usual)
         shutil.copytree(embedding, folder)
         info.write(folder)
         for words, warnings in ((["--vectors", stolen], count), ([text], 0)):  # the length of a given text is known
-            _, shown = invert(*words, "--inverter", folder, "--seconds", 0.01)
+            _, shown = invert(*words, "--inverter", folder, "--seconds", 0.5)
             assert shown.count("95 % of texts of at most 8 tokens come nearer than this") == warnings
 
 
@@ -381,7 +390,7 @@ def test_the_seconds_of_a_run_that_was_killed_count_too(arguments: dict[str, obj
 def test_the_measuring_of_a_trained_inverter_is_reported(arguments: dict[str, object]):
     events: list[Progress] = []
     train_inverter(**arguments, progress=events.append)
-    texts, vectors = "correcting held-out texts for 0.05 s each", "correcting vectors of no text for 0.25 s each"
+    texts, vectors = "correcting held-out texts for 1 rounds each", "correcting vectors of no text for 5 rounds each"
     assert events[-7:] == [
         Progress("comparing held-out texts with those learned from"),
         *(Progress(stage, done, 2) for stage in (texts, vectors) for done in range(3)),
@@ -406,8 +415,8 @@ def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_pat
 def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
     facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
     assert (facts["kind"], facts["encoder"]) == ("embedding", tiny_model)
-    (first, *_), *_, (last, highest) = facts["chance"]
-    assert (first, last) == (0, 0.2) and highest < facts["control"]["texts, 5th percentile"]
+    (first, *_), *_, (last, highest, shaped) = facts["no_texts"]
+    assert (first, last) == (0, 4) and shaped <= highest < facts["control"]["texts, 5th percentile"]
     assert set(facts["control"]) == {"texts, 5th percentile", "no texts, highest"}
     card = (embedding / "README.md").read_text("utf-8")
     assert "token F1, bag" in card
