@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _TEXTS = 64  # held-out texts to recover
 _CONTROLS = 16  # vectors of no text, which set the thresholds
-_ROUNDS = 3  # of correction for each held-out text: a second or so
-_CONTROL_ROUNDS = (0, 3, 12)  # of correction of vectors of no text
+_ROUNDS = 2  # of correction for each held-out text: a second or so
+_CONTROL_ROUNDS = (0, 2, 6)  # of correction of vectors of no text
 _DEVIATIONS = 4.0  # standard deviations above their mean cosine
 _SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of those of no text stay below
 
