@@ -31,7 +31,7 @@ _TEXTS = 64  # held-out texts to recover
 _CONTROLS = 16  # vectors of no text, which set the thresholds
 _ROUNDS = 2  # of correction for each held-out text: a second or so
 _CONTROL_ROUNDS = (0, 2, 6)  # of correction of vectors of no text
-_DEVIATIONS = 4.0  # standard deviations above their mean cosine
+_DEVIATIONS = 3.1  # standard deviations above their mean cosine: one of a thousand reaches it
 _SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of those of no text stay below
 
 
@@ -115,11 +115,12 @@ def with_threshold(
         ]
     )
     low, high = float(np.quantile(cosines, 0.05)), reached.max(0)
+    spread = float(np.sqrt(reached.var(0).mean()))  # hardly changes with the rounds
     halfway = np.maximum(high, (high + low) / 2)
-    chance = np.clip(reached.mean(0) + _DEVIATIONS * reached.std(0), high, halfway)
+    chance = np.clip(reached.mean(0) + _DEVIATIONS * spread, high, halfway)
     chance = np.maximum.accumulate(chance)
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(float(high[-1]), 4)}
-    shaped = reached.mean(0) + _SHAPED_DEVIATIONS * reached.std(0)
+    shaped = reached.mean(0) + _SHAPED_DEVIATIONS * spread
     shaped = np.maximum.accumulate(np.minimum(shaped, chance))
     return replace(
         info,
