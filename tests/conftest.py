@@ -22,7 +22,9 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # before it is imported: it would ask the network
 os.environ["BINOCLE_PRECISION"] = "float32"  # on any processor; tests of bf16 take the variable away
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of processes start: compile the sources once, not in each
+# Thousands of processes start: compile the sources once, not in each. pytest keeps the rewritten tests too.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import numpy as np
 import pytest
