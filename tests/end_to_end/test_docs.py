@@ -125,11 +125,12 @@ def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, w
     shutil.rmtree(home / "notes" / "notes")
     write(home, {"docs/shipping.md": "# Shipping\n\nOrders leave within two days.\n", "faq/about.md": "# Questions\n"})
     Retriever.open(home / "notes", model=model_files.DEFAULT_MODEL).sync()
-    correct = EmbeddingInverter.correct  # for 24 seconds, to find the threshold of a new inverter
+    monkeypatch.setattr("binocle.training.inversion.evaluation._CONTROLS", 2)
+    correct = EmbeddingInverter.correct  # for 5 seconds each, to find the threshold of a new inverter
     monkeypatch.setattr(
         EmbeddingInverter,
         "correct",
-        lambda self, vector, _, *rest, **named: correct(self, vector, 0.05, *rest, **named),
+        lambda self, vector, _, *rest, **named: correct(self, vector, 0.01, *rest, **named),
     )
     return home
 
@@ -254,6 +255,8 @@ def run_line(line: str, run, where: str) -> str:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]
     less = LESS.get(command, []) if command != "train classifier" or "--fine-tune" in arguments else []
+    if "--quick" in arguments:
+        less = less[less.index("--lengths") :]  # it takes no steps
     answer = run(*arguments, *less, stdin=(piped[1] if piped else "").encode())
     unmeasured = command == "audit" and answer.code == 2 and "not measured: " in answer.out  # it learns two steps
     assert unmeasured or answer.code in (0, 1), f"{where}: {line}\n{answer.err}"

@@ -394,10 +394,10 @@ def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retr
         except BaseException as error:
             faults.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(3):
+    for _ in range(2):
         retriever.switch(models["wide"])
         retriever.rollback()
     done.set()

@@ -911,9 +911,9 @@ def test_a_large_text_file_is_indexed_in_parts_with_its_own_lines(world, small_p
     lines = log(1, 400).splitlines()
     hits = world.retriever.search("cat", k=200, mode="lexical")
     assert {file_of(hit.path) for hit in hits} == {"big.log", "small.log"}
-    for hit in hits:
+    assert all(hit.text in "\n".join(lines[hit.line_start - 1 : hit.line_end]) for hit in hits)
+    for hit in hits[::10]:
         cited = "\n".join(lines[hit.line_start - 1 : hit.line_end])
-        assert hit.text in cited
         assert world.retriever.text(hit.path, lines=(hit.line_start, hit.line_end)) == cited
         assert world.retriever.text(file_of(hit.path), lines=(hit.line_start, hit.line_start)) in cited
     assert world.sync() == {"unchanged": parts + 1}
