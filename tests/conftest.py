@@ -65,6 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import the tests without garbage collection, which takes a sixth of the time: modules are no garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
     """Caches and state go to temporary folders, and the hub is never asked."""

@@ -40,14 +40,18 @@ def start(path: str, arguments: list[str]) -> int:
 
 def serve(path: str, modules: list[str]) -> None:
     """Fork for each connection until the standard input ends."""
+    import gc
     import select
     import signal
     import warnings
     from importlib import import_module
 
     warnings.filterwarnings("ignore", "lance is not fork-safe")  # it is as long as nothing has used it
+    gc.disable()
     for module in modules or IMPORTED:
         import_module(module)
+    gc.freeze()  # modules are no garbage: neither this process nor a fork looks through them
+    gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
