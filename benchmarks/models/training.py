@@ -5,6 +5,8 @@ poolings     the models of `sts` side by side on the STS benchmark and on scifac
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
 tune         `binocle tune` on each of --collections alone; semantic and hybrid nDCG@10 of its test queries
+tune-log     `binocle tune --queries LOG`, likewise, but for cranfield; the log has up to 1,000 other queries of the
+             same kind, without their judgements
 adapter      `binocle tune --adapter`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
@@ -25,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,17 +229,37 @@ def tuned(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[st
     return _each_collection(data, work, seeds, names, _tuned)  # type: ignore[no-any-return]
 
 
+def tuned_with_log(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
+    logged = [name for name in names if name != "cranfield"]  # all of its queries are tested
+    return _each_collection(data, work, seeds, logged, partial(_tuned, log=True))  # type: ignore[no-any-return]
+
+
 def adapter(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
     return _each_collection(data, work, seeds, names, _adapted)  # type: ignore[no-any-return]
 
 
-def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict[str, Any]:
-    out = index.with_name(f"tuned-{folder.name}-{seed}")
+def _log(folder: Path, work: Path) -> Path:
+    """Return a file of queries that the test split does not have: the collection's own log, or its train split."""
+    file = folder / "log.txt"
+    if not file.is_file():
+        texts = beir.queries(folder)
+        tested = {texts[query] for query in beir.qrels(folder, "test")}
+        queries = dict.fromkeys(texts[query] for query in beir.qrels(folder, "train"))
+        file = work / f"{folder.name}-log.txt"
+        file.write_text("".join(f"{query}\n" for query in queries if query not in tested), "utf-8")
+    return file
+
+
+def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log: bool = False) -> dict[str, Any]:
+    out = index.with_name(f"tuned-{'log-' * log}{folder.name}-{seed}")
     done = out / "measured.json"  # what was done before in the same work folder
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text("utf-8"))
         return found
-    made = tune(Retriever.open(index), out=out, recipe=TuningConfig(seed=seed), publish=False, progress=_say)
+    recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
+    start = time.process_time()
+    made = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
+    seconds = round(time.process_time() - start, 1)
     facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
     gains = {
         mode: {"nDCG@10": result.measures["nDCG@10"], "difference": 0.0, "p": 1.0} for mode, result in before.items()
@@ -248,7 +271,7 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict
             for mode, result in before.items()
         }
     is_gain = made.verdict is not None and made.verdict.is_gain
-    found = {"seed": seed} | gains | {"held out": facts | {"would be published": is_gain}}
+    found = {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts | {"would be published": is_gain}}
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text(json.dumps(found), "utf-8")
     return found
@@ -349,6 +372,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "throughput": throughput,
     "scifact": scifact,
     "tune": tuned,
+    "tune-log": tuned_with_log,
     "adapter": adapter,
     "reranker": reranker,
 }
@@ -364,7 +388,7 @@ def main() -> None:
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)
-    options = {"names": given.collections} if given.task in ("tune", "adapter") else {}
+    options = {"names": given.collections} if given.task in ("tune", "tune-log", "adapter") else {}
     save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
     if given.work is None:
         shutil.rmtree(work)
