@@ -8,6 +8,7 @@ tune         `binocle tune` on each of --collections alone; semantic and hybrid 
 tune-log     `binocle tune --queries LOG`, likewise, but for cranfield; the log has up to 1,000 other queries of the
              same kind, without their judgements
 adapter      `binocle tune --adapter`, likewise
+adapter-log  `binocle tune --adapter --queries LOG`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
 
@@ -47,7 +48,7 @@ from binocle.training.rerankers import candidates
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
 from binocle.training.tuning import query_generation as pairs
-from binocle.training.tuning.tune import tune
+from binocle.training.tuning.tune import TuningResult, tune
 from binocle.training.tuning.tuning_config import TuningConfig
 
 from .. import collections
@@ -230,12 +231,20 @@ def tuned(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[st
 
 
 def tuned_with_log(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
-    logged = [name for name in names if name != "cranfield"]  # all of its queries are tested
-    return _each_collection(data, work, seeds, logged, partial(_tuned, log=True))  # type: ignore[no-any-return]
+    return _each_collection(data, work, seeds, _logged(names), partial(_tuned, log=True))  # type: ignore[no-any-return]
 
 
 def adapter(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
     return _each_collection(data, work, seeds, names, _adapted)  # type: ignore[no-any-return]
+
+
+def adapter_with_log(data: Path, work: Path, seeds: list[int], names: list[str]) -> dict[str, Any]:
+    return _each_collection(data, work, seeds, _logged(names), partial(_adapted, log=True))  # type: ignore[no-any-return]
+
+
+def _logged(names: list[str]) -> list[str]:
+    """Leave out the collection whose queries are all tested."""
+    return [name for name in names if name != "cranfield"]
 
 
 def _log(folder: Path, work: Path) -> Path:
@@ -260,36 +269,47 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log:
     start = time.process_time()
     made = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
     seconds = round(time.process_time() - start, 1)
-    facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
-    gains = {
-        mode: {"nDCG@10": result.measures["nDCG@10"], "difference": 0.0, "p": 1.0} for mode, result in before.items()
-    }
+    facts, gains = _facts(made), _no_gains(before)
     if made.verdict is not None:
         options = {"index": out / "index"}
         gains = {
             mode: _gain(f"{folder.name} {seed} {mode}", folder, str(made.folder), result, mode=mode, **options)
             for mode, result in before.items()
         }
-    is_gain = made.verdict is not None and made.verdict.is_gain
-    found = {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts | {"would be published": is_gain}}
+    found = {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text(json.dumps(found), "utf-8")
     return found
 
 
-def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any]) -> dict[str, Any]:
+def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log: bool = False) -> dict[str, Any]:
     retriever, start = Retriever.open(index), time.process_time()
-    recipe = TuningConfig(adapter=True, seed=seed)
-    made = tune(retriever, out=index.with_name(f"{folder.name}-{seed}"), recipe=recipe, publish=False, progress=_say)
+    recipe = TuningConfig(adapter=True, seed=seed, log=str(_log(folder, index.parent)) if log else None)
+    out = index.with_name(f"adapter-{'log-' * log}{folder.name}-{seed}")
+    made = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
     seconds = round(time.process_time() - start, 1)
-    retriever.switch(made.folder)
-    gains = {
-        mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
-        for mode, result in before.items()
-    }
-    retriever.rollback()
-    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]
+    facts, gains = _facts(made), _no_gains(before)
+    if made.verdict is not None:
+        facts["share"] = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]["share"]
+        retriever.switch(made.folder)
+        gains = {
+            mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
+            for mode, result in before.items()
+        }
+        retriever.rollback()
     return {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
+
+
+def _facts(made: TuningResult) -> dict[str, Any]:
+    facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
+    return facts | {"would be published": made.verdict is not None and made.verdict.is_gain}
+
+
+def _no_gains(before: dict[str, Any]) -> dict[str, Any]:
+    """Return the gains of a tuning that learned nothing."""
+    return {
+        mode: {"nDCG@10": result.measures["nDCG@10"], "difference": 0.0, "p": 1.0} for mode, result in before.items()
+    }
 
 
 def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
@@ -374,6 +394,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "tune": tuned,
     "tune-log": tuned_with_log,
     "adapter": adapter,
+    "adapter-log": adapter_with_log,
     "reranker": reranker,
 }
 
@@ -383,12 +404,14 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--collections", nargs="+", default=COLLECTIONS, choices=COLLECTIONS, help="Of tune, adapter.")
+    parser.add_argument(
+        "--collections", nargs="+", default=COLLECTIONS, choices=COLLECTIONS, help="Of tune and adapter."
+    )
     parser.add_argument("--work", type=Path, help="Keep the models here.")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)
-    options = {"names": given.collections} if given.task in ("tune", "tune-log", "adapter") else {}
+    options = {"names": given.collections} if given.task.startswith(("tune", "adapter")) else {}
     save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
     if given.work is None:
         shutil.rmtree(work)

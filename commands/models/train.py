@@ -337,7 +337,6 @@ def tune(
 def _print_tuning(result: TuningResult) -> None:
     teaching = result.teaching
     if result.verdict is None:
-        assert teaching is not None
         sentence = teaching.difference.sentence("nDCG@10 of the teacher")
         echo(f"{sentence} than the encoder ({teaching.before:.4f}) on queries from held-out documents")
         echo("nothing was learned; the index is unchanged: try another --teacher")

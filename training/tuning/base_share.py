@@ -15,7 +15,7 @@ import torch
 from ..runs import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Kind
@@ -68,15 +68,21 @@ def choose(model: Any, base: Weights, judges: Judges) -> float:
     :param judges: queries that were not learned from.
     """
     learned = weights_of(model)
-    qualities = {}
-    if len(judges.pairs) < FEW:
-        mix(model, base, learned, _USUAL)
-        return _USUAL
-    for share in SHARES:
+
+    def quality(share: float) -> float:
         mix(model, base, learned, share)
         encoder = ModelInTraining(model)
         modes = judges.by_mode(encoder, judges.vectors(encoder))
-        qualities[share] = sum(float(values.mean()) for values in modes.values())
-    share = max(qualities, key=qualities.__getitem__)  # the first of equal ones is the nearest to the base
+        return sum(float(values.mean()) for values in modes.values())
+
+    share = best(SHARES, quality, judges)
     mix(model, base, learned, share)
     return share
+
+
+def best(shares: Sequence[float], quality: Callable[[float], float], judges: Judges) -> float:
+    """Return the share of the highest quality, of equal ones the first; the usual one if few queries judge.
+
+    :param shares: ascending, so that the first is the nearest to the base.
+    """
+    return max(shares, key=quality) if len(judges.pairs) >= FEW else _USUAL

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.progress import counted
 from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
@@ -19,11 +20,11 @@ from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of
 from . import base_share, teachers
 from . import query_generation as queries
-from .adapter import candidates, fit_adapter
+from .adapter import fit_map, weaken
 from .passages import Passages
 from .query_log import read_log
-from .ranking_distillation import learn_ranking
-from .tuning_config import ADAPTER_PAIRS, HYBRID
+from .ranking_distillation import drawing_shares, learn_ranking, scores_of_others
+from .tuning_config import ADAPTER_QUERIES, HYBRID
 from .verdict import Judges, judging_share, natural
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
+_LOG_ALONE = 100  # queries of a log from which nothing is learned from generated ones, which teach less
+_BLOCK = 128  # queries that a teacher ranks passages for at once
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
 
@@ -58,9 +61,12 @@ class IndexTuning:
         sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
         learned, judging = corpus.split(sources, share, config.seed)
-        taught, choosing = (learned, ()) if config.adapter else corpus.split(learned, _CHOOSING, config.seed + 1)
+        taught, choosing = corpus.split(learned, _CHOOSING, config.seed + 1)
         pairs = queries.make(taught, seed=config.seed, kinds=config.kinds)
-        maximum = min(config.pairs, ADAPTER_PAIRS) if config.adapter else config.pairs
+        maximum = config.pairs
+        if config.adapter:
+            maximum = min(maximum, ADAPTER_QUERIES)
+            logged = queries.sample(logged, ADAPTER_QUERIES, config.seed)
         self.pairs = queries.sample(pairs, maximum, config.seed)
         self.judging_pairs = natural(queries.make(judging, seed=config.seed), config.queries, config.seed)
         self._choosing = choosing
@@ -74,8 +80,9 @@ class IndexTuning:
         if judges < _SIGNIFICANT_DOCUMENTS:
             run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
         self.passages = Passages.read(self.snapshot, {source.id for source in learned})
-        run.report(f"{len(self.pairs):,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
-        self.pairs += logged
+        self.pairs = logged if len(logged) >= _LOG_ALONE else self.pairs + logged
+        made = len(self.pairs) - len(logged)
+        run.report(f"{made:,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
@@ -97,7 +104,7 @@ class IndexTuning:
 
     @cached_property
     def _base_vectors(self) -> Floats:
-        return self.judges.vectors(self.base, self.rivals.vectors)
+        return self.judges.stored_vectors(self.base)
 
     def teaching(self) -> Comparison:
         """Compare the teacher with the encoder that is to learn from it, on queries from held-out documents."""
@@ -139,8 +146,9 @@ class IndexTuning:
     def fit_adapter(self) -> Verdict:
         """Fit a linear map of the query vectors, judge, and write it."""
         self.run.report("fitting a map of the query vectors")
-        data = candidates(self.base, self.pairs, self.passages, self.run.progress)
-        matrix, share = fit_adapter(data, self.config.seed)
+        vectors = self.base.encode([pair.query for pair in self.pairs], kind="query")
+        matrix = fit_map(vectors, self._rankings(), self.passages.vectors, drawing_shares(self.pairs), self.config.seed)
+        matrix, share = weaken(matrix, self.base, self._choosing_judges())
         self.run.discard()  # the state to resume from
         adapted = save_adapted_encoder(self.run.out, self.base, matrix)
         self.run.report("asking held-out documents")
@@ -149,6 +157,15 @@ class IndexTuning:
         facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
         (self.run.out / "binocle.json").write_text(json.dumps({"tuning": facts}, indent=1) + "\n", "utf-8")
         return verdict
+
+    def _rankings(self) -> Floats:
+        """Return the teacher's scores of other documents for all queries, shape (queries, passages)."""
+        scores = np.empty((len(self.pairs), len(self.passages.texts)), np.float32)
+        starts = range(0, len(self.pairs), _BLOCK)
+        for start in counted(starts, self.run.progress, "asking the teacher"):
+            block = self.pairs[start : start + _BLOCK]
+            scores[start : start + len(block)] = scores_of_others(self.teacher, block, self.passages)
+        return scores
 
     def _learn(self, model: Any) -> LoopResult:
         return learn_ranking(

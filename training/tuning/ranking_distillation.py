@@ -99,8 +99,7 @@ class RankingStudent:
     ) -> None:
         self._model, self._pairs, self._passages = model, pairs, passages
         self._teacher, self._config, self._seed = teacher, config, seed
-        squares = np.square(passages.vectors).sum(1)  # 1, unless the model is made for dot products
-        self._scale = _SCALE / max(float(squares.mean()), 1e-12)
+        self._scale = cosine_scale(passages.vectors)
         self._shares = drawing_shares(pairs)
         self._first_averaged = config.steps - math.ceil(config.averaged * config.steps)  # step
         self.state = StudentState(model, passages.vectors)
@@ -112,7 +111,7 @@ class RankingStudent:
         count = min(self._config.queries, len(self._pairs))
         drawn = generator.choice(len(self._pairs), count, replace=False, p=self._shares)
         pairs = [self._pairs[number] for number in drawn]
-        targets = self._teacher_scores(pairs)
+        targets = scores_of_others(self._teacher, pairs, self._passages)
         numbers = self._passages_to_encode(targets, generator)
         queries = self._encode([pair.query for pair in pairs], "query")
         vectors = self._encode([self._passages.texts[number] for number in numbers], "document")
@@ -130,13 +129,6 @@ class RankingStudent:
             with torch.no_grad():
                 for mean, weight in zip(self.state.mean.parameters(), self._model.parameters(), strict=True):
                     mean.lerp_(weight, 1 / (averaged + 1))
-
-    def _teacher_scores(self, pairs: Sequence[SyntheticPair]) -> Floats:
-        """Return the teacher's scores, without each query's own document."""
-        scores = self._teacher.scores([pair.query for pair in pairs])
-        own = np.array([self._passages.numbers.get(pair.document, -1) for pair in pairs])  # a log has no documents
-        scores[own[:, None] == self._passages.documents] = NEVER
-        return scores
 
     def _passages_to_encode(self, scores: Floats, generator: np.random.Generator) -> NDArray[np.int64]:
         """Draw from the teacher's best passages of random queries, each passage once."""
@@ -157,6 +149,22 @@ class RankingStudent:
             features = batch_to_device(features, self._model.device)
             parts.append(self._model(features)["sentence_embedding"].float())
         return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
+
+
+def cosine_scale(vectors: Floats) -> float:
+    """Return the factor of a product of vectors in the softmax.
+
+    :param vectors: of passages; of length 1, unless the model is made for dot products.
+    """
+    return _SCALE / max(float(np.square(vectors).sum(1).mean()), 1e-12)
+
+
+def scores_of_others(teacher: Teacher, pairs: Sequence[SyntheticPair], passages: Passages) -> Floats:
+    """Return the teacher's scores, shape (pairs, passages), without each query's own document."""
+    scores = teacher.scores([pair.query for pair in pairs])
+    own = np.array([passages.numbers.get(pair.document, -1) for pair in pairs])  # a log has no documents
+    scores[own[:, None] == passages.documents] = NEVER
+    return scores
 
 
 def drawing_shares(pairs: Sequence[SyntheticPair]) -> NDArray[np.float64]:

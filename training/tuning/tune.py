@@ -2,8 +2,8 @@
 
 Queries are made from the documents' own structure (`query_generation`). A teacher ranks the passages for each: the
 index's hybrid search, a cross-encoder or a larger encoder (`teachers`). It must be better than the encoder, which then
-learns these rankings (`ranking_distillation`). An adapter has no teacher: only a linear map of the query vectors is
-fitted (`adapter`), and no passage is embedded anew.
+learns these rankings (`ranking_distillation`). Or only a linear map of the query vectors learns them (`adapter`), and
+no passage is embedded anew.
 
 At the end, paired tests on natural queries from held-out documents decide whether the index changes: search by meaning
 and hybrid search must not lose, and one must gain (`verdict`).
@@ -36,7 +36,7 @@ class TuningResult:
 
     folder: Path
     pairs: int
-    teaching: Comparison | None  # of the encoder and its teacher; None for an adapter, which has none
+    teaching: Comparison  # of the encoder and its teacher
     verdict: Verdict | None  # None: the teacher was no better, so nothing was learned
     published: bool
     seconds: float
@@ -48,7 +48,7 @@ class TuningResult:
             "pairs": self.pairs,
             "published": self.published,
             "seconds": round(self.seconds, 1),
-            "teacher": self.teaching and self.teaching.as_dict(),
+            "teacher": self.teaching.as_dict(),
             "verdict": self.verdict and self.verdict.as_dict(),
         }
 
@@ -83,15 +83,11 @@ def tune(
     folder = Path(out) if out is not None else _next_folder(retriever.path / "encoders")
     run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
-    teaching = None
-    if recipe.adapter:
-        verdict = tuning.fit_adapter()
-    else:
-        teaching = tuning.teaching()
-        if teaching.difference.verdict != "better":
-            run.discard()
-            return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
-        verdict = tuning.train()
+    teaching = tuning.teaching()
+    if teaching.difference.verdict != "better":
+        run.discard()
+        return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
+    verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
     published = publish and verdict.is_gain
     if published:
         run.report("switching the index")

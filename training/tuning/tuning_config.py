@@ -8,7 +8,7 @@ from ...core import checks as limits
 from ...core.errors import InputError
 from .query_kinds import DEFAULT_KINDS
 
-ADAPTER_PAIRS = 2_000
+ADAPTER_QUERIES = 2_000  # maximum of generated ones that an adapter learns from, and of a log's
 HYBRID = "hybrid"  # the teacher that is the index's own hybrid search
 
 
@@ -36,7 +36,7 @@ class TuningConfig:
     learning: DistillationConfig = field(default_factory=DistillationConfig)
     held_out: float = 0.1  # share of the documents to judge with; a larger share of few documents
     queries: int = 1_000  # maximum from held-out documents
-    adapter: bool = False  # fit a linear map of the query vectors instead, on `ADAPTER_PAIRS` queries at most
+    adapter: bool = False  # fit a linear map of the query vectors instead
     seed: int = 0
 
 
@@ -47,9 +47,5 @@ def check(config: TuningConfig) -> None:
             raise InputError(f"{name} is a whole number from 1, not {getattr(config, name)}")
     limits.above_0(config.learning, *asdict(config.learning))
     limits.seed(config)
-    if config.adapter and (config.log or config.teacher != HYBRID):
-        raise InputError(
-            "an adapter learns from generated queries and their own passages alone: leave out --queries and --teacher"
-        )
     if not 0 < config.held_out < 1:
         raise InputError(f"held out is a share of the documents between 0 and 1, not {config.held_out}")

@@ -134,11 +134,13 @@ class Judges:
         self._documents = np.concatenate([rivals.documents, self._own])
         self._rivals = rivals
 
-    def vectors(self, encoder: Encodes, rivals: Floats | None = None) -> Floats:
-        """Return an encoder's vectors of the passages, with those of the rivals if they are known."""
-        start = 0 if rivals is None else len(rivals)
-        encoded = encoder.encode(self.texts[start:])
-        return encoded if rivals is None else np.concatenate([rivals, encoded])
+    def vectors(self, encoder: Encodes) -> Floats:
+        """Return an encoder's vectors of the passages."""
+        return encoder.encode(self.texts)
+
+    def stored_vectors(self, encoder: Encodes) -> Floats:
+        """Return the vectors of the passages by the encoder of the index, which has those of the rivals."""
+        return np.concatenate([self._rivals.vectors, encoder.encode([pair.positive for pair in self.pairs])])
 
     def by_mode(self, encoder: Encodes, vectors: Floats) -> dict[str, Floats]:
         """Return nDCG@10 of each query by meaning, and by words and meaning."""

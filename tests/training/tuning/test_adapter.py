@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,85 +12,104 @@ pytest.importorskip("torch")
 from binocle import load_encoder
 from binocle.core.errors import InputError
 from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
-from binocle.training.tuning import adapter, tune
-from binocle.training.tuning.adapter import Candidates, fit_adapter
+from binocle.training.tuning import adapter, index_tuning, tune
+from binocle.training.tuning.adapter import fit_map, weaken
+from binocle.training.tuning.base_share import FEW
+from binocle.training.tuning.teachers import NEVER
 from binocle.training.tuning.tuning_config import TuningConfig
 from binocle.training.tuning.verdict import Judges
 
-from .test_tune import FAST, SAME, comparison, index, verdict  # noqa: F401 - fixtures
+from .test_tune import FAST, SAME, comparison, index, same_index, verdict  # noqa: F401 - fixtures
 
 ADAPTER = TuningConfig(pairs=60, queries=40, held_out=0.3, adapter=True)
+BETTER = comparison(p=0.001, title=0.1, claim=0.1)
 
 
 def unit(vectors):
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def mirrored(count=120, dim=8, rivals=20):
-    """Queries that find their own passage once their first half of dimensions is mirrored."""
+@pytest.fixture(scope="module")
+def turned():
+    """Queries and passages; the teacher ranks by the cosine after each pair of dimensions is turned by 60 degrees."""
     generator = np.random.default_rng(0)
-    own = unit(generator.normal(size=(count, dim)))
-    signs = np.where(np.arange(dim) < dim // 2, -1, 1).astype(np.float32)
-    queries = unit(own * signs + 0.05 * generator.normal(size=own.shape))
-    numbers = (np.arange(count)[:, None] + 1 + np.arange(rivals)) % count
-    rest = np.zeros((count, 1 + rivals), np.float32)
-    return Candidates(queries, own, numbers, own, np.ones((count, 1), np.float32), rest, np.arange(count))
+    queries, passages = (unit(generator.normal(size=(count, 8))) for count in (120, 60))
+    turn = np.kron(np.eye(4), [[0.5, 0.75**0.5], [-(0.75**0.5), 0.5]]).astype(np.float32)
+    return queries, passages, 30 * (queries @ turn) @ passages.T
 
 
-def reciprocal_rank(data, matrix):
-    return adapter._reciprocal_rank(data, np.arange(len(data.queries)), matrix)
+def even(count):
+    return np.full(count, 1 / count)
 
 
-def test_the_map_finds_more_of_the_own_passages(monkeypatch):
+def agreement(queries, passages, scores):
+    """Return the share of the queries whose best passage is the teacher's."""
+    return float(((queries @ passages.T).argmax(1) == scores.argmax(1)).mean())
+
+
+def test_the_map_ranks_as_the_teacher_does_for_queries_that_it_did_not_learn(turned, monkeypatch):
     monkeypatch.setattr(adapter, "_RATE", 0.02)
-    data = mirrored()
-    matrix, share = fit_adapter(data, seed=0)
-    assert share > 0
-    assert reciprocal_rank(data, matrix) > reciprocal_rank(data, np.eye(8, dtype=np.float32)) + 0.2
-    assert np.array_equal(fit_adapter(data, seed=0)[0], matrix)
+    queries, passages, scores = turned
+    matrix = fit_map(queries[:90], scores[:90], passages, even(90), seed=0)
+    assert matrix.shape == (8, 8)
+    assert matrix.dtype == np.float32
+    assert agreement(queries[90:], passages, scores[90:]) < 0.5
+    assert agreement(queries[90:] @ matrix, passages, scores[90:]) > 0.8
+    assert np.array_equal(fit_map(queries[:90], scores[:90], passages, even(90), seed=0), matrix)
 
 
-def test_queries_without_anything_to_learn_keep_the_identity():
-    data = mirrored()
-    noise = unit(np.random.default_rng(1).normal(size=data.own.shape))
-    at_their_best = Candidates(data.own, data.own, data.rivals, noise, data.slope, data.rest, data.documents)
-    matrix, share = fit_adapter(at_their_best, seed=0)
-    assert share == 0
-    assert np.array_equal(matrix, np.eye(8, dtype=np.float32))
+def test_a_map_that_ranks_as_the_teacher_does_stays_the_identity(turned):
+    queries, passages, _ = turned
+    matrix = fit_map(queries, 30 * queries @ passages.T, passages, even(len(queries)), seed=0)
+    np.testing.assert_allclose(matrix, np.eye(8), atol=0.01)
 
 
-def test_the_gradient_is_that_of_the_loss():
-    data = mirrored(count=6, dim=4, rivals=3)
-    rest = np.random.default_rng(2).normal(size=(6, 4)).astype(np.float32)
-    data = replace(data, slope=data.slope * 3, rest=rest)
-    rows, matrix = np.arange(6), np.random.default_rng(3).normal(size=(4, 4))
-
-    def loss(matrix):
-        images = unit64(data.queries @ matrix)
-        cosines = np.einsum("nkd,nd->nk", data.vectors(rows), images)
-        total = 0.0
-        for scale, scores in zip(adapter._SCALES, (cosines, data.fused(rows, cosines)), strict=True):
-            total -= (scale * scores[:, 0] - np.log(np.exp(scale * scores).sum(1))).mean() / 2
-        return total
-
-    found = adapter._gradient(data, rows, matrix)
-    for place in [(0, 0), (1, 3), (3, 2)]:
-        step = np.zeros((4, 4))
-        step[place] = 1e-5
-        assert found[place] == pytest.approx((loss(matrix + step) - loss(matrix - step)) / 2e-5, rel=1e-3, abs=1e-4)
+def test_passages_that_the_teacher_did_not_score_teach_nothing(turned):
+    queries, passages, scores = turned
+    unscored = np.where(np.arange(len(passages)) < 30, scores, NEVER).astype(np.float32)
+    expected = fit_map(queries, scores[:, :30], passages[:30], even(len(queries)), seed=0)
+    np.testing.assert_allclose(fit_map(queries, unscored, passages, even(len(queries)), seed=0), expected, atol=1e-4)
 
 
-def unit64(vectors):
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+class JudgesStub:
+    """Judges of a stub: the quality of a map is told by a function of its first element."""
+
+    def __init__(self, quality, count=FEW):
+        self.quality, self.pairs = quality, [None] * count
+
+    def stored_vectors(self, encoder):
+        return encoder
+
+    def by_mode(self, encoder, base):
+        assert encoder.base is base
+        return {mode: np.array([value]) for mode, value in self.quality(float(encoder.matrix[0, 0])).items()}
+
+
+@pytest.mark.parametrize(
+    ("quality", "count", "share"),
+    [
+        (lambda value: {"semantic": value, "hybrid": value}, FEW, 1.0),
+        (lambda value: {"semantic": value, "hybrid": -2 * value}, FEW, 0.0),
+        (lambda value: {"semantic": 0.0, "hybrid": -abs(value - 2)}, FEW, 0.5),
+        (lambda value: {"semantic": value, "hybrid": value}, FEW - 1, 0.5),
+    ],
+)
+def test_the_map_is_mixed_with_the_identity_in_the_share_that_is_best_in_both_modes(quality, count, share, tiny_model):
+    base = load_encoder(tiny_model)
+    identity = np.eye(base.dim, dtype=np.float32)
+    matrix, chosen = weaken(3 * identity, base, JudgesStub(quality, count))
+    assert chosen == share
+    np.testing.assert_allclose(matrix, (1 + 2 * share) * identity)
 
 
 @pytest.mark.parametrize("p", [0.001, 0.2])
 def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypatch):  # noqa: F811
     gain = comparison(p=p, title=0.1, claim=0.1)
+    monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: BETTER)
     monkeypatch.setattr(Judges, "judge", lambda *_: verdict(gain, SAME))
     before, head = index.encoder.fingerprint, index.snapshot().head
     result = tune.tune(index, recipe=ADAPTER)
-    assert (result.published, result.teaching) == (p < 0.05, None)
+    assert (result.published, result.teaching) == (p < 0.05, BETTER)
     assert (index.encoder.fingerprint != before) == result.published
     assert index.snapshot().head.chunks == head.chunks
     assert json.loads((result.folder / "binocle.json").read_text())["tuning"]["pairs"] == result.pairs
@@ -108,7 +126,8 @@ def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypat
     assert index.encoder.fingerprint == before
 
 
-def test_an_adapter_takes_neither_a_log_nor_a_teacher(index):  # noqa: F811
-    for wrong in ({"log": "queries.txt"}, {"teacher": "some-model"}):
-        with pytest.raises(InputError, match="leave out --queries and --teacher"):
-            tune.tune(index, recipe=TuningConfig(adapter=True, **wrong))
+def test_an_adapter_learns_nothing_from_a_teacher_that_is_no_better(index, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: comparison(p=0.2, title=0.1, claim=0.1))
+    result = tune.tune(index, recipe=ADAPTER)
+    assert (result.verdict, result.published) == (None, False)
+    assert not result.folder.exists()

@@ -230,10 +230,10 @@ def test_judging_is_ndcg_of_the_own_document_among_others():
     ]
     rivals = passages(["far", "near", "else"], [(0, 1), (0.9, 0), (0.4, 0)])
     judges = Judges(asked, rivals)
-    found = judges.by_mode(Fake(), judges.vectors(Fake(), rivals.vectors))
+    found = judges.by_mode(Fake(), judges.stored_vectors(Fake()))
     np.testing.assert_allclose(found["semantic"], [1 / np.log2(3), 1, 1], atol=1e-6)
     one = passages(["near", "near too", "else"], [(0.9, 0), (0.8, 0), (0, 1)], [0, 0, 1])
-    scores = Judges(asked, one).ndcg(Fake().encode(["q", "q", "r"]) @ Judges(asked, one).vectors(Fake(), one.vectors).T)
+    scores = Judges(asked, one).ndcg(Fake().encode(["q", "q", "r"]) @ Judges(asked, one).stored_vectors(Fake()).T)
     np.testing.assert_allclose(scores, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)  # two passages, one document
 
 
