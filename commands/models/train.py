@@ -285,11 +285,13 @@ for _command in (reader, classifier, tagger, inverter):
 @index_option
 @click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
 @click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
-@click.option("--queries", "log", metavar="LOG", help="A file of real queries, without labels, to learn from too.")
+@click.option(
+    "--queries", "log", metavar="LOG", help="A file of real queries, without labels. 100 of them teach alone."
+)
 @click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
 @click.option("--pairs", type=int, default=10_000, show_default=True, help="Generated queries to learn from, at most.")
 @click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
-@click.option("--adapter", is_flag=True, help="Fit only a linear map of the query vectors, in a minute.")
+@click.option("--adapter", is_flag=True, help="Fit only a linear map of the query vectors, in minutes.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @wait_option
@@ -306,16 +308,16 @@ def tune(
 ) -> int:
     """Fit an index's encoder to its documents, without labels.
 
-    Queries are made from the documents' own titles, sections, links, sentences and terms, and come from a log if you
+    Queries are made from the documents' own titles, sections, links, sentences and terms, or come from a log if you
     have one. The encoder learns how its teacher ranks the passages, by default hybrid search, if the teacher is better.
-    With --adapter only a map of the query vectors is fitted, and no passage is embedded anew.
+    With --adapter only a map of the query vectors learns this, and no passage is embedded anew.
     The index changes only if queries from documents that it has not seen gain significantly. 'binocle rollback' undoes
     it. Exit 1 when nothing changed.
 
     \b
     binocle tune ~/notes
     binocle tune docs --queries queries.txt
-    binocle tune docs --adapter
+    binocle tune docs --adapter --queries queries.txt
     binocle tune docs --no-publish --out tuned
     """
     from ...training.tuning.query_kinds import DEFAULT_KINDS

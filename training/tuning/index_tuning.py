@@ -81,8 +81,8 @@ class IndexTuning:
             run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
         self.passages = Passages.read(self.snapshot, {source.id for source in learned})
         self.pairs = logged if len(logged) >= _LOG_ALONE else self.pairs + logged
-        made = len(self.pairs) - len(logged)
-        run.report(f"{made:,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
+        generated = len(self.pairs) - len(logged)
+        run.report(f"{generated:,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})

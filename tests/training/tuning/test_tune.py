@@ -283,6 +283,20 @@ def test_half_of_the_queries_drawn_are_of_the_log():
     assert ranking_distillation.drawing_shares(logged).tolist() == [0.25] * 4
 
 
+def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.setattr(index_tuning, "_LOG_ALONE", 3)
+    for count in (2, 3, 5):
+        log = tmp_path / f"{count}.txt"
+        log.write_text("".join(f"query {number}\n" for number in range(count)), "utf-8")
+        run = TrainingRun(tmp_path / f"out-{count}", same_index.encoder.name, replace(FAST, log=str(log)))
+        pairs = index_tuning.IndexTuning(run, same_index).pairs
+        logged = [pair for pair in pairs if pair.kind == "log"]
+        assert len(logged) == count
+        assert (len(pairs) == count) == (count >= 3)
+
+
 def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
     from dataclasses import replace
 
@@ -387,10 +401,9 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(same_index, tmp
     session = tuning_of(same_index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
-    student = ranking_distillation.RankingStudent(model, session.pairs, session.passages, session.teacher, settings, 0)
     pair = session.pairs[0]
     own = session.passages.documents == session.passages.numbers[pair.document]
-    taught = student._teacher_scores([pair])[0]
+    taught = ranking_distillation.scores_of_others(session.teacher, [pair], session.passages)[0]
     assert (taught[own] == teachers.NEVER).all()
     assert (taught[~own] > -100).all()
     learned = learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
