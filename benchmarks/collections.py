@@ -1,7 +1,7 @@
 """Test collections in BEIR's layout, also made from question answering and package descriptions.
 
-SQuAD      a question must find its paragraph (400 of the development set's questions)
-Debian     a package's one-line description must find its long one (400 of 6,000 packages)
+SQuAD      a question must find its paragraph (400 of the development set's questions, or `count`)
+Debian     a package's one-line description must find its long one (400 of 6,000 packages, or `count`)
 
 `log.txt` beside the queries has others without judgements, one a line: other questions, and other packages' lines.
 """
@@ -21,7 +21,7 @@ _PACKAGES = 6_000
 _LOGGED = 1_000  # queries of a log at most
 
 
-def squad(file: Path, folder: Path, *, seed: int = 0) -> Path:
+def squad(file: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) -> Path:
     """From `squad11_dev.jsonl.gz`: one paragraph a line with title, context and qas."""
     documents, queries, log = [], [], []
     for number, row in enumerate(_lines(file)):
@@ -30,10 +30,10 @@ def squad(file: Path, folder: Path, *, seed: int = 0) -> Path:
         log += [qa["question"] for qa in row["qas"][1:]]
     random.Random(seed).shuffle(queries)
     random.Random(seed).shuffle(log)
-    return _write(folder, documents, queries[:_QUERIES], log)
+    return _write(folder, documents, queries[:count], log)
 
 
-def debian(file: Path, folder: Path, *, seed: int = 0) -> Path:
+def debian(file: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) -> Path:
     """From `debian12_descriptions.jsonl.gz`: package, short and long description; long ones of 150 characters up."""
     seen: set[str] = set()
     rows = []
@@ -44,8 +44,8 @@ def debian(file: Path, folder: Path, *, seed: int = 0) -> Path:
     random.Random(seed).shuffle(rows)
     rows = rows[:_PACKAGES]
     documents = [(row["package"], "", row["long"]) for row in rows]
-    queries = [(row["package"], row["short"]) for row in rows[:_QUERIES]]
-    return _write(folder, documents, queries, [row["short"] for row in rows[_QUERIES:]])
+    queries = [(row["package"], row["short"]) for row in rows[:count]]
+    return _write(folder, documents, queries, [row["short"] for row in rows[count:]])
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 )
 @click.option("--no-exclude", is_flag=True, help="Forget the patterns of earlier runs.")
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "fp32", "int8"]),
+    help="Of the encoder, for documents of a new index. int8: faster on most processors; auto: int8 if a check on some "
+    "of the files shows that it is faster and ranks the same. fp32: this run in float32. Default: bf16 or float32.",
+)
 @click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")
 @click.option(
@@ -71,6 +77,7 @@ def index(
     exclude: tuple[str, ...],
     no_exclude: bool,
     model: str | None,
+    precision: str | None,
     ocr: bool,
     retry: bool,
     durable: bool,
@@ -103,6 +110,10 @@ def index(
 
     return_freed_memory()
     where, folders = _place(folder, index)
+    if precision:
+        from .precision import model_in_precision
+
+        model = model_in_precision(precision, model, where, folder or [Path()])
     retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)
     if is_collection(retriever):

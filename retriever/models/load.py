@@ -20,15 +20,20 @@ if TYPE_CHECKING:
 def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
     """Load an encoder by folder or name, without torch if the model is a plain BERT.
 
+    The encoder NAME@int8 is NAME with documents encoded in int8. It has a fingerprint of its own.
+
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
+    :raises InputError: when a model that is no plain BERT is asked for in int8.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
-    name = os.fspath(name)
+    name, is_int8 = model_folder.split_precision(os.fspath(name))
     folder = model_folder.find(name)
     if Path(name).expanduser().is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
+    if is_int8:
+        return _load_int8(name, folder)
     if (folder / model_folder.DEFENCE).is_file():
         from .encoders.defended_encoder import DefendedEncoder, base_encoder_name
 
@@ -48,6 +53,14 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
     from .encoders.torch_encoder import TorchEncoder
 
     return TorchEncoder(name, folder, settings)
+
+
+def _load_int8(name: str, folder: Path) -> Encoder:
+    settings = model_settings.ModelSettings.read(folder)
+    config = BertEncoder.config_of(folder, settings)
+    if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
+        raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave @int8 out")
+    return BertEncoder(name, folder, settings, config, int8=True)
 
 
 def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:

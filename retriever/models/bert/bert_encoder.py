@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ....core.errors import InputError
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
+from ..files import INT8
 from .model import BertModel
 from .weights import BertConfig
 
@@ -27,13 +29,26 @@ _NUMPY_QUERIES = 64
 
 
 class BertEncoder:
-    """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO."""
+    """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO.
 
-    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings, config: BertConfig) -> None:
-        self.name = name
-        self.fingerprint = model_settings.fingerprint(folder, settings)
+    :param int8: encode documents in int8. The name then ends in @int8, and the fingerprint is another one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: model_settings.ModelSettings,
+        config: BertConfig,
+        *,
+        int8: bool = False,
+    ) -> None:
+        self.name = name + INT8 if int8 else name
+        fingerprint = model_settings.fingerprint(folder, settings)
+        self.fingerprint = int8_fingerprint(fingerprint) if int8 else fingerprint
         self._settings = settings
-        self._model = BertModel(folder, config, self.fingerprint, max_tokens=settings.max_tokens)
+        self._int8 = int8
+        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
         self._expects_queries = False
@@ -61,6 +76,7 @@ class BertEncoder:
 
         The graph computes every document, so that its vector does not depend on the others in the call.
         Texts beyond `max_tokens` are truncated. After `expect_queries`, the graph computes every query too.
+        Queries are never computed in int8.
 
         :raises InputError: for an unknown kind, or when `texts` is no list of texts.
         """
@@ -71,7 +87,8 @@ class BertEncoder:
         encodings = self._model.tokenize(inputs)
         small = kind == "query" and not self._expects_queries and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
-        batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings)
+        int8 = self._int8 and kind == "document"
+        batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings, int8=int8)
         for positions, hidden, mask in batches:
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
@@ -105,6 +122,11 @@ class BertEncoder:
     def _normalize(self, text: str) -> str:
         """Return the text for the tokenizer. Its length stays the same, so offsets in it are offsets in the text."""
         return lower_case(text) if self._settings.lowercase else text
+
+
+def int8_fingerprint(fingerprint: str) -> str:
+    """Return the fingerprint in int8 of an encoder with this one. It changes when the rounding does."""
+    return hashlib.sha256(f"{fingerprint} int8 1".encode()).hexdigest()[:32]
 
 
 def expect_queries(encoder: Encoder) -> None:

@@ -35,8 +35,8 @@ _FEW = 16  # texts
 # beside it, in the third digit of bf16.
 _TILE = 16
 
-# The compiled graphs in use, by fingerprint and precision: several loads of one model share a graph.
-_graphs: weakref.WeakValueDictionary[tuple[str, str | None], BertOpenVINO] = weakref.WeakValueDictionary()
+# The compiled graphs in use, by fingerprint, precision and int8: several loads of one model share a graph.
+_graphs: weakref.WeakValueDictionary[tuple[str, str | None, bool], BertOpenVINO] = weakref.WeakValueDictionary()
 _graphs_lock = threading.Lock()
 
 
@@ -81,7 +81,7 @@ class BertModel:
         self._weights = load_weights(file)
         check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
-        self._bulk: BertOpenVINO | None = None
+        self._bulk: dict[bool, BertOpenVINO] = {}  # by whether it is in int8
         self._tokenizers: dict[bool, Tokenizer] = {}
         self.dim = self._weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
@@ -114,12 +114,14 @@ class BertModel:
                 return encodings
         return self.tokenizer(truncated=True).encode_batch_fast(inputs)
 
-    def run(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
+    def run(self, encodings: Sequence[Tokens], *, int8: bool = False) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield batches by length: positions among the encodings, the model's output for them, and their mask.
 
         The arrays are valid until the next batch. The output for a text does not depend on the other texts.
+
+        :param int8: compute the dense layers in int8.
         """
-        bulk = self.compiled()
+        bulk = self.compiled(int8=int8)
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
         budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
@@ -147,23 +149,31 @@ class BertModel:
         for hidden, attention in self._numpy.layers(ids, np.ones_like(ids), types):
             yield hidden[0], None if attention is None else attention[0]
 
-    def compiled(self) -> BertOpenVINO:
+    def compiled(self, *, int8: bool = False) -> BertOpenVINO:
         """Return the compiled graph; the first call compiles it, unless another load of this model has."""
         forked.check()
         with _graphs_lock:
-            if self._bulk is None:
-                from .openvino import BertOpenVINO
+            if int8 not in self._bulk:
+                key = (self._fingerprint, self._precision, int8)
+                self._bulk[int8] = _graphs[key] = _graphs.get(key) or self._compile(int8=int8)
+            return self._bulk[int8]
 
-                key = (self._fingerprint, self._precision)
-                self._bulk = _graphs.get(key) or BertOpenVINO(
-                    self._config,
-                    self._weights,
-                    classifier=self._classifier,
-                    types=self._types,
-                    precision=self._precision,
-                )
-                _graphs[key] = self._bulk
-            return self._bulk
+    def _compile(self, *, int8: bool) -> BertOpenVINO:
+        from .openvino import BertOpenVINO
+
+        layers = None
+        if int8:
+            from .int8 import calibration_ids, quantize
+
+            layers = quantize(self._config, self._weights, calibration_ids(self.tokenizer(truncated=False), self.limit))
+        return BertOpenVINO(
+            self._config,
+            self._weights,
+            classifier=self._classifier,
+            types=self._types,
+            precision=self._precision,
+            int8=layers,
+        )
 
     def _batch(self, encodings: Sequence[Tokens], positions: Positions, tokens: int) -> tuple[Integers, ...]:
         """Return ids and mask, and types if the model has them, each (texts, tokens), padded with 0."""

@@ -1,18 +1,21 @@
 """BERT as an OpenVINO graph, for documents, many queries, and pairs to score, on a CPU.
 
 The graph is built from the safetensors weights, so neither torch nor an exported file is needed. OpenVINO runs it in
-bf16 if the processor has that (AVX-512 BF16, AMX), else in float32.
+bf16 if the processor has that (AVX-512 BF16, AMX), else in float32. Dense layers are also computed in int8, on request.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .int8 import INPUT_LEVELS
 from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import openvino as ov
 
     from ....core.arrays import Floats, Integers
+    from .int8 import Int8Dense
     from .weights import BertConfig
 
 
@@ -30,6 +34,7 @@ class BertOpenVINO:
     :param classifier: whether batches give logits; else they give hidden states.
     :param types: whether batches have token types; those of a classifier always do.
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
+    :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class BertOpenVINO:
         classifier: bool = False,
         types: bool = False,
         precision: str | None = None,
+        int8: Mapping[str, Int8Dense] | None = None,
     ) -> None:
         ov = import_openvino()
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
@@ -48,9 +54,9 @@ class BertOpenVINO:
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         compiled = ov.Core().compile_model(
-            _graph(config, weights, classifier=classifier, has_types=types), "CPU", settings
+            _graph(config, weights, classifier=classifier, has_types=types, int8=int8 or {}), "CPU", settings
         )
-        self._weights = weights  # the graph shares their memory
+        self._weights, self._int8 = weights, int8  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         self._requests = [compiled.create_infer_request() for _ in range(self.streams)]
@@ -95,27 +101,84 @@ def _result(request: Any) -> Floats:
     return data
 
 
-def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool, has_types: bool) -> ov.Model:
+class _Layers:
+    """The layers of a BERT as operations of OpenVINO.
+
+    :param int8: layers in int8 by name; the others are in floating point.
+    """
+
+    def __init__(self, config: BertConfig, weights: Mapping[str, Floats], int8: Mapping[str, Int8Dense]) -> None:
+        self._ov = import_openvino()
+        self._config, self._weights, self._int8 = config, weights, int8
+        self._rounded_inputs: dict[tuple[str, float], Any] = {}  # queries, keys and values have one
+        self._has_int8_products = has_int8_products()
+
+    def constant(self, array: Floats | Integers) -> Any:
+        return self._ov.op.Constant(np.ascontiguousarray(array), shared_memory=True)
+
+    def axes(self, *values: int) -> Any:
+        return self.constant(np.array(values, np.int64))
+
+    def scalar(self, value: float) -> Any:
+        return self.constant(np.array(value, np.float32))
+
+    def norm(self, x: Any, name: str) -> Any:
+        from openvino import opset15 as op
+
+        normal = op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
+        return normal * self.constant(self._weights[name + ".weight"]) + self.constant(self._weights[name + ".bias"])
+
+    def dense(self, x: Any, name: str) -> Any:
+        from openvino import opset15 as op
+
+        if name in self._int8:
+            return self._dense_int8(x, self._int8[name])
+        product = op.matmul(x, self.constant(self._weights[name + ".weight"]), False, True)
+        return product + self.constant(self._weights[name + ".bias"])
+
+    def _dense_int8(self, x: Any, layer: Int8Dense) -> Any:
+        """Without products of int8, compute the same values in float32: other int8 instructions saturate."""
+        from openvino import opset15 as op
+
+        key = (x.get_friendly_name(), layer.high)
+        if key not in self._rounded_inputs:
+            scaled, low, high = x * self.constant(layer.scale), self.scalar(layer.low), self.scalar(layer.high)
+            if self._has_int8_products:
+                self._rounded_inputs[key] = op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
+            else:
+                step = self.scalar((layer.high - layer.low) / INPUT_LEVELS)
+                levels = op.clamp(op.round((scaled - low) / step), 0.0, float(INPUT_LEVELS))
+                self._rounded_inputs[key] = levels * step + low
+        if self._has_int8_products:
+            weight = op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
+        else:
+            weight = self.constant(layer.weight * layer.step[:, None])
+        return op.matmul(self._rounded_inputs[key], weight, False, True) + self.constant(layer.bias)
+
+
+def has_int8_products() -> bool:
+    """Whether the processor multiplies int8 exactly (AVX-512 VNNI, AVX-VNNI, AMX), as far as Linux says."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(r"\b(avx512_vnni|avx_vnni|amx_int8)\b", flags) is not None
+
+
+def _graph(
+    config: BertConfig,
+    weights: Mapping[str, Floats],
+    *,
+    classifier: bool,
+    has_types: bool,
+    int8: Mapping[str, Int8Dense],
+) -> ov.Model:
     """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one."""
     ov = import_openvino()
     from openvino import opset15 as op
 
-    def constant(array: Floats) -> Any:
-        return ov.op.Constant(np.ascontiguousarray(array), shared_memory=True)
-
-    def axes(*values: int) -> Any:
-        return op.constant(np.array(values, np.int64))
-
-    def scalar(value: float) -> Any:
-        return op.constant(np.array(value, np.float32))
-
-    def norm(x: Any, name: str) -> Any:
-        normal = op.mvn(x, axes(-1), True, config.eps, "inside_sqrt")
-        return normal * constant(weights[name + ".weight"]) + constant(weights[name + ".bias"])
-
-    def dense(x: Any, name: str) -> Any:
-        product = op.matmul(x, constant(weights[name + ".weight"]), False, True)
-        return product + constant(weights[name + ".bias"])
+    layers = _Layers(config, weights, int8)
+    axes, constant, scalar, norm, dense = layers.axes, layers.constant, layers.scalar, layers.norm, layers.dense
 
     def heads(x: Any) -> Any:
         return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...models.encoder import encode_finite
-from ...store.derived.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
+from ...store.derived.relevance_scale import DEFAULT_ENCODERS, Scale, read_scale, store_scale
 from .everyday import SUBJECTS
 from .relevance import DEPTH, LINE, relevance
 
@@ -64,7 +64,7 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
     best = everyday[:, :, 0]
     middles = float(np.median(best)), float(np.median(own[:, 0]))
     scale = Scale(passages=len(ids))
-    if encoder.fingerprint != DEFAULT_ENCODER:
+    if encoder.fingerprint not in DEFAULT_ENCODERS:
         scale = replace(scale, everyday=middles[0], own=middles[1])
         if not scale.tells_apart:
             return Scale(passages=len(ids))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ...models.identity import EncoderId
     from ..locations.location import Location
 
-DEFAULT_ENCODER = "71d90b847842e4b324d369494a570cfe"  # the fingerprint of all-MiniLM-L6-v2
+# The fingerprints of all-MiniLM-L6-v2, and of the same in int8.
+DEFAULT_ENCODERS = ("71d90b847842e4b324d369494a570cfe", "5d98315e822303933afa2a0c131f671f")
 _TOLERANCE = 0.1  # of either error, above which an index does not say that it has no answer
 _NEAREST = 0.05  # cosines tell answers from other passages only if their medians are this far apart
 
@@ -68,7 +69,7 @@ FITTED = Scale(answered=0.03, refused=0.02)  # of the default encoder; five coll
 
 def scale_of(location: Location, encoder: EncoderId) -> Scale:
     """The scale of an index; if none was measured, that of the default encoder."""
-    return read_scale(location, encoder) or (FITTED if encoder.fingerprint == DEFAULT_ENCODER else Scale())
+    return read_scale(location, encoder) or (FITTED if encoder.fingerprint in DEFAULT_ENCODERS else Scale())
 
 
 def read_scale(location: Location, encoder: EncoderId) -> Scale | None:

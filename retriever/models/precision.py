@@ -1,0 +1,99 @@
+"""Whether documents may be encoded in int8: a check on the user's own texts, for the processor at hand."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .files import INT8
+from .load import load_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.arrays import Floats
+    from .encoder import Encoder
+
+_FEWEST = 100  # passages, to compare ten nearest among
+_MOST = 400
+_QUERY_WORDS = 8
+_TIMED = 64  # passages, in each of the rounds
+_ROUNDS = 3
+# int8 is taken if it is faster by so much, keeps this share of the nearest ten, and loses no more of the first places.
+_LEAST_SPEEDUP, _LEAST_KEPT, _MOST_LOST = 1.15, 0.9, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Check:
+    """Int8 against the encoder's own precision, on passages and on queries made of eight words of each."""
+
+    passages: int
+    speedup: float = 1.0  # processor time of the own precision by that of int8
+    kept: float = 0.0  # share of the ten nearest passages of a query that are the same
+    lost: float = 0.0  # share of queries whose passage came first, less the same in int8
+
+    @property
+    def passed(self) -> bool:
+        """Whether int8 is faster and ranks nearly the same."""
+        return (
+            self.passages >= _FEWEST
+            and self.speedup >= _LEAST_SPEEDUP
+            and self.kept >= _LEAST_KEPT
+            and self.lost <= _MOST_LOST
+        )
+
+    def as_text(self) -> str:
+        """One line for people."""
+        if self.passages < _FEWEST:
+            return f"not int8: {self.passages:,} passages are too few to check it on (at least {_FEWEST})"
+        verdict = "int8" if self.passed else "not int8"
+        return (
+            f"{verdict}: {self.speedup:.2f} times as fast here, {self.kept:.0%} of the nearest ten are the same, "
+            f"{self.lost:+.1%} of first places lost ({self.passages:,} of your passages)"
+        )
+
+
+def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
+    """Compare a plain BERT encoder with itself in int8.
+
+    :param model: its folder or name.
+    :param texts: passages, of which 400 at even distances are taken.
+    :raises InputError: when the model cannot be computed in int8.
+    """
+    chosen = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MOST)).astype(np.intp)]
+    own, int8 = load_encoder(model), load_encoder(model + INT8)
+    if len(chosen) < _FEWEST:
+        return Int8Check(len(chosen))
+    vectors, rounded = own.encode(chosen), int8.encode(chosen)
+    queries = own.encode([_query(text) for text in chosen], kind="query")
+    before, after = _nearest(queries, vectors), _nearest(queries, rounded)
+    same = [len(set(left) & set(right)) for left, right in zip(before.tolist(), after.tolist(), strict=True)]
+    rows = np.arange(len(chosen))
+    lost = float((before[:, 0] == rows).mean() - (after[:, 0] == rows).mean())
+    return Int8Check(len(chosen), _speedup(own, int8, chosen[:_TIMED]), float(np.mean(same)) / before.shape[1], lost)
+
+
+def _query(text: str) -> str:
+    """Return words from the middle of a passage."""
+    words = text.split()
+    start = max(0, (len(words) - _QUERY_WORDS) // 2)
+    return " ".join(words[start : start + _QUERY_WORDS])
+
+
+def _nearest(queries: Floats, vectors: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
+    order: np.ndarray[tuple[int, int], np.dtype[np.intp]] = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")
+    return order[:, :10]
+
+
+def _speedup(own: Encoder, int8: Encoder, texts: Sequence[str]) -> float:
+    """Return the least processor time of one encoder by that of the other; they take turns."""
+    seconds: dict[str, list[float]] = {own.fingerprint: [], int8.fingerprint: []}
+    for _ in range(_ROUNDS):
+        for encoder in (own, int8):
+            start = time.process_time()
+            encoder.encode(texts)
+            seconds[encoder.fingerprint].append(time.process_time() - start)
+    return min(seconds[own.fingerprint]) / min(seconds[int8.fingerprint])

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from binocle.retriever.models import precision
+from binocle.retriever.models.precision import Int8Check, check_int8
+from binocle.retriever.retriever import Retriever
+
+WORDS = (
+    "cat dog mat house tax income task server client network index vector river moon night bread cheese oven".split()
+)
+TEXTS = [f"The {WORDS[n % 18]} and the {WORDS[n * 7 % 17]} of the {WORDS[n * 5 % 13]} number {n}" for n in range(120)]
+
+
+def test_int8_is_compared_on_the_passages_themselves(tiny_model, monkeypatch):
+    monkeypatch.setattr(precision, "_speedup", lambda *_: 1.4)
+    check = check_int8(tiny_model, TEXTS)
+    assert check.passages == 120
+    assert check.kept > 0.8
+    assert abs(check.lost) < 0.1
+    assert f"{check.kept:.0%} of the nearest ten are the same" in check.as_text()
+
+
+def test_few_passages_are_not_enough(tiny_model):
+    check = check_int8(tiny_model, TEXTS[:99])
+    assert not check.passed
+    assert check.as_text() == "not int8: 99 passages are too few to check it on (at least 100)"
+
+
+@pytest.mark.parametrize(
+    ("check", "passed"),
+    [
+        (Int8Check(100, 1.15, 0.9, 0.02), True),
+        (Int8Check(99, 2.0, 1.0, 0.0), False),
+        (Int8Check(400, 1.14, 1.0, 0.0), False),
+        (Int8Check(400, 2.0, 0.89, 0.0), False),
+        (Int8Check(400, 2.0, 0.95, 0.03), False),
+        (Int8Check(400, 2.0, 0.95, -0.03), True),
+    ],
+)
+def test_each_limit_counts(check, passed):
+    assert check.passed is passed
+    assert check.as_text().startswith("int8: " if passed else "not int8: ")
+
+
+def test_the_times_are_those_of_each_encoder(monkeypatch):
+    now = [0.0]
+
+    class Encoder:
+        def __init__(self, fingerprint: str, seconds: float) -> None:
+            self.fingerprint, self.seconds = fingerprint, seconds
+
+        def encode(self, _texts: object, **_: object) -> None:
+            now[0] += self.seconds
+
+    monkeypatch.setattr(precision.time, "process_time", lambda: now[0])
+    assert precision._speedup(Encoder("a", 3.0), Encoder("b", 2.0), TEXTS) == pytest.approx(1.5)
+
+
+def test_a_precision_is_of_a_new_index(run, folder, tiny_model):
+    at = str(folder)
+    refused = run("index", at, "--precision", "auto", "--model", tiny_model)
+    assert "not int8: " in refused.err
+    assert "passages are too few" in refused.err
+    assert model(run, at) == tiny_model
+    wrong = run("index", at, "--precision", "int8")
+    assert wrong.code == 2
+    assert f"'binocle switch {tiny_model}@int8'" in wrong.err
+    assert model(run, at) == tiny_model
+
+
+def test_an_index_keeps_int8(run, folder, tiny_model):
+    at = str(folder)
+    assert run("index", at, "--precision", "int8", "--model", tiny_model).code == 0
+    assert model(run, at) == f"{tiny_model}@int8"
+    for choice in ("int8", "auto"):
+        assert "none embedded" in run("index", at, "--precision", choice).out
+    assert run("index", at, "--model", tiny_model).code == 2
+
+
+def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeypatch):
+    seen = []
+
+    def check(_model: str, texts: list[str]) -> Int8Check:
+        seen.extend(texts)
+        return Int8Check(100, 2.0, 1.0, 0.0)
+
+    monkeypatch.setattr(precision, "check_int8", check)
+    result = run("index", str(folder), "--precision", "auto", "--model", tiny_model)
+    assert result.err.startswith("int8: 2.00 times as fast here, 100% of the nearest ten are the same")
+    assert model(run, str(folder)) == f"{tiny_model}@int8"
+    with Retriever.open(folder) as retriever:
+        assert sorted(seen) == sorted(retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist())
+
+
+def test_float32_is_of_one_run(run, folder, tiny_model, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "")
+    assert run("index", str(folder), "--precision", "fp32", "--model", tiny_model).code == 0
+    assert os.environ["BINOCLE_PRECISION"] == "float32"
+    assert model(run, str(folder)) == tiny_model
+
+
+def model(run, at: str) -> str:
+    """The name of the encoder of an index."""
+    return json.loads(run("status", at, "--json").out)["model"]
