@@ -11,7 +11,7 @@ from ...core.checks import is_whole
 from ...core.errors import EncoderMismatchError, InputError, UntrustedError
 from .bert.bert_encoder import expect_queries
 from .encoders.no_encoder import NoEncoder, check_encoder
-from .files import DEFAULT_MODEL, find_default
+from .files import DEFAULT_MODEL, INT8, find_default
 from .identity import MAX_DIM, EncoderId
 from .load import load_encoder, load_reranker
 
@@ -105,7 +105,8 @@ class ModelCache:
         :raises UntrustedError: when the index was made with another one.
         """
         folder = find_default()
-        encoder = load_encoder(folder) if folder else None
+        precision = INT8 if identity.model.endswith(INT8) else ""
+        encoder = load_encoder(f"{folder}{precision}") if folder else None
         if encoder is None or encoder.fingerprint != identity.fingerprint:
             raise UntrustedError(
                 f"the index at {self._index} names the encoder {identity.model!r}, which is not loaded: you did not "

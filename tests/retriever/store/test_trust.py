@@ -12,6 +12,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
 from binocle.retriever.models import files as model_files
+from binocle.retriever.models.files import INT8
 from binocle.retriever.store import trust
 
 
@@ -190,7 +191,10 @@ def test_encoder_that_the_user_names_needs_no_trust(mine, state, tiny_model):
         named.sync()
 
 
-def test_default_encoder_needs_no_trust_if_it_is_here(mine, state, tiny_model, monkeypatch):
+@pytest.mark.parametrize("precision", ["", INT8])
+def test_default_encoder_needs_no_trust_if_it_is_here(precision, mine, state, tiny_model, monkeypatch):
+    if precision:
+        Retriever.open(mine).switch(tiny_model + precision)
     shutil.rmtree(state)
     monkeypatch.setattr(model_files, "_bundled", lambda _: Path(tiny_model))
     assert Retriever.open(mine).search("cat", mode="semantic")
