@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ATTENTION_SHARE, _ATTENTION_OUTPUT_SHARE, _INTERMEDIATE_SHARE = 0.8, 0.5, 0.65
 _SPLITS = 16  # channels that are added to an inner layer for its outliers; a multiple of 16 keeps its rows aligned
 INPUT_LEVELS, _WEIGHT_LEVELS = 255, 127  # steps in the range of inputs, and on each side of 0 for weights
-_LONG_TEXTS, _LONG_TOKENS = 4, 192
+_LONG_TEXTS, _LONG_TOKENS = 5, 192
 SENTENCES = """
 The ferry leaves the northern harbour at half past six and reaches the island before noon, unless fog holds it back.
 In 1847 the town had 3,200 inhabitants, two mills and a school; by 1911 the railway had brought 41,000 people to it.
@@ -83,7 +83,7 @@ class _Recorder(BertNumpy):
 def calibration_ids(tokenizer: Tokenizer, max_tokens: int) -> list[Integers]:
     """Return the token ids, each (1, tokens), of the sentences alone and of longer texts made from them."""
     lines = SENTENCES.strip().splitlines()
-    turns = range(0, len(lines), len(lines) // _LONG_TEXTS)
+    turns = range(0, len(lines), -(-len(lines) // _LONG_TEXTS))
     texts = [*lines, *(" ".join([*lines[turn:], *lines[:turn]]) for turn in turns)]
     limit = min(max_tokens, _LONG_TOKENS)
     rows = (encoding.ids for encoding in tokenizer.encode_batch(texts))
@@ -141,14 +141,11 @@ def _layer(
     :param channels: the input channel of the weight that each channel of x is, where some are repeated.
     """
     weight, bias = weights[name + ".weight"], weights[name + ".bias"]
-    whole = weight if channels is None else weight[:, channels]
-    parts = whole / scale if channels is None else whole
-    step = (np.abs(parts).max(1).clip(1e-12) / _WEIGHT_LEVELS).astype(np.float32)
-    rounded = np.round(parts / step[:, None]).astype(np.int8)
-    scaled = x * scale
+    scaled, inverse = x * scale, weight / scale if channels is None else weight[:, channels]
+    step = (np.abs(inverse).max(1).clip(1e-12) / _WEIGHT_LEVELS).astype(np.float32)
+    rounded = np.round(inverse / step[:, None]).astype(np.int8)
     low, high = float(min(scaled.min(), 0)), float(max(scaled.max(), 1e-6))
     size = np.float32((high - low) / INPUT_LEVELS)
     inputs = np.round((scaled - np.float32(low)) / size) * size + np.float32(low)
-    exact = x * (1 if channels is None else scale) @ whole.T
-    error = (exact - inputs @ (rounded * step[:, None]).T).mean(0)
+    error = (scaled @ inverse.T - inputs @ (rounded * step[:, None]).T).mean(0)
     return Int8Dense(rounded, step, (bias + error).astype(np.float32), scale, low, high)
