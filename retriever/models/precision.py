@@ -23,7 +23,7 @@ _QUERY_WORDS = 8
 _TIMED = 64  # passages, in each of the rounds
 _ROUNDS = 3
 # int8 is taken if it is faster by so much, keeps this share of the nearest ten, and loses no more of the first places.
-_LEAST_SPEEDUP, _LEAST_KEPT, _MOST_LOST = 1.15, 0.9, 0.02
+_LEAST_SPEEDUP, _LEAST_AGREEMENT, _MOST_PLACES_LOST = 1.15, 0.9, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Int8Check:
 
     passages: int
     speedup: float = 1.0  # processor time of the own precision by that of int8
-    kept: float = 0.0  # share of the ten nearest passages of a query that are the same
-    lost: float = 0.0  # share of queries whose passage came first, less the same in int8
+    agreement: float = 0.0  # share of the ten nearest passages of a query that are the same
+    first_places_lost: float = 0.0  # share of queries whose passage came first, less the same in int8
 
     @property
     def passed(self) -> bool:
@@ -41,8 +41,8 @@ class Int8Check:
         return (
             self.passages >= _FEWEST
             and self.speedup >= _LEAST_SPEEDUP
-            and self.kept >= _LEAST_KEPT
-            and self.lost <= _MOST_LOST
+            and self.agreement >= _LEAST_AGREEMENT
+            and self.first_places_lost <= _MOST_PLACES_LOST
         )
 
     def as_text(self) -> str:
@@ -51,8 +51,8 @@ class Int8Check:
             return f"not int8: {self.passages:,} passages are too few to check it on (at least {_FEWEST})"
         verdict = "int8" if self.passed else "not int8"
         return (
-            f"{verdict}: {self.speedup:.2f} times as fast here, {self.kept:.0%} of the nearest ten are the same, "
-            f"{self.lost:+.1%} of first places lost ({self.passages:,} of your passages)"
+            f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the nearest ten are the same, "
+            f"{self.first_places_lost:+.1%} of first places lost ({self.passages:,} of your passages)"
         )
 
 
@@ -72,8 +72,10 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
     before, after = _nearest(queries, vectors), _nearest(queries, rounded)
     same = [len(set(left) & set(right)) for left, right in zip(before.tolist(), after.tolist(), strict=True)]
     rows = np.arange(len(chosen))
-    lost = float((before[:, 0] == rows).mean() - (after[:, 0] == rows).mean())
-    return Int8Check(len(chosen), _speedup(own, int8, chosen[:_TIMED]), float(np.mean(same)) / before.shape[1], lost)
+    fewer_first = float((before[:, 0] == rows).mean() - (after[:, 0] == rows).mean())
+    return Int8Check(
+        len(chosen), _speedup(own, int8, chosen[:_TIMED]), float(np.mean(same)) / before.shape[1], fewer_first
+    )
 
 
 def _query(text: str) -> str:

@@ -19,9 +19,9 @@ def test_int8_is_compared_on_the_passages_themselves(tiny_model, monkeypatch):
     monkeypatch.setattr(precision, "_speedup", lambda *_: 1.4)
     check = check_int8(tiny_model, TEXTS)
     assert check.passages == 120
-    assert check.kept > 0.8
-    assert abs(check.lost) < 0.1
-    assert f"{check.kept:.0%} of the nearest ten are the same" in check.as_text()
+    assert check.agreement > 0.8
+    assert abs(check.first_places_lost) < 0.1
+    assert f"{check.agreement:.0%} of the nearest ten are the same" in check.as_text()
 
 
 def test_few_passages_are_not_enough(tiny_model):
