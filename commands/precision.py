@@ -63,8 +63,8 @@ def _passages(model: str, folders: Sequence[Path]) -> list[str]:
     if not sample:
         return []
     with (
-        tempfile.TemporaryDirectory(prefix="binocle-") as place,
-        Retriever.open(Path(place) / "i", model=model) as index,
+        tempfile.TemporaryDirectory(prefix="binocle-") as temporary,
+        Retriever.open(Path(temporary) / "i", model=model) as index,
     ):
         index.sync(sample)
         texts: list[str] = index.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist()
