@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 @click.option(
     "--precision",
     type=click.Choice(["auto", "fp32", "int8"]),
-    help="Of the encoder, for documents of a new index. int8: faster on most processors; auto: int8 if a check on some "
-    "of the files shows that it is faster and ranks the same. fp32: this run in float32. Default: bf16 or float32.",
+    help="Precision in which a new index encodes documents. int8: faster if the processor multiplies int8. auto: int8 "
+    "if a check on some of the files finds it faster, with nearly the same ranking. fp32: float32 in this run. "
+    "Default: bf16 or float32.",
 )
 @click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")

@@ -59,7 +59,7 @@ def _passages(model: str, folders: Sequence[Path]) -> list[str]:
         below = scan(folder) if folder.is_dir() else ()
         files += [folder / entry.path for entry in below if not entry.reason and entry.size <= _FILE_BYTES]
         files += [folder] if folder.is_file() else []
-    sample = files[:: max(1, len(files) // _FILES)]
+    sample = files[:: max(1, -(-len(files) // _FILES))]
     if not sample:
         return []
     with (

@@ -1,4 +1,4 @@
-"""Documents in int8 against bf16: processor time, agreement and nDCG@10 of several collections.
+"""Compare documents in int8 with the processor's own precision: time, agreement and nDCG@10 of four collections.
 
     python -m benchmarks.speed.int8 --data ../shared/data --work DIR [--documents 6000] [--queries 2000] [--rounds 5]
 

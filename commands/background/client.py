@@ -37,7 +37,7 @@ def identity() -> bytes:
     """What two processes must share to print the same: the program, its version and the variables of libraries."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     changed = os.stat(package).st_mtime_ns  # an upgrade changes it
-    interpreter = os.path.abspath(sys.executable)  # of ../venv/bin/python too, which a child process sees without ".."
+    interpreter = os.path.abspath(sys.executable)  # a child process sees ../venv/bin/python without ".."
     values = [__version__, package, changed, interpreter, sys.version, sys.flags.optimize, os.getuid()]
     variables = sorted(item for item in ENVIRONMENT.items() if item[0].startswith(_OF_LIBRARIES))
     return repr((values, variables)).encode()

@@ -286,7 +286,7 @@ for _command in (reader, classifier, tagger, inverter):
 @click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
 @click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
 @click.option(
-    "--queries", "log", metavar="LOG", help="A file of real queries, without labels. 100 of them teach alone."
+    "--queries", "log", metavar="LOG", help="A file of real queries without labels. 100 or more replace generated ones."
 )
 @click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
 @click.option("--pairs", type=int, default=10_000, show_default=True, help="Generated queries to learn from, at most.")

@@ -1,4 +1,4 @@
-"""Filters of LlamaIndex as filters of Binocle: its 14 operators, in each other to any depth.
+"""Filters of LlamaIndex as filters of Binocle: its 14 operators, nested to any depth.
 
 They pass the nodes that LlamaIndex's `SimpleVectorStore` passes, with one difference: 1 is not True.
 """

@@ -69,7 +69,7 @@ class EmbeddingInverter:
         tokens: EncoderTokens,
         shape: TextShape | None = None,
     ) -> None:
-        """:param shape: of the vectors of texts; without it every vector needs the cosine of one of no text."""
+        """:param shape: of the vectors of texts; without it every vector must reach the higher threshold."""
         self.info, self.encoder, self.proposer, self.tokens, self.shape = info, encoder, proposer, tokens, shape
 
     @classmethod

@@ -33,7 +33,7 @@ class InverterInfo:
     layer: int | None = None  # that hidden states are read from
     threshold: float = 0.0  # minimum cosine of a recovered text, after a few rounds of correction
     control: dict[str, float] | None = None  # cosines of recovered texts, and of vectors of no text
-    no_texts: Sequence[Sequence[float]] = ()  # rounds; the cosine that no vector of no text reaches; and that 5 % reach
+    no_texts: Sequence[Sequence[float]] = ()  # rounds, threshold, and threshold for a vector with a text's shape
     format: int = FORMAT
 
     @classmethod

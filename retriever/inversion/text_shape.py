@@ -1,11 +1,12 @@
-"""Tell the vectors of texts from vectors of no text by their shape, whatever the defence and without a decoder.
+"""Tell the vectors of texts from vectors of no text by their shape, without a decoder.
 
 The vectors of texts vary more in some directions than in others. Random vectors do not, nor do another encoder's
-vectors in these directions. A defence adds to a vector an error that is alike in all directions, so part of the shape
-is left. How likely a mixture of both makes a vector is compared with the error alone: a likelihood ratio.
+vectors in these directions. Noise and rounding add an error that is alike in all directions, so part of the shape is
+left; a secret rotation leaves none. A likelihood ratio compares two models of a vector: text with error, and error
+alone.
 
-Cosines of recovered texts cannot say it alone. Under a defence even the true text is far from the vector. Each second
-of search brings a text nearer to a vector of no text.
+The cosine of a recovered text is not enough. Under a defence even the true text is far from the vector, and each
+second of search finds a text nearer to a vector of no text.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 SHAPE = "shape.safetensors"
 _MINIMUM = 1e-3  # variance along an axis, relative to the mean
-_SHARES = np.linspace(0, 0.99, 34)  # of a text's vector in a defended one: cosines to try
+_SHARES = np.linspace(0, 0.99, 34)  # cosines to try, of a defended vector with the text's own
 _LIMIT = 4.77  # nats: one of a thousand vectors of no text reaches it
 
 
@@ -50,7 +51,7 @@ class TextShape:
 
     @classmethod
     def read(cls, folder: Path, dim: int) -> TextShape | None:
-        """Read the shape of an inverter's folder; None of an earlier version's.
+        """Read the shape from an inverter's folder; None if an earlier version wrote the folder.
 
         :raises InputError: when the file is damaged, or of another encoder.
         """
@@ -73,8 +74,8 @@ class TextShape:
     def are_of_texts(self, vectors: Floats) -> NDArray[np.bool_]:
         """Whether each vector (rows, dim) has the shape of a text's vector, defended or not.
 
-        A thousandth of the vectors of no text seem to be of a text: twice the log-likelihood ratio is chi-squared for
-        half of them, and 0 for the others, since a share has a bound (Self and Liang 1987, doi:10.2307/2289471).
+        One of a thousand vectors of no text passes: twice the log-likelihood ratio is chi-squared for half of them, and
+        0 for the others, since no share is below 0 (Self and Liang 1987, doi:10.2307/2289471).
         """
         return self.evidence(vectors) > _LIMIT
 

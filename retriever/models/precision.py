@@ -1,4 +1,4 @@
-"""Whether documents may be encoded in int8: a check on the user's own texts, for the processor at hand."""
+"""Check on the user's own texts, on this processor, whether int8 is faster and ranks nearly the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 400
 _QUERY_WORDS = 8
 _TIMED = 64  # passages, in each of the rounds
 _ROUNDS = 3
-# int8 is taken if it is faster by so much, keeps this share of the nearest ten, and loses no more of the first places.
+# Limits for int8: minimum speedup, minimum share of the nearest ten that stay, maximum share of first places lost.
 _LEAST_SPEEDUP, _LEAST_AGREEMENT, _MOST_PLACES_LOST = 1.15, 0.9, 0.02
 
 
@@ -33,7 +33,7 @@ class Int8Check:
     passages: int
     speedup: float = 1.0  # processor time of the own precision by that of int8
     agreement: float = 0.0  # share of the ten nearest passages of a query that are the same
-    first_places_lost: float = 0.0  # share of queries whose passage came first, less the same in int8
+    first_places_lost: float = 0.0  # share of queries whose own passage ranks first, minus that share in int8
 
     @property
     def passed(self) -> bool:
@@ -52,7 +52,7 @@ class Int8Check:
         verdict = "int8" if self.passed else "not int8"
         return (
             f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the nearest ten are the same, "
-            f"{self.first_places_lost:+.1%} of first places lost ({self.passages:,} of your passages)"
+            f"{self.first_places_lost:.1%} of queries lost their first place ({self.passages:,} of your passages)"
         )
 
 
@@ -60,7 +60,7 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
     """Compare a plain BERT encoder with itself in int8.
 
     :param model: its folder or name.
-    :param texts: passages, of which 400 at even distances are taken.
+    :param texts: passages; at most 400 of them, evenly spaced, are compared.
     :raises InputError: when the model cannot be computed in int8.
     """
     chosen = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MOST)).astype(np.intp)]

@@ -1,4 +1,4 @@
-"""Add the rows of a sheet or of a database's table, with the names of their columns above the rows of a long one."""
+"""Add the rows of a sheet or of a database's table. Column names are headings of a long table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Measure how much of an index's text an attacker has before any attack: boilerplate, and copies between documents.
 
-No other attack counts such text, since texts that repeat the attacker's own are never attacked. It leaks all the same:
-he has it, and its vector tells him that the index holds it.
+The attacks do not count such text: they leave out texts that repeat the attacker's own. It leaks all the same. He has
+it, and its vector tells him that the index holds it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KnownText:
 
     passages: int  # compared
     copies: Value  # share with more than half of their runs of five tokens in the attacker's documents
-    sharing: Value  # share of the copies and of passages with a run of `LONG_RUN` tokens from those documents
+    sharing: Value  # share that are copies or have `LONG_RUN` tokens in a row from those documents
 
     @classmethod
     def measure(
@@ -77,7 +77,7 @@ class KnownText:
 
 
 def _sample(documents: Iterable[Source], seed: int) -> list[str]:
-    """Choose passages out of as many documents as needed; equal passages count each."""
+    """Choose passages from as many documents as needed. Equal passages are counted separately."""
     texts = [passage.text for source in corpus.sample(documents, _PASSAGES, seed) for passage in source.passages]
     chosen = np.random.default_rng(seed).permutation(len(texts))[:_PASSAGES]
     return [texts[number] for number in chosen]

@@ -95,11 +95,10 @@ def with_threshold(
 ) -> InverterInfo:
     """Set the thresholds: the cosines that vectors of no text stay below, after several numbers of rounds.
 
-    Rounds count, not seconds, so that a busy machine sets the same thresholds. More rounds bring a text nearer to any
-    vector. A threshold nearer to the cosines of recovered texts would withhold the texts of vectors with a defence:
-    their true texts have a lower cosine. A vector with the shape of a text's needs less, so that it is not withheld
-    either. Vectors of no text are random directions, and held-out vectors with their dimensions in another order, as
-    another encoder might have them.
+    Search is limited by rounds, not by seconds, so that a busy machine sets the same thresholds. More rounds bring a
+    text nearer to any vector. Higher thresholds would reject the texts of defended vectors, whose true texts have a
+    lower cosine. For the same reason a vector with the shape of a text's has a lower threshold. Vectors of no text are
+    random directions, and held-out vectors with their dimensions in another order, as another encoder might have them.
 
     :param cosines: of recovered texts.
     """

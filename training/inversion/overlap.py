@@ -37,7 +37,7 @@ class KnownTexts:
 
 
 class RepeatedTexts:
-    """Tells which of some texts stand in others that stream by; memory is for the former alone.
+    """Finds which of some texts are repeated in a stream of others; only the former are kept in memory.
 
     :param texts: as token ids.
     """

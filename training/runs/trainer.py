@@ -24,7 +24,7 @@ _STEP_COST = 3  # a step costs about as much as encoding its texts three times
 
 
 def affordable(config: Any, trained: float, evaluated: float) -> int:
-    """Return how many evaluations a run makes: as configured, or up to 8 in a tenth of its time, 0 rather than 1.
+    """Return how many evaluations a run makes: as configured, or 2 to 8 in a tenth of its time, or none.
 
     The number follows from the texts, not from a clock, so that a run repeats. `EvaluateSome` lowers it where
     measuring the base, compared with the first steps, took longer than these texts suggest.

@@ -2,7 +2,7 @@
 
 The loss is that of `ranking_distillation`, without an encoder: the teacher's scores of all passages, and the cosines of
 the mapped query with them, are two distributions, and their KL divergence is minimised. The map begins as the identity,
-and a penalty holds it there. At the end it moves back towards the identity (Wortsman et al. 2021, arXiv:2109.01903), by
+and a penalty keeps it near. At the end it is averaged with the identity (Wortsman et al. 2021, arXiv:2109.01903), in
 the share that ranks queries of other documents best.
 """
 

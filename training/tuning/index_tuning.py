@@ -41,7 +41,7 @@ _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
-_LOG_ALONE = 100  # queries of a log from which nothing is learned from generated ones, which teach less
+_LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
 _BLOCK = 128  # queries that a teacher ranks passages for at once
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
@@ -82,7 +82,7 @@ class IndexTuning:
         self.passages = Passages.read(self.snapshot, {source.id for source in learned})
         self.pairs = logged if len(logged) >= _LOG_ALONE else self.pairs + logged
         generated = len(self.pairs) - len(logged)
-        run.report(f"{generated:,} queries of {len(self.passages.texts):,} passages, {len(logged):,} of the log")
+        run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})

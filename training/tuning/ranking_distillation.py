@@ -152,9 +152,9 @@ class RankingStudent:
 
 
 def cosine_scale(vectors: Floats) -> float:
-    """Return the factor of a product of vectors in the softmax.
+    """Return the factor that dot products have in the softmax.
 
-    :param vectors: of passages; of length 1, unless the model is made for dot products.
+    :param vectors: of passages; their length is 1, unless the model is made for dot products.
     """
     return _SCALE / max(float(np.square(vectors).sum(1).mean()), 1e-12)
 
@@ -168,7 +168,7 @@ def scores_of_others(teacher: Teacher, pairs: Sequence[SyntheticPair], passages:
 
 
 def drawing_shares(pairs: Sequence[SyntheticPair]) -> NDArray[np.float64]:
-    """Return how often each query is drawn: by its weight, and half of the time one of a log, if there is one."""
+    """Return the probability of drawing each query, by its weight. Logged queries beside others have half of it."""
     weights = np.array([pair.weight for pair in pairs], np.float64)
     logged = np.array([not pair.document for pair in pairs])
     if logged.any() and not logged.all():

@@ -139,7 +139,7 @@ class Judges:
         return encoder.encode(self.texts)
 
     def stored_vectors(self, encoder: Encodes) -> Floats:
-        """Return the vectors of the passages by the encoder of the index, which has those of the rivals."""
+        """Return the index encoder's vectors of the passages; those of the rivals are read from the index."""
         return np.concatenate([self._rivals.vectors, encoder.encode([pair.positive for pair in self.pairs])])
 
     def by_mode(self, encoder: Encodes, vectors: Floats) -> dict[str, Floats]:

@@ -125,7 +125,7 @@ class BertEncoder:
 
 
 def int8_fingerprint(fingerprint: str) -> str:
-    """Return the fingerprint in int8 of an encoder with this one. It changes when the rounding does."""
+    """Derive the int8 fingerprint from an encoder's own. Raise its number when the rounding changes."""
     return hashlib.sha256(f"{fingerprint} int8 1".encode()).hexdigest()[:32]
 
 

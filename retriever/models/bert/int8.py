@@ -1,10 +1,10 @@
 """The dense layers of a BERT in int8: weights by output channel, inputs by a range for each layer.
 
-Ranges are measured on the sentences below, which are of no collection. Two kinds of outliers widen them in a trained
+Ranges are measured on the sentences below, which no test collection has. Two kinds of outliers widen them in a trained
 BERT: a few channels of every token, and a few channels of [CLS] alone. The first move into the weights (Xiao et al.
-2023, SmoothQuant, arXiv:2211.10438). The second lie behind the activation function, where a channel is computed several
-times, each time for a part of its value (Zhao et al. 2019, outlier channel splitting, arXiv:1901.09504). The mean error
-of a layer is taken off its bias (Nagel et al. 2019, arXiv:1906.04721).
+2023, SmoothQuant, arXiv:2211.10438). The second follow the activation function; there a channel is split into several
+copies, each with a part of its value (Zhao et al. 2019, outlier channel splitting, arXiv:1901.09504). The bias of a
+layer corrects its mean error (Nagel et al. 2019, arXiv:1906.04721).
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def quantize(config: BertConfig, weights: Mapping[str, Floats], batches: Sequenc
 
 
 def _balanced(x: Floats, weight: Floats, share: float) -> Floats:
-    """Return the scale of each channel that evens out inputs (tokens, channels), and weights with what is left."""
+    """Return a scale for each channel that divides its spread between inputs (tokens, channels) and weights."""
     spread = np.abs(x).max(0).clip(1e-5) ** share / np.abs(weight).max(0).clip(1e-5) ** (1 - share)
     scale: Floats = (np.exp(np.log(spread).mean()) / spread).astype(np.float32)
     return scale
 
 
 def _split(x: Floats) -> tuple[Integers, Floats]:
-    """Return channels in order, the widest ones repeated, and the part of a value that each of them stands for."""
+    """Return channels in order, the widest ones repeated, and the factor of the value in each copy."""
     widths = np.abs(x).max(0)
     repeats = np.ones(len(widths), np.int64)
     for _ in range(_SPLITS):
@@ -138,7 +138,7 @@ def _layer(
 ) -> Int8Dense:
     """Round a layer for its inputs x (tokens, channels).
 
-    :param channels: the input channel of the weight that each channel of x is, where some are repeated.
+    :param channels: for each channel of x, the weight's input channel; None: the same one.
     """
     weight, bias = weights[name + ".weight"], weights[name + ".bias"]
     scaled, inverse = x * scale, weight / scale if channels is None else weight[:, channels]

@@ -1,4 +1,4 @@
-"""Rank the candidates of both sides with the help of their neighbours.
+"""Rank the candidates of word search and vector search with the help of their neighbours.
 
 A passage says little in its own words; its neighbours say the same in others. For each candidate d, N(d) are its 50
 nearest passages of other documents. Three steps, each from the one before:

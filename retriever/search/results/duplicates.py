@@ -1,4 +1,4 @@
-"""One hit for one thing: copies of a passage are collapsed, and one document does not fill the page.
+"""Collapse copies of a passage into one hit, and limit the hits of one document.
 
 Passages are copies if their words are the same in any case, with any white space between them. They are near copies if
 nine tenths of their shingles are the same: every three words in a row (Broder 1997, "On the resemblance and containment

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Key = tuple[str, ...]  # the files of a fragment; Lance never gives a name twice
 
 
-_FEW = 16  # values up to which numpy compares all with one after another
+_FEW = 16  # up to this many chosen values, numpy compares the column with each of them
 
 
 class FragmentColumns:
