@@ -114,7 +114,7 @@ def index(
     if precision:
         from .precision import model_in_precision
 
-        model = model_in_precision(precision, model, where, folder or [Path()])
+        model = model_in_precision(precision, model, where, folder or [Path()], exclude)
     retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)
     if is_collection(retriever):

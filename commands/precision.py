@@ -7,65 +7,94 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.errors import NoIndexError
+from ..core.errors import InputError, NoIndexError
 from .output import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FILES = 60  # to take passages from
-_FILE_BYTES = 2**20
+_FILES, _BYTES = 60, 2 * 2**20  # to take passages from, at most
 
 
-def model_in_precision(precision: str | None, model: str | None, where: Path, folders: Sequence[Path]) -> str | None:
+def model_in_precision(
+    precision: str, model: str | None, where: Path, folders: Sequence[Path], exclude: Sequence[str]
+) -> str | None:
     """Return the name of the encoder to open the index with; None for the index's own, or the default.
 
     float32 holds for this process. int8 is a part of the encoder's name, which an index keeps.
 
+    :param precision: fp32, int8 or auto, which checks int8 on passages of the folders, for a new index alone.
     :param where: the place of the index.
-    :param precision: fp32, int8, auto, or None for that of the index. auto checks int8 on passages of the folders, for
-        a new index alone.
+    :param exclude: patterns of files that the index leaves out.
+    :raises InputError: for fp32 if the encoder is one in int8.
     """
     from ..retriever.models.files import DEFAULT_MODEL, INT8
     from ..retriever.retriever import Retriever
 
-    if precision == "fp32":
-        os.environ["BINOCLE_PRECISION"] = "float32"
-    if precision not in ("int8", "auto"):
-        return model
     try:
         present = Retriever.open(where).snapshot().head.encoder.model
     except NoIndexError:
-        present = None
+        present = ""
     name = model or present or DEFAULT_MODEL
-    if name.endswith(INT8) or (present and precision == "auto"):
+    if precision == "fp32":
+        if name.endswith(INT8):
+            raise InputError(f"{name} encodes documents in int8, not in fp32: leave --precision out")
+        os.environ["BINOCLE_PRECISION"] = "float32"
         return model
-    if precision == "int8":
+    if name.endswith(INT8):
+        return model
+    if precision == "int8" or present == name + INT8:
         return name + INT8
-    from ..retriever.models.precision import check_int8
+    return model if present or not _passes(name, folders, exclude) else name + INT8
 
-    check = check_int8(name, _passages(name, folders))
+
+def _passes(model: str, folders: Sequence[Path], exclude: Sequence[str]) -> bool:
+    """Check int8 on some of the files, and print the result."""
+    from ..retriever.models.precision import check_int8, reason_against_int8
+
+    if reason := reason_against_int8(model):
+        echo(f"not int8: {reason}", err=True)
+        return False
+    check = check_int8(model, _passages(model, _sample(folders, exclude)))
     echo(check.as_text(), err=True)
-    return name + INT8 if check.passed else model
+    return check.passed
 
 
-def _passages(model: str, folders: Sequence[Path]) -> list[str]:
-    """Return the passages of some files of the folders, from an index in a temporary folder."""
+def _sample(folders: Sequence[Path], exclude: Sequence[str]) -> list[Path]:
+    """Choose evenly spaced files, as many as fit the limit of bytes."""
+    sizes: dict[Path, int] = {}
+    for folder in folders:
+        sizes |= {file: size for file, size in _files(folder, exclude) if size <= _BYTES}
+    files, left = list(sizes), _BYTES
+    sample = []
+    for file in files[:: max(1, -(-len(files) // _FILES))]:
+        if sizes[file] <= left and file.is_file():
+            sample.append(file)
+            left -= sizes[file]
+    return sample
+
+
+def _files(folder: Path, exclude: Sequence[str]) -> list[tuple[Path, int]]:
+    """Return the files that the index would read, with their sizes in bytes; a file itself is one."""
     from ..retriever.documents.scan import scan
+
+    if folder.is_file():
+        return [(folder, folder.stat().st_size)]
+    if not folder.is_dir():
+        return []  # the command says later that there is no such folder
+    return [(folder / entry.path, entry.size) for entry in scan(folder, exclude=exclude) if not entry.reason]
+
+
+def _passages(model: str, files: Sequence[Path]) -> list[str]:
+    """Return the passages of files, from an index in a temporary folder."""
     from ..retriever.retriever import Retriever
 
-    files: list[Path] = []
-    for folder in folders:
-        below = scan(folder) if folder.is_dir() else ()
-        files += [folder / entry.path for entry in below if not entry.reason and entry.size <= _FILE_BYTES]
-        files += [folder] if folder.is_file() else []
-    sample = files[:: max(1, -(-len(files) // _FILES))]
-    if not sample:
+    if not files:
         return []
     with (
         tempfile.TemporaryDirectory(prefix="binocle-") as temporary,
-        Retriever.open(Path(temporary) / "i", model=model) as index,
+        Retriever.open(Path(temporary) / "index", model=model) as index,
     ):
-        index.sync(sample)
+        index.sync(files)
         texts: list[str] = index.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist()
         return texts

@@ -183,7 +183,11 @@ _CACHED_COLUMNS = ("key", "context", "vector", PREVIOUS)
 def _load(name: str, *, gpu: bool) -> Encoder:
     """Load the encoder, with torch if there is a GPU and the folder has weights of its own."""
     folder = model_folder.find(name)
-    if not gpu or any((folder / name).is_file() for name in (model_folder.DEFENCE, model_folder.ADAPTER)):
+    if (
+        not gpu
+        or name.endswith(model_folder.INT8)
+        or any((folder / name).is_file() for name in (model_folder.DEFENCE, model_folder.ADAPTER))
+    ):
         return load_encoder(name)
     from ..models.encoders.torch_encoder import TorchEncoder
 

@@ -45,12 +45,13 @@ MASKED = Role("masked language model", "sentence-transformers")
 def find(name: str, role: Role = ENCODER) -> Path:
     """Return the folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
-    The weights of NAME@int8 are those of NAME.
+    The weights of the encoder NAME@int8 are those of NAME.
 
     :raises ModelNotFoundError: with the ways to provide the weights.
     """
-    name, _ = split_precision(name)
-    folder = expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
+    if role is ENCODER:
+        name, _ = split_precision(name)
+    folder = _folder(name)
     if name and _is_folder(folder):
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
@@ -68,7 +69,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
 def split_precision(name: str) -> tuple[str, bool]:
     """Return the name of an encoder without @int8, and whether that stood at its end. A folder's own name stays."""
-    is_int8 = name.endswith(INT8) and not Path(name).expanduser().is_dir()
+    is_int8 = name.endswith(INT8) and not _is_folder(_folder(name))
     return (name.removesuffix(INT8) if is_int8 else name), is_int8
 
 
@@ -76,6 +77,10 @@ def find_default() -> Path | None:
     """Return the folder of the default encoder if this machine has all of it; it asks nobody."""
     folder = _bundled(DEFAULT_MODEL) or _cached(DEFAULT_MODEL)
     return None if folder is None or _missing(folder, ENCODER) else folder
+
+
+def _folder(name: str) -> Path:
+    return expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
 
 
 def _is_folder(path: Path) -> bool:

@@ -28,8 +28,8 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
+    folder = model_folder.find(os.fspath(name))
     name, is_int8 = model_folder.split_precision(os.fspath(name))
-    folder = model_folder.find(name)
     if Path(name).expanduser().is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
     if is_int8:
@@ -59,7 +59,7 @@ def _load_int8(name: str, folder: Path) -> Encoder:
     settings = model_settings.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
-        raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave @int8 out")
+        raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave int8 out")
     return BertEncoder(name, folder, settings, config, int8=True)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.errors import InputError
+from .bert.openvino import has_int8_products
 from .files import INT8
 from .load import load_encoder
 
@@ -54,6 +56,18 @@ class Int8Check:
             f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the nearest ten are the same, "
             f"{self.first_places_lost:.1%} of queries lost their first place ({self.passages:,} of your passages)"
         )
+
+
+def reason_against_int8(model: str) -> str:
+    """Return why an encoder cannot be faster in int8 here, or an empty text."""
+    if not has_int8_products():
+        return "this processor does not multiply int8 (AVX-512 VNNI, AVX-VNNI or AMX)"
+    load_encoder(model)  # an error in its folder is raised
+    try:
+        load_encoder(model + INT8)
+    except InputError:
+        return f"{model} is no plain BERT encoder"
+    return ""
 
 
 def check_int8(model: str, texts: Sequence[str]) -> Int8Check:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...core.errors import InputError, MissingExtraError
 from ...core.version import __version__
+from ...retriever.models.files import split_precision
 from . import hub_metadata
 from .plots import curves
 from .run_folder import write_log
@@ -49,6 +50,7 @@ def write_card(folder: Path, card: Card, name: str | None = None) -> None:
 
     :param name: of the model, if it is not the folder's.
     """
+    card = replace(card, base=split_precision(card.base)[0])  # its weights are those of the base, in floating point
     (folder / "README.md").write_text(render(card, name or folder.resolve().name), "utf-8")
     file = folder / "binocle.json"
     facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}

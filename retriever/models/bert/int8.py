@@ -18,7 +18,7 @@ from .numpy import BertNumpy
 from .weights import LayerNames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tokenizers import Tokenizer
 
@@ -69,14 +69,25 @@ class Int8Dense:
 
 
 class _Recorder(BertNumpy):
-    """A BERT that keeps the inputs of its dense layers, (tokens, channels), by the name of the layer."""
+    """A BERT that keeps the inputs of one transformer layer's dense layers."""
 
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats]) -> None:
         super().__init__(config, weights)
-        self.inputs: dict[str, list[Floats]] = {}
+        self._inputs: dict[str, list[Floats]] = {}
+
+    def of_layers(self, batches: Sequence[Integers]) -> Iterator[dict[str, Floats]]:
+        """Yield for each layer the inputs (tokens, channels) of its dense layers, by name."""
+        runs = [self.layers(ids, np.ones_like(ids)) for ids in batches]
+        for run in runs:
+            next(run)  # the embeddings
+        for _ in self._layers:
+            for run in runs:
+                next(run)
+            yield {name: np.concatenate(arrays) for name, arrays in self._inputs.items()}
+            self._inputs.clear()
 
     def _dense(self, x: Floats, name: str) -> Floats:
-        self.inputs.setdefault(name, []).append(x.reshape(-1, x.shape[-1]))
+        self._inputs.setdefault(name, []).append(x.reshape(-1, x.shape[-1]))
         return super()._dense(x, name)
 
 
@@ -92,12 +103,8 @@ def calibration_ids(tokenizer: Tokenizer, max_tokens: int) -> list[Integers]:
 
 def quantize(config: BertConfig, weights: Mapping[str, Floats], batches: Sequence[Integers]) -> dict[str, Int8Dense]:
     """Return the dense layers of a BERT in int8, by name, with ranges from batches of token ids (texts, tokens)."""
-    recorder = _Recorder(config, weights)
-    for ids in batches:
-        recorder.forward(ids, np.ones_like(ids))
-    inputs = {name: np.concatenate(arrays) for name, arrays in recorder.inputs.items()}
     layers: dict[str, Int8Dense] = {}
-    for number in range(config.layers):
+    for number, inputs in enumerate(_Recorder(config, weights).of_layers(batches)):
         names = LayerNames(number)
         for share, group in (
             (_ATTENTION_SHARE, (names.query, names.key, names.value)),

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from binocle.core.errors import InputError
+from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.retriever.models.bert import int8, openvino
 from binocle.retriever.models.bert.int8 import calibration_ids, quantize
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.models.bert.weights import LayerNames
 from binocle.retriever.models.files import INT8, find
-from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.load import load_encoder, load_reranker
 from binocle.retriever.retriever import Retriever
 
 TEXTS = [
@@ -69,17 +69,18 @@ def test_the_graph_computes_what_the_layers_say(model, layers, products):
 
 
 def test_each_layer_keeps_its_outputs(model, layers):
-    recorder = int8._Recorder(model._config, model._weights)
-    for ids in calibration_ids(model.tokenizer(truncated=False), model.limit):
-        recorder.forward(ids, np.ones_like(ids))
+    batches = calibration_ids(model.tokenizer(truncated=False), model.limit)
     rounded = Rounded(model._config, model._weights, layers)
     exact = BertNumpy(model._config, model._weights)
-    for number in range(model._config.layers):
+    for number, inputs in enumerate(int8._Recorder(model._config, model._weights).of_layers(batches)):
         names = LayerNames(number)
-        for name in (names.query, names.key, names.value, names.attention_output):
-            x = np.concatenate(recorder.inputs[name])
-            error = rounded._dense(x, name) - exact._dense(x, name)
-            assert np.square(error).mean() < 1e-3 * exact._dense(x, name).var(0).mean()
+        channels, _ = int8._split(inputs[names.output])
+        assert set(inputs) == set(vars(names).values()) - {names.attention_norm, names.output_norm}
+        for name, x in inputs.items():
+            outputs = exact._dense(x, name)
+            copies = channels if name == names.intermediate else np.arange(outputs.shape[1])
+            error = rounded._dense(x[:, channels] if name == names.output else x, name) - outputs[:, copies]
+            assert np.square(error).mean() < 1e-3 * outputs.var(0).mean()
             assert np.abs(error.mean(0)).max() < 1e-4  # the bias has the mean error
 
 
@@ -119,6 +120,23 @@ def test_a_folder_that_ends_like_that_is_itself(make_model, tmp_path):
     assert load_encoder(folder).name == folder
     assert load_encoder(folder + INT8).name == folder + INT8
     assert find(folder + INT8) == Path(folder)
+    with pytest.raises(ModelNotFoundError):
+        load_encoder(folder + INT8 + INT8)
+    for name in ("a" * 5_000 + INT8, "~nobody-of-that-name/model" + INT8, INT8):
+        with pytest.raises(ModelNotFoundError):
+            load_encoder(name)
+
+
+def test_only_encoders_are_in_int8(make_reranker, tmp_path):
+    folder = make_reranker(tmp_path / "reranker")
+    with pytest.raises(ModelNotFoundError):
+        load_reranker(f"{folder}{INT8}")
+
+
+def test_a_worker_with_a_gpu_computes_int8_as_the_others(tiny_model):
+    from binocle.retriever.cluster.worker import _load
+
+    assert _load(tiny_model + INT8, gpu=True).fingerprint == load_encoder(tiny_model + INT8).fingerprint
 
 
 def test_other_models_are_refused_in_int8(make_model, tmp_path):

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from binocle.commands.precision import _sample as sampled
 from binocle.retriever.models import precision
 from binocle.retriever.models.precision import Int8Check, check_int8
 from binocle.retriever.retriever import Retriever
@@ -60,6 +61,12 @@ def test_the_times_are_those_of_each_encoder(monkeypatch):
     assert precision._speedup(Encoder("a", 3.0), Encoder("b", 2.0), TEXTS) == pytest.approx(1.5)
 
 
+@pytest.fixture(autouse=True)
+def _int8_products(monkeypatch):
+    """As on a processor with them: without, auto asks for no check."""
+    monkeypatch.setattr(precision, "has_int8_products", lambda: True)
+
+
 def test_a_precision_is_of_a_new_index(run, folder, tiny_model):
     at = str(folder)
     refused = run("index", at, "--precision", "auto", "--model", tiny_model)
@@ -78,7 +85,14 @@ def test_an_index_keeps_int8(run, folder, tiny_model):
     assert model(run, at) == f"{tiny_model}@int8"
     for choice in ("int8", "auto"):
         assert "none embedded" in run("index", at, "--precision", choice).out
+        assert "none embedded" in run("index", at, "--precision", choice, "--model", tiny_model).out
     assert run("index", at, "--model", tiny_model).code == 2
+    refused = run("index", at, "--precision", "fp32")
+    assert refused == (
+        2,
+        "",
+        f"binocle: {tiny_model}@int8 encodes documents in int8, not in fp32: leave --precision out\n",
+    )
 
 
 def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeypatch):
@@ -89,11 +103,32 @@ def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeyp
         return Int8Check(100, 2.0, 1.0, 0.0)
 
     monkeypatch.setattr(precision, "check_int8", check)
-    result = run("index", str(folder), "--precision", "auto", "--model", tiny_model)
+    (folder / "left out.log").write_text("A line that the index leaves out.", "utf-8")
+    result = run("index", str(folder), "--precision", "auto", "--model", tiny_model, "--exclude", "*.log")
     assert result.err.startswith("int8: 2.00 times as fast here, 100% of the nearest ten are the same")
     assert model(run, str(folder)) == f"{tiny_model}@int8"
     with Retriever.open(folder) as retriever:
         assert sorted(seen) == sorted(retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist())
+
+
+def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_path, monkeypatch):
+    other = make_model(tmp_path / "relu")
+    config = json.loads((other / "config.json").read_text("utf-8"))
+    (other / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}), "utf-8")
+    assert precision.reason_against_int8(str(other)) == f"{other} is no plain BERT encoder"
+    monkeypatch.setattr(precision, "has_int8_products", lambda: False)
+    result = run("index", str(folder), "--precision", "auto", "--model", make_model(tmp_path / "model"))
+    assert result.code == 0
+    assert result.err.startswith("not int8: this processor does not multiply int8 (AVX-512 VNNI, AVX-VNNI or AMX)")
+
+
+def test_a_sample_has_at_most_sixty_files(tmp_path):
+    for number in range(119):
+        (tmp_path / f"{number}.txt").write_text("text", "utf-8")
+    assert len(sampled([tmp_path], [])) == 60
+    (tmp_path / "large.txt").write_bytes(b"x" * 2**21)
+    assert sum(file.stat().st_size for file in sampled([tmp_path], [])) <= 2**21
+    assert sampled([tmp_path / "0.txt", tmp_path / "none"], []) == [tmp_path / "0.txt"]
 
 
 def test_float32_is_of_one_run(run, folder, tiny_model, monkeypatch):

@@ -32,6 +32,18 @@ def test_a_contender_is_a_model_a_mode_and_a_reranker():
     assert (fourth.model, fourth.mode, fourth.reranker) == (None, "lexical", "judge")
 
 
+def test_an_encoder_in_int8_is_a_model():
+    first, second = parse(["a/b@int8", "a/b@int8@hybrid+judge"])
+    assert (first.model, first.mode, first.reranker) == ("a/b@int8", "semantic", None)
+    assert (second.model, second.mode, second.reranker) == ("a/b@int8", "hybrid", "judge")
+
+
+def test_an_encoder_is_compared_with_itself_in_int8(collection, tiny_model, tmp_path):
+    made = compare([tiny_model, f"{tiny_model}@int8"], [collection], indexes=tmp_path / "indexes")
+    assert len(list((tmp_path / "indexes").iterdir())) == 2
+    assert made.contenders == ("tiny", "tiny@int8")
+
+
 def test_a_folder_with_signs_in_its_name_is_a_model(tmp_path, monkeypatch):
     (tmp_path / "a+b@2").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
+from ....retriever.models.files import INT8
 from ....retriever.search.query import MODES
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     if rest == BM25:
         yield None, BM25, reranker
         return
-    model, mode = _split(rest, "@")
+    model, mode = (rest, None) if rest.endswith(INT8) else _split(rest, "@")
     if mode is not None:
         _check_mode(mode)
     for search_mode in [mode] if mode is not None else modes:
