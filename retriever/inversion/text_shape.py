@@ -5,8 +5,8 @@ vectors in these directions. Noise and rounding add an error that is alike in al
 left; a secret rotation leaves none. A likelihood ratio compares two models of a vector: text with error, and error
 alone.
 
-The cosine of a recovered text is not enough. Under a defence even the true text is far from the vector, and each
-second of search finds a text nearer to a vector of no text.
+The cosine of a recovered text is not enough. Under a defence even the true text is far from the vector. Each second of
+search finds a text nearer to a vector of no text.
 """
 
 from __future__ import annotations
