@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option(
     "--precision",
-    type=click.Choice(["auto", "fp32", "int8"]),
+    type=click.Choice(["auto", "fp32", "bf16", "int8"]),
     help="Precision in which a new index encodes documents. int8: faster if the processor multiplies int8. auto: int8 "
-    "if a check on some of the files finds it faster, with nearly the same ranking. fp32: float32 in this run. "
-    "Default: bf16 or float32.",
+    "if a check on some of the files finds it faster, with nearly the same ranking. fp32, bf16: in "
+    "this run. Default: bf16 if the processor has it, else float32.",
 )
 @click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")

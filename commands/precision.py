@@ -13,6 +13,7 @@ from .output import echo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OF_A_RUN = {"fp32": "float32", "bf16": "bfloat16"}
 _FILES, _BYTES = 60, 2 * 2**20  # to take passages from, at most
 
 
@@ -21,12 +22,12 @@ def model_in_precision(
 ) -> str | None:
     """Return the name of the encoder to open the index with; None for the index's own, or the default.
 
-    float32 holds for this process. int8 is a part of the encoder's name, which an index keeps.
+    float32 and bf16 hold for this process. int8 is a part of the encoder's name, which an index keeps.
 
-    :param precision: fp32, int8 or auto, which checks int8 on passages of the folders, for a new index alone.
+    :param precision: fp32, bf16, int8 or auto, which checks int8 on passages of the folders, for a new index alone.
     :param where: the place of the index.
     :param exclude: patterns of files that the index leaves out.
-    :raises InputError: for fp32 if the encoder is one in int8.
+    :raises InputError: for fp32 or bf16 if the encoder is one in int8.
     """
     from ..retriever.models.files import DEFAULT_MODEL, INT8
     from ..retriever.retriever import Retriever
@@ -36,10 +37,10 @@ def model_in_precision(
     except NoIndexError:
         present = ""
     name = model or present or DEFAULT_MODEL
-    if precision == "fp32":
+    if precision in _OF_A_RUN:
         if name.endswith(INT8):
-            raise InputError(f"{name} encodes documents in int8, not in fp32: leave --precision out")
-        os.environ["BINOCLE_PRECISION"] = "float32"
+            raise InputError(f"{name} encodes documents in int8, not in {precision}: leave --precision out")
+        os.environ["BINOCLE_PRECISION"] = _OF_A_RUN[precision]
         return model
     if name.endswith(INT8):
         return model

@@ -51,10 +51,10 @@ class Int8Check:
         """One line for people."""
         if self.passages < _FEWEST:
             return f"not int8: {self.passages:,} passages are too few to check it on (at least {_FEWEST})"
-        verdict = "int8" if self.passed else "not int8"
+        verdict, decrease = "int8" if self.passed else "not int8", max(0.0, self.first_places_lost)
         return (
             f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the nearest ten are the same, "
-            f"{self.first_places_lost:.1%} of queries lost their first place ({self.passages:,} of your passages)"
+            f"{decrease:.1%} of queries lost their first place ({self.passages:,} of your passages)"
         )
 
 

@@ -35,6 +35,8 @@ _FEW = 16  # texts
 # beside it, in the third digit of bf16.
 _TILE = 16
 
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}  # BINOCLE_PRECISION: OpenVINO's names
+
 # The compiled graphs in use, by fingerprint, precision and int8: several loads of one model share a graph.
 _graphs: weakref.WeakValueDictionary[tuple[str, str | None, bool], BertOpenVINO] = weakref.WeakValueDictionary()
 _graphs_lock = threading.Lock()
@@ -188,12 +190,13 @@ class BertModel:
 def _precision() -> str | None:
     """Return OpenVINO's name of the precision that the environment asks for, or None for the processor's own.
 
-    :raises InputError: when the environment asks for anything but float32.
+    :raises InputError: when the environment asks for another one.
     """
     name = os.environ.get("BINOCLE_PRECISION", "")
-    if name not in ("", "float32"):
-        raise InputError(f"BINOCLE_PRECISION is {name!r}: expected float32, or unset it for the processor's own")
-    return "f32" if name else None
+    if name and name not in _PRECISIONS:
+        expected = " or ".join(_PRECISIONS)
+        raise InputError(f"BINOCLE_PRECISION is {name!r}: expected {expected}, or unset it for the processor's own")
+    return _PRECISIONS[name] if name else None
 
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....core.errors import InputError
 from .int8 import INPUT_LEVELS
 from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
 
@@ -53,7 +54,10 @@ class BertOpenVINO:
             settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, if several processes work on it
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
-        compiled = ov.Core().compile_model(
+        core = ov.Core()
+        if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            raise InputError("this processor does not compute in bf16: leave the precision out, or ask for float32")
+        compiled = core.compile_model(
             _graph(config, weights, classifier=classifier, has_types=types, int8=int8 or {}), "CPU", settings
         )
         self._weights, self._int8 = weights, int8  # the graph shares their memory

@@ -7,6 +7,7 @@ import pytest
 
 from binocle.commands.precision import _sample as sampled
 from binocle.retriever.models import precision
+from binocle.retriever.models.bert.openvino import import_openvino
 from binocle.retriever.models.precision import Int8Check, check_int8
 from binocle.retriever.retriever import Retriever
 
@@ -131,11 +132,17 @@ def test_a_sample_has_at_most_sixty_files(tmp_path):
     assert sampled([tmp_path / "0.txt", tmp_path / "none"], []) == [tmp_path / "0.txt"]
 
 
-def test_float32_is_of_one_run(run, folder, tiny_model, monkeypatch):
+def test_float32_and_bf16_are_of_one_run(run, folder, tiny_model, monkeypatch):
     monkeypatch.setenv("BINOCLE_PRECISION", "")
     assert run("index", str(folder), "--precision", "fp32", "--model", tiny_model).code == 0
     assert os.environ["BINOCLE_PRECISION"] == "float32"
     assert model(run, str(folder)) == tiny_model
+    other = folder / "new.md"
+    other.write_text("A new page about the moon at night.", "utf-8")
+    result = run("index", str(folder), "--precision", "bf16")
+    has_bf16 = "BF16" in import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    assert result.code == (0 if has_bf16 else 2)
+    assert has_bf16 or "this processor does not compute in bf16" in result.err
 
 
 def model(run, at: str) -> str:
