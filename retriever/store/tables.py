@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -50,6 +51,8 @@ def document_schema() -> pa.Schema:
 PREVIOUS = "previous_vector"
 SYMBOLS = "symbols"
 _LARGEST = 2**64 - 1
+_FOOTER = struct.Struct("<QQQIIHH4s")  # of a Lance file
+_PART = struct.Struct("<QQ")  # offset and size in bytes
 
 
 def chunk_schema(dim: int, *, previous: bool = False, symbols: bool = True) -> pa.Schema:
@@ -154,9 +157,38 @@ def check_pages(table: lance.LanceDataset) -> None:
 
     A read of many rows would end the process: Lance quotes the file in the error, and Arrow's C stream aborts on text
     with a NUL (arrow-rs 58, `ffi_stream.rs`).
+
+    :raises DamagedError: when the end of a file describes more than the file can hold.
     """
+    if "://" not in table.uri.removeprefix("file://"):
+        for name in {file.path for fragment in table.get_fragments() for file in fragment.data_files()}:
+            _check_footer(Path(table.uri.removeprefix("file://")) / "data" / name)
     counts = [fragment.count_rows() for fragment in table.get_fragments()]
     table.take([end - count for end, count in zip(accumulate(counts), counts, strict=True) if count])
+
+
+def _check_footer(file: Path) -> None:
+    """Check the two tables of parts that end a Lance file: Lance reserves the memory that they claim.
+
+    Format: https://lancedb.github.io/lance/format/file (three offsets, the numbers of global buffers and of columns, the version).
+
+    :raises DamagedError: when a table, or a part that it names, does not lie in the file.
+    """
+    try:
+        stream = file.open("rb")
+    except FileNotFoundError:
+        return  # Lance says so, and a reader then looks for a later state
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size < _FOOTER.size:
+            return  # Lance says so
+        stream.seek(size - _FOOTER.size)
+        _, columns_start, buffers_start, buffers, columns, *_ = _FOOTER.unpack(stream.read(_FOOTER.size))
+        for start, count in ((columns_start, columns), (buffers_start, buffers)):
+            stream.seek(start if start + count * _PART.size <= size else size)
+            parts = stream.read(min(count * _PART.size, size))
+            if len(parts) < count * _PART.size or any(map(size.__lt__, map(sum, _PART.iter_unpack(parts)))):
+                raise DamagedError(f"{file} is damaged: its end names parts outside of its {size:,} bytes")
 
 
 def drop_later_versions(location: TableLocation, version: int) -> None:

@@ -13,7 +13,7 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
 from binocle.retriever.models import files as model_files
 from binocle.retriever.models.files import INT8
-from binocle.retriever.store import trust
+from binocle.retriever.store import tables, trust
 
 
 @pytest.fixture(autouse=True)
@@ -297,3 +297,29 @@ def test_a_page_with_a_nul_in_its_description_is_an_error_and_ends_no_process(ta
             with pytest.raises(DamagedError, match=rf"{table}\.lance is damaged \(.*PageLayout"):
                 damaged.verify() if trusted else damaged.search("cat", mode="lexical")
         file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["untrusted", "trusted"])
+@pytest.mark.parametrize("table", ["documents", "chunks"])
+def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table, trusted, mine, tmp_path):
+    """Lance reserves 16 bytes for each part that the footer counts, and aborts if there is not so much memory."""
+    copy = shutil.copytree(mine, tmp_path / "copy")
+    (file,) = (copy / f".binocle/{table}.lance/data").iterdir()
+    whole = file.read_bytes()
+    values = tables._FOOTER.unpack(whole[-40:])
+    assert values[7] == b"LANC"
+    tables._check_footer(file)
+    claims = [(number, value) for number in (1, 2) for value in (2**40, 2**63, len(whole))]
+    claims += [(number, values[number] + 2**31) for number in (3, 4)]
+    for number, value in claims:
+        footer = tables._FOOTER.pack(*values[:number], value, *values[number + 1 :])
+        file.write_bytes(whole[:-40] + footer)
+        damaged = Retriever.open(copy, trust=trusted)
+        with pytest.raises(DamagedError, match=r"its end names parts outside of its [\d,]+ bytes"):
+            damaged.verify() if trusted else damaged.search("cat", mode="lexical")
+    part = values[2]
+    file.write_bytes(whole[:part] + (2**40).to_bytes(8, "little") + whole[part + 8 :])
+    with pytest.raises(DamagedError, match="its end names parts outside"):
+        tables._check_footer(file)
+    file.write_bytes(whole)
+    assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
