@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import EncoderMismatchError, InputError
+from ...core.checks import is_real
+from ...core.errors import EncoderMismatchError, InputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,17 +39,24 @@ class InverterInfo:
 
     @classmethod
     def read(cls, folder: Path) -> InverterInfo:
-        """:raises InputError: when the folder holds no inverter, a damaged one or one of another format."""
+        """Read inverter.json.
+
+        An earlier version measured thresholds by seconds, in `chance`. The highest of them becomes the threshold.
+
+        :raises InputError: when the folder holds no inverter, a damaged one or one of another format.
+        """
         file = folder / FILE
         if not file.is_file():
             raise InputError(f"{folder} is no inverter: expected a folder that 'binocle train inverter' made")
         try:
             facts = json.loads(file.read_text("utf-8"))
-            facts.pop("chance", None)  # by seconds, in an earlier version
+            by_seconds = [cosine for _, cosine in facts.pop("chance", ())]
             info = cls(**facts)
+            info = replace(info, threshold=max(info.threshold, *by_seconds)) if by_seconds else info
+            _check_thresholds(info)
             valid = info.kind in INVERTER_KINDS and isinstance(info.dim, int)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(f"{file} is damaged ({error}): copy the inverter's folder again") from None
+            raise InputError(f"{file} is damaged ({first_line(error)}): copy the inverter's folder again") from None
         if not valid:
             raise InputError(f"{file} names no known kind of inverter: copy the inverter's folder again")
         if info.format != FORMAT:
@@ -92,3 +100,16 @@ class InverterInfo:
                 f"{encoder.fingerprint[:8]}: train an inverter for that one"
             )
         return encoder
+
+
+def _check_thresholds(info: InverterInfo) -> None:
+    """:raises ValueError: for thresholds that are not numbers, or rows that do not ascend by their rounds."""
+    if not is_real(info.threshold):
+        raise ValueError(f"the threshold is {info.threshold!r}, expected a number")
+    rows = np.array(info.no_texts)
+    if rows.shape == (0,):
+        return
+    if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
+        raise ValueError("expected rows of three finite numbers in no_texts")
+    if rows[0, 0] < 0 or (rows[1:, 0] <= rows[:-1, 0]).any():
+        raise ValueError("expected rows of no_texts by ascending rounds, from 0")

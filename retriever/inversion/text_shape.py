@@ -12,14 +12,14 @@ search finds a text nearer to a vector of no text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError
 from ...indexes.metric import normalized
+from ..models.encoder_parts import read_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SHAPE = "shape.safetensors"
 _MINIMUM = 1e-3  # variance along an axis, relative to the mean
 _SHARES = np.linspace(0, 0.99, 34)  # cosines to try, of a defended vector with the text's own
+_ROUNDING = 1e-3  # in the length of a saved axis, and in the mean of the variances
 _LIMIT = 4.77  # nats: one of a thousand vectors of no text reaches it
 
 
@@ -58,13 +59,17 @@ class TextShape:
         file = folder / SHAPE
         if not file.is_file():
             return None
-        try:
-            arrays = load_file(file)
-            shape = cls(arrays["axes"], arrays["variances"])
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise InputError(f"{file} is damaged ({first_line(error)}): copy the inverter's folder again") from error
+        arrays = read_arrays(file)
+        if arrays.keys() != {"axes", "variances"}:
+            raise InputError(f"{file} is damaged: expected arrays axes and variances; copy the inverter's folder again")
+        shape = cls(arrays["axes"], arrays["variances"])
         if shape.axes.shape != (dim, dim) or shape.variances.shape != (dim,):
             raise InputError(f"{file} is not of vectors of {dim} numbers: copy the inverter's folder again")
+        if not _are_valid(shape.axes, shape.variances):
+            raise InputError(
+                f"{file} is damaged: expected finite float32 numbers, axes of length 1, and variances above 0 with a "
+                "mean of 1; copy the inverter's folder again"
+            )
         return shape
 
     def write(self, folder: Path) -> None:
@@ -80,11 +85,24 @@ class TextShape:
         return self.evidence(vectors) > _LIMIT
 
     def evidence(self, vectors: Floats) -> Doubles:
-        """The log-likelihood ratio of each vector (rows, dim) in nats, from 0: the highest over the shares."""
+        """The log-likelihood ratio of each vector (rows, dim) in nats, from 0: the highest over the shares.
+
+        It is 0 of a zero vector, which has no direction.
+        """
         energies = len(self.variances) * (normalized(vectors) @ self.axes).astype(np.float64) ** 2
         highest = np.zeros(len(energies))
         for share in _SHARES**2:
             variances = share * self.variances.astype(np.float64) + 1 - share
             ratios: Doubles = (energies - np.log(variances) - energies / variances).sum(1) / 2
             highest = np.maximum(highest, ratios)
-        return highest
+        return np.where(energies.any(1), highest, 0)
+
+
+def _are_valid(axes: NDArray[Any], variances: NDArray[Any]) -> bool:
+    """Whether arrays from a file can be axes (dim, dim) and variances (dim,)."""
+    for array in (axes, variances):
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            return False
+    lengths = np.linalg.norm(axes.astype(np.float64), axis=0)
+    mean = variances.mean(dtype=np.float64)
+    return bool((variances > 0).all() and np.allclose([*lengths, mean], 1, atol=_ROUNDING))

@@ -1,11 +1,11 @@
-"""Read the parts of an encoder that is another encoder and a change of its vectors: settings in JSON, and arrays."""
+"""Read the small files of a model: settings in JSON, and arrays."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,5 +43,6 @@ def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
 
     try:
         return dict(load_file(file))
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{file} cannot be read ({error}): copy the folder of the encoder again") from None
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        # numpy lacks some types of safetensors: a TypeError for BF16, an AttributeError for F8
+        raise InputError(f"{file} cannot be read ({first_line(error)}): copy its folder again") from None

@@ -65,7 +65,10 @@ class KnownText:
         if result.membership and result.membership.value is not None:
             recognized = f"; by its vector he recognizes {10 * result.membership.value:.0f} of 10 indexed texts."
         if not self.sharing.value:
-            return f"None of {self.passages:,} passages repeats text of the attacker's documents{recognized}"
+            return (
+                f"None of {self.passages:,} passages mostly repeats text of the attacker's documents, "
+                f"or shares {LONG_RUN} tokens in a row with them{recognized}"
+            )
         return (
             f"Of {self.passages:,} passages {self.copies.value:.1%} mostly repeat text of the attacker's documents, "
             f"and {self.sharing.value:.1%} do so or share {LONG_RUN} tokens in a row: he knows that text{recognized}"

@@ -212,6 +212,18 @@ def test_a_vector_that_no_text_comes_near_still_gives_words_if_it_has_the_shape_
     assert (result.recovered, result.tokens) == (False, ())
 
 
+def test_a_zero_vector_gives_neither_text_nor_words(embedding: Path, tmp_path: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    vector = inverter.encoder.encode(["moon cheese ship night"])
+    rows = np.concatenate([np.zeros_like(vector), vector])
+    zero, text = inverter.invert(rows, seconds=0)
+    assert (zero.recovered, zero.text, zero.tokens) == (False, "", ())
+    assert text.tokens
+    np.save(tmp_path / "zeros.npy", rows[:1])
+    code, shown = invert("--vectors", tmp_path / "zeros.npy", "--inverter", embedding, "--seconds", 0, "--json")
+    assert (code, json.loads(shown)["tokens"]) == (1, [])
+
+
 def test_a_vector_with_the_shape_of_a_text_needs_less_of_a_cosine(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     vector = inverter.encoder.encode(["moon cheese ship night"])
@@ -233,12 +245,38 @@ def test_the_threshold_rises_with_the_rounds_of_correction():
     assert replace(info, no_texts=()).minimum_cosine(60) == 0.4  # an inverter of an earlier version
 
 
-def test_an_inverter_of_an_earlier_version_is_read_with_its_one_threshold(embedding: Path, tmp_path: Path):
-    facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
-    del facts["no_texts"]
-    (tmp_path / "inverter.json").write_text(json.dumps(facts | {"chance": [[0.0, 0.1], [1.0, 0.2]]}), "utf-8")
-    info = InverterInfo.read(tmp_path)
-    assert info.minimum_cosine(60) == info.minimum_cosine(0, of_text=True) == facts["threshold"]
+def test_an_inverter_of_an_earlier_version_is_read_with_its_highest_threshold(tmp_path: Path):
+    facts = {"kind": "embedding", "encoder": "a", "fingerprint": "b", "dim": 8, "decoder": {}, "threshold": 0.55}
+    for chance, threshold in (([[0, 0.4], [1, 0.55], [4, 0.62]], 0.62), ([[0, 0.4]], 0.55), ([], 0.55)):
+        (tmp_path / "inverter.json").write_text(json.dumps(facts | {"chance": chance}), "utf-8")
+        info = InverterInfo.read(tmp_path)
+        assert info.minimum_cosine(0) == info.minimum_cosine(40) == info.minimum_cosine(40, of_text=True) == threshold
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"no_texts": [[0, 0.2], [1, 0.4]]}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": [0, 0.2, 0.1]}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": [["0", "0.2", "0.1"], ["1", "0.4", "0.2"]]}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": [[0, 0.2, 0.1], [1, float("nan"), 0.2]]}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": [[], []]}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": None}, "expected rows of three finite numbers in no_texts"),
+        ({"no_texts": [[0, 0.2, 0.1], [1, 0.4]]}, "damaged"),
+        ({"no_texts": [[1, 0.2, 0.1], [1, 0.4, 0.2]]}, "expected rows of no_texts by ascending rounds, from 0"),
+        ({"no_texts": [[-2, 0.2, 0.1], [1, 0.4, 0.2]]}, "expected rows of no_texts by ascending rounds, from 0"),
+        ({"threshold": float("nan")}, "the threshold is nan, expected a number"),
+        ({"threshold": "high"}, "the threshold is 'high', expected a number"),
+        ({"chance": [[0, 0.4, 0.2]]}, "damaged"),
+        ({"chance": [[0, "a"]]}, "damaged"),
+    ],
+)
+def test_thresholds_that_are_no_numbers_are_told_in_one_line(tmp_path: Path, facts: dict[str, object], says: str):
+    settings = {"kind": "embedding", "encoder": "a", "fingerprint": "b", "dim": 8, "decoder": {}, "threshold": 0.4}
+    (tmp_path / "inverter.json").write_text(json.dumps(settings | facts), "utf-8")
+    with pytest.raises(InputError, match=f"{says}.*: copy the inverter's folder again$") as refused:
+        InverterInfo.read(tmp_path)
+    assert "\n" not in str(refused.value)
 
 
 def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from binocle.core.errors import InputError
 from binocle.indexes.metric import normalized
@@ -72,6 +74,13 @@ def test_a_secret_rotation_leaves_no_shape(shape: TextShape):
     assert shape.are_of_texts(turned).mean() < 0.02
 
 
+def test_a_zero_vector_is_of_no_text(shape: TextShape):
+    rows = vectors(3, 9)
+    rows[1] = 0
+    assert shape.evidence(rows)[1] == 0
+    assert shape.are_of_texts(rows).tolist() == [True, False, True]
+
+
 def test_a_saved_shape_is_read_back_and_a_damaged_one_is_told(shape: TextShape, tmp_path: Path):
     assert TextShape.read(tmp_path, DIM) is None
     shape.write(tmp_path)
@@ -80,5 +89,53 @@ def test_a_saved_shape_is_read_back_and_a_damaged_one_is_told(shape: TextShape, 
     with pytest.raises(InputError, match="is not of vectors of 4 numbers"):
         TextShape.read(tmp_path, 4)
     (tmp_path / SHAPE).write_bytes(b"damaged")
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match="cannot be read .*: copy its folder again"):
+        TextShape.read(tmp_path, DIM)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("axes", lambda axes: axes * 0),
+        ("axes", lambda axes: axes * 1e30),
+        ("axes", lambda axes: axes + np.float32("nan")),
+        ("axes", lambda axes: axes.astype(bool)),
+        ("axes", lambda axes: axes.astype(np.complex64)),
+        ("axes", lambda axes: axes.astype(np.float64)),
+        ("variances", lambda variances: variances * 0),
+        ("variances", lambda variances: variances * 2),
+        ("variances", lambda variances: variances * 1e38),
+        ("variances", lambda variances: variances + np.where(np.arange(DIM) % 2, -99, 99).astype(np.float32)),
+        ("variances", lambda variances: variances + np.float32("nan")),
+        ("variances", lambda variances: np.ones(len(variances), np.int64)),
+    ],
+)
+def test_a_shape_of_impossible_numbers_is_refused(shape: TextShape, tmp_path: Path, name: str, change):
+    shape.write(tmp_path)
+    arrays = load_file(tmp_path / SHAPE)
+    with np.errstate(all="ignore"):
+        changed = np.ascontiguousarray(change(arrays[name]))
+    save_file(arrays | {name: changed}, tmp_path / SHAPE)
+    with pytest.raises(InputError, match="is damaged: expected finite float32 numbers, .*; copy") as refused:
+        TextShape.read(tmp_path, DIM)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("BF16", 2), ("F8_E4M3", 1), ("F8_E5M2", 1)])
+def test_a_shape_of_a_type_that_numpy_lacks_is_refused(tmp_path: Path, kind: str, size: int):
+    lengths = {"axes": 4 * size, "variances": 2 * size}
+    header, start = {}, 0
+    for name, shape in (("axes", [2, 2]), ("variances", [2])):
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, start + lengths[name]]}
+        start += lengths[name]
+    described = json.dumps(header).encode()
+    (tmp_path / SHAPE).write_bytes(len(described).to_bytes(8, "little") + described + bytes(start))
+    with pytest.raises(InputError, match=r"shape\.safetensors (cannot be read|is damaged)") as refused:
+        TextShape.read(tmp_path, 2)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_shape_without_variances_is_refused(shape: TextShape, tmp_path: Path):
+    save_file({"axes": np.ascontiguousarray(shape.axes)}, tmp_path / SHAPE)
+    with pytest.raises(InputError, match="expected arrays axes and variances; copy"):
         TextShape.read(tmp_path, DIM)

@@ -116,7 +116,7 @@ def test_an_adapter_whose_folder_is_gone_is_rolled_back_all_the_same(index, adap
         ("adapter.json", "[]", "expected an object with format, model, fingerprint"),
         ("adapter.json", "{", "copy the folder of the encoder again"),
         ("adapter.json", '{"format": 9, "model": "m", "fingerprint": "f"}', "has format 9"),
-        ("adapter.safetensors", "x", "copy the folder of the encoder again"),
+        ("adapter.safetensors", "x", "cannot be read .*: copy its folder again"),
     ],
 )
 def test_a_damaged_adapter_says_which_file(file, content, message, adapter):

@@ -216,7 +216,7 @@ def test_the_verdict_tells_text_that_is_known_without_an_attack(found):
         "row: he knows that text; by its vector he recognizes 10 of 10 indexed texts."
     )
     none = KnownText(9, Value(0.0, 0.0, 0.0), Value(0.0, 0.0, 0.0))
-    told = "None of 9 passages repeats text of the attacker's documents."
+    told = "None of 9 passages mostly repeats text of the attacker's documents, or shares 32 tokens in a row with them."
     assert none.sentence(replace(plain, membership=None)) == told
     assert verdict(replace(found, known=none, results=[replace(found.results[0], membership=None)]))[1] == told
 
