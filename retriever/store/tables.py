@@ -170,7 +170,8 @@ def check_pages(table: lance.LanceDataset) -> None:
 def _check_footer(file: Path) -> None:
     """Check the two tables of parts that end a Lance file: Lance reserves the memory that they claim.
 
-    Format: https://lancedb.github.io/lance/format/file (three offsets, the numbers of global buffers and of columns, the version).
+    The footer has three offsets, the numbers of global buffers and of columns, and the version:
+    https://lancedb.github.io/lance/format/file.
 
     :raises DamagedError: when a table, or a part that it names, does not lie in the file.
     """
