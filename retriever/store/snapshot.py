@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +56,10 @@ _CACHED_FILTERS = 8
 _CITED_PASSAGE = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = 2**63 - 1
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+_NEVER_NULL = frozenset(
+    ("id", "document", "key", "path", "source", "state", "text", "char_start", "char_end", "line_start", "line_end")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +162,7 @@ class Snapshot:
         :raises DamagedError: when a file of the table is missing or not what was written.
         """
         with self.reading(table):
-            rows = getattr(self, table).to_table(columns=columns, filter=where)
-            for name in {"id", "document"}.intersection(rows.column_names):
-                if rows[name].null_count:
-                    raise ValueError(f"rows without {name}")
-            return rows
+            return _without_nulls(getattr(self, table).to_table(columns=columns, filter=where))
 
     def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
         """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.
@@ -382,7 +382,7 @@ class Snapshot:
         requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]  # without the index it imports numpy.ma
         index = np.searchsorted(known, requested[isin_sorted(requested, known)])
         with self.reading(table):
-            return getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns)))
+            return _without_nulls(getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns))))
 
     def numbers(self, table: Table, column: str) -> Ids:
         """Return a column of whole numbers in the order of the table, shape (rows,)."""
@@ -518,8 +518,20 @@ class Snapshot:
         with self.reading("chunks"):
             # Rows are appended in order, but Lance puts the rewritten part of a large table behind the rest.
             if len(offsets) == len(ids) and (offsets[1:] > offsets[:-1]).all():
-                yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+                whole = self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+                yield from map(_without_nulls, whole)
                 return
             for start in range(0, len(offsets), rows):
                 batch = offsets[start : start + rows]
-                yield from self.chunks.take(batch, columns=columns).select(columns).to_batches()
+                yield from _without_nulls(self.chunks.take(batch, columns=columns).select(columns)).to_batches()
+
+
+def _without_nulls(rows: _Rows) -> _Rows:
+    """Return rows whose columns are whole: a damaged manifest can name another column, which the files do not have.
+
+    :raises ValueError: when a value is missing that each row has.
+    """
+    for name in _NEVER_NULL.intersection(rows.schema.names):
+        if rows.column(name).null_count:
+            raise ValueError(f"rows without {name}")
+    return rows

@@ -323,3 +323,16 @@ def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table,
         tables._check_footer(file)
     file.write_bytes(whole)
     assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
+
+
+@pytest.mark.parametrize(("table", "column"), [("documents", "path"), ("chunks", "char_end")])
+def test_a_manifest_that_names_another_column_is_an_error(table, column, mine, tmp_path):
+    """Lance then gives nulls for the column that no file has."""
+    copy = shutil.copytree(mine, tmp_path / "copy")
+    for manifest in (copy / f".binocle/{table}.lance/_versions").glob("*.manifest"):
+        data = manifest.read_bytes()
+        field = re.search(rb"\x12" + bytes([len(column)]) + column.encode() + rb"\x18(.)", data, re.DOTALL)
+        assert field
+        manifest.write_bytes(data[: field.start(1)] + b"\x7f" + data[field.end(1) :])
+    with pytest.raises(DamagedError):
+        Retriever.open(copy, trust=True).verify()
