@@ -311,8 +311,8 @@ def tune(
     Queries are made from the documents' own titles, sections, links, sentences and terms, or come from a log if you
     have one. The encoder learns how its teacher ranks the passages, by default hybrid search, if the teacher is better.
     With --adapter only a map of the query vectors learns this, and no passage is embedded anew.
-    The index changes only if queries from documents that it has not seen gain significantly. 'binocle rollback' undoes
-    it. Exit 1 when nothing changed.
+    The index changes only if queries from documents that it has not seen gain significantly, or those of a log that
+    were held back. 'binocle rollback' undoes it. Exit 1 when nothing changed.
 
     \b
     binocle tune ~/notes
@@ -351,6 +351,12 @@ def _print_tuning(result: TuningResult) -> None:
         echo(comparison.difference.sentence("  gain"))
         for kind, by in comparison.kinds.items():
             echo(f"  {kind:<10} {by:+.4f}")
+    if log := result.verdict.log:
+        echo(
+            f"agreement with the teacher on {log.queries:,} other queries of the log, nDCG@10: "
+            f"{log.before:.4f} -> {log.after:.4f}"
+        )
+        echo(log.difference.sentence("  gain"))
     done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
     echo(f"{result.folder}; {done}")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +28,18 @@ from .passages import Passages
 from .query_log import read_log
 from .ranking_distillation import drawing_shares, learn_ranking, scores_of_others
 from .tuning_config import ADAPTER_QUERIES, HYBRID
-from .verdict import Judges, judging_share, natural
+from .verdict import Judges, LogComparison, agreement, judging_share, natural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
+    from ..data.documents import Source
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
+    from .query_generation import SyntheticPair
     from .teachers import Teacher
     from .tuning_config import TuningConfig
     from .verdict import Comparison, Verdict
@@ -42,6 +49,7 @@ _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
 _LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
+_LOG_HELD_OUT = 0.2  # share of such a log whose queries judge, and do not teach
 _BLOCK = 128  # queries that a teacher ranks passages for at once
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
@@ -56,7 +64,7 @@ class IndexTuning:
     def __init__(self, run: TrainingRun[TuningConfig], retriever: Retriever) -> None:
         self.run, self.config, self.base = run, run.config, retriever.encoder
         config, self.snapshot = run.config, retriever.snapshot()
-        logged = read_log(Path(config.log)) if config.log else []
+        logged, self._held_log = self._read_log()
         run.report("making queries from the documents")
         sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
@@ -66,9 +74,9 @@ class IndexTuning:
         maximum = config.pairs
         if config.adapter:
             maximum = min(maximum, ADAPTER_QUERIES)
-            logged = queries.sample(logged, ADAPTER_QUERIES, config.seed)
         self.pairs = queries.sample(pairs, maximum, config.seed)
-        self.judging_pairs = natural(queries.make(judging, seed=config.seed), config.queries, config.seed)
+        self._headings = queries.HeadingCounts(sources)
+        self.judging_pairs = self._natural(judging, config.queries)
         self._choosing = choosing
         judges = len({pair.document for pair in self.judging_pairs})
         if len({pair.document for pair in self.pairs}) < _MINIMUM_DOCUMENTS or judges < 2:
@@ -80,12 +88,31 @@ class IndexTuning:
         if judges < _SIGNIFICANT_DOCUMENTS:
             run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
         self.passages = Passages.read(self.snapshot, {source.id for source in learned})
-        self.pairs = logged if len(logged) >= _LOG_ALONE else self.pairs + logged
+        self.pairs = logged if self._held_log else self.pairs + logged
         generated = len(self.pairs) - len(logged)
         run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
+        if self._held_log:
+            run.report(f"{len(self._held_log):,} other queries of the log judge")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
+
+    def _read_log(self) -> tuple[list[SyntheticPair], list[SyntheticPair]]:
+        """Read the log's queries: those to learn from, and those of a log that teaches alone that are held back."""
+        config = self.config
+        logged = read_log(Path(config.log)) if config.log else []
+        if config.adapter:
+            logged = queries.sample(logged, ADAPTER_QUERIES, config.seed)
+        if len(logged) < _LOG_ALONE:
+            return logged, []
+        Random(config.seed).shuffle(logged)  # noqa: S311
+        count = min(math.ceil(_LOG_HELD_OUT * len(logged)), config.queries)
+        return logged[count:], logged[:count]
+
+    def _natural(self, documents: Iterable[Source], maximum: int) -> list[SyntheticPair]:
+        """Return natural queries that ask for one document: no title that others have, too."""
+        pairs = queries.make(documents, seed=self.config.seed)
+        return natural((pair for pair in pairs if not self._headings.is_shared(pair.query)), maximum, self.config.seed)
 
     @cached_property
     def teacher(self) -> Teacher:
@@ -130,7 +157,7 @@ class IndexTuning:
         model.eval().save_pretrained(str(folder), create_model_card=False)
         self.run.report("asking held-out documents")
         tuned = load_encoder(str(folder))
-        verdict = self._judge(tuned)
+        verdict = self._judge(tuned, self.judges.vectors(tuned))
         facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
         (folder / "binocle.json").write_text(json.dumps({"tuning": facts}), "utf-8")
         self.run.finish(self._card(loop, verdict, tuned, share), loop.history, None)
@@ -138,32 +165,31 @@ class IndexTuning:
 
     def _choosing_judges(self) -> Judges:
         """Return queries of documents that are ranked while learning, but whose queries were not learned from."""
-        seed = self.config.seed
-        pairs = natural(queries.make(self._choosing, seed=seed), _CHOOSING_QUERIES, seed)
+        pairs = self._natural(self._choosing, _CHOOSING_QUERIES)
         own = [self.passages.numbers[pair.document] for pair in pairs]
-        return Judges(pairs, self.passages.without(own).sample(_CHOOSING_RIVALS, seed))
+        return Judges(pairs, self.passages.without(own).sample(_CHOOSING_RIVALS, self.config.seed))
 
     def fit_adapter(self) -> Verdict:
         """Fit a linear map of the query vectors, judge, and write it."""
         self.run.report("fitting a map of the query vectors")
         vectors = self.base.encode([pair.query for pair in self.pairs], kind="query")
-        matrix = fit_map(vectors, self._rankings(), self.passages.vectors, drawing_shares(self.pairs), self.config.seed)
+        rankings = self._rankings(self.pairs)
+        matrix = fit_map(vectors, rankings, self.passages.vectors, drawing_shares(self.pairs), self.config.seed)
         matrix, share = weaken(matrix, self.base, self._choosing_judges())
         self.run.discard()  # the state to resume from
         adapted = save_adapted_encoder(self.run.out, self.base, matrix)
         self.run.report("asking held-out documents")
-        after = self.judges.by_mode(adapted, self._base_vectors)
-        verdict = self.judges.judge(self.before, after, self.config.seed)
+        verdict = self._judge(adapted, self._base_vectors)
         facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
         (self.run.out / "binocle.json").write_text(json.dumps({"tuning": facts}, indent=1) + "\n", "utf-8")
         return verdict
 
-    def _rankings(self) -> Floats:
-        """Return the teacher's scores of other documents for all queries, shape (queries, passages)."""
-        scores = np.empty((len(self.pairs), len(self.passages.texts)), np.float32)
-        starts = range(0, len(self.pairs), _BLOCK)
+    def _rankings(self, pairs: Sequence[SyntheticPair]) -> Floats:
+        """Return the teacher's scores of other documents for some queries, shape (queries, passages)."""
+        scores = np.empty((len(pairs), len(self.passages.texts)), np.float32)
+        starts = range(0, len(pairs), _BLOCK)
         for start in counted(starts, self.run.progress, "asking the teacher"):
-            block = self.pairs[start : start + _BLOCK]
+            block = pairs[start : start + _BLOCK]
             scores[start : start + len(block)] = scores_of_others(self.teacher, block, self.passages)
         return scores
 
@@ -179,9 +205,28 @@ class IndexTuning:
             progress=self.run.progress,
         )
 
-    def _judge(self, tuned: Encoder) -> Verdict:
-        after = self.judges.by_mode(tuned, self.judges.vectors(tuned))
-        return self.judges.judge(self.before, after, self.config.seed)
+    def _judge(self, tuned: Encoder, vectors: Floats) -> Verdict:
+        """Compare a tuned encoder with its base.
+
+        :param vectors: of the judges' passages, the rivals first.
+        """
+        after = self.judges.by_mode(tuned, vectors)
+        verdict = self.judges.judge(self.before, after, self.config.seed)
+        if not self._held_log:
+            return verdict
+        return replace(verdict, log=self._judge_by_log(tuned, vectors[: len(self.rivals.texts)]))
+
+    def _judge_by_log(self, tuned: Encoder, vectors: Floats) -> LogComparison:
+        """Compare how a tuned encoder and its base agree with the teacher on the queries of the log held back.
+
+        :param vectors: of the rivals.
+        """
+        columns = np.searchsorted(self.passages.ids, self.rivals.ids)
+        teacher = self._rankings(self._held_log)[:, columns]
+        texts = [pair.query for pair in self._held_log]
+        before = agreement(self.base.encode(texts, kind="query") @ self.rivals.vectors.T, teacher)
+        after = agreement(tuned.encode(texts, kind="query") @ vectors.T, teacher)
+        return LogComparison.of(before, after, self.config.seed)
 
     def _card(self, loop: LoopResult, verdict: Verdict, tuned: Encoder, share: float) -> Card:
         measures = [

@@ -38,6 +38,27 @@ class SyntheticPair:
     weight: float
 
 
+class HeadingCounts:
+    """How many documents have each title, heading or text of a link to them.
+
+    :param documents: all that a query is asked of; read twice.
+    """
+
+    def __init__(self, documents: Iterable[Source]) -> None:
+        self._documents = CountSketch()
+        anchors = links.collect(documents)
+        for source in documents:
+            texts = {source.title, *(text for text, _ in anchors.get(links.page(source.id), []))}
+            for passage in source.passages:
+                path = [heading for heading in passage.heading if heading != source.title]
+                texts |= {*path, " ".join(path)}
+            self._documents.add({normalised(plain(text)) for text in texts})
+
+    def is_shared(self, query: str) -> bool:
+        """Check whether several documents have a query as a heading, so that it asks for no one of them."""
+        return bool(self._documents.of([normalised(query)])[0] > 1)
+
+
 def make(
     documents: Iterable[Source],
     *,

@@ -6,7 +6,8 @@ learns these rankings (`ranking_distillation`). Or only a linear map of the quer
 no passage is embedded anew.
 
 At the end, paired tests on natural queries from held-out documents decide whether the index changes: search by meaning
-and hybrid search must not lose, and one must gain (`verdict`).
+and hybrid search must not lose, and one must gain (`verdict`). Of a log of real queries, a part that was held back must
+gain instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Judge a tuned encoder against its base, by meaning and in hybrid search, on queries made from held-out documents."""
+"""Judge a tuned encoder against its base, by meaning and in hybrid search, on queries made from held-out documents.
+
+Real queries of a log have no labels. Those that were held back tell whether the encoder ranks more as the teacher does.
+The queries made from documents, for which the teacher is better, tell whether that costs anything.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,7 @@ _OTHER = ("cloze", "definition", "dropped", "keywords")  # in this order, they r
 MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
 _MOST_LOST = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds may lose none
+_DEPTH = 10  # passages of a ranking that are compared with the teacher's
 _JUDGES = 12  # documents that judge, or half of all if there are fewer
 _EQUAL = 1e-6  # scores closer than this are equal
 
@@ -46,6 +51,11 @@ class Comparison:
     def loses(self) -> bool:
         """Whether the mean is lower, or a kind of query loses more than half a point."""
         return self.difference.value < 0 or min(self.kinds.values(), default=0.0) < -_MOST_LOST
+
+    @property
+    def loses_much(self) -> bool:
+        """Whether the mean or a kind of query loses more than half a point, or the mean loses significantly."""
+        return self.difference.verdict == "worse" or min([self.difference.value, *self.kinds.values()]) < -_MOST_LOST
 
     @property
     def carried_by(self) -> str | None:
@@ -67,15 +77,46 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class LogComparison:
+    """How two encoders agree with the teacher on real queries without labels, by nDCG@10 (see `agreement`)."""
+
+    queries: int
+    before: float
+    after: float
+    difference: significance.Difference
+
+    @classmethod
+    def of(cls, before: Floats, after: Floats, seed: int) -> LogComparison:
+        """Compare the values of the same queries."""
+        difference = significance.difference(after, before, seed=seed)
+        return cls(len(before), float(before.mean()), float(after.mean()), difference)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison for JSON, rounded to 4 digits."""
+        return {
+            "queries": self.queries,
+            "before": round(self.before, 4),
+            "after": round(self.after, 4),
+            "difference": self.difference.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What tuning changed in each mode of search."""
 
     queries: int
     modes: dict[str, Comparison]
+    log: LogComparison | None = None  # by meaning, if queries of a log were held back
 
     @property
     def is_gain(self) -> bool:
-        """Whether no mode and no kind of query loses, and a mode gains significantly and not by one kind alone."""
+        """Whether no mode and no kind of query loses, and a mode gains significantly and not by one kind alone.
+
+        With queries of a log they must gain significantly, and no mode and no kind of query may lose much.
+        """
+        if self.log is not None:
+            return self.log.difference.verdict == "better" and not any(mode.loses_much for mode in self.modes.values())
         if any(comparison.loses for comparison in self.modes.values()):
             return False
         comparisons = list(self.modes.values())
@@ -86,7 +127,7 @@ class Verdict:
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for JSON."""
         modes = {mode: comparison.as_dict() for mode, comparison in self.modes.items()}
-        return {"queries": self.queries, "gain": self.is_gain, "modes": modes}
+        return {"queries": self.queries, "gain": self.is_gain, "modes": modes, "log": self.log and self.log.as_dict()}
 
 
 def judging_share(documents: int, share: float) -> float:
@@ -211,3 +252,22 @@ def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed:
         significance.difference(document_values(after), document_values(before), seed=seed),
         {kind: float(gains[kinds == kind].mean()) for kind in sorted(set(kinds.tolist()))},
     )
+
+
+def agreement(student: Floats, teacher: Floats) -> Floats:
+    """Return nDCG@10 of each query, where the teacher's best passage has the relevance 10 and its tenth has 1.
+
+    :param student: scores of the passages, shape (queries, passages), as `teacher`.
+    """
+    depth = min(_DEPTH, teacher.shape[1])
+    relevance = np.arange(_DEPTH, _DEPTH - depth, -1, dtype=np.float32)
+    gains = np.zeros(teacher.shape, np.float32)
+    np.put_along_axis(gains, _best(teacher, depth), relevance[None], axis=1)
+    discounts = 1 / np.log2(np.arange(2, depth + 2))
+    values = np.take_along_axis(gains, _best(student, depth), axis=1) @ discounts / (relevance @ discounts)
+    return np.asarray(values, np.float32)
+
+
+def _best(scores: Floats, depth: int) -> NDArray[np.int64]:
+    """Return the columns of the best scores of each row, best first, of equal ones the first."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :depth]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -131,3 +133,25 @@ def test_an_adapter_learns_nothing_from_a_teacher_that_is_no_better(index, monke
     result = tune.tune(index, recipe=ADAPTER)
     assert (result.verdict, result.published) == (None, False)
     assert not result.folder.exists()
+
+
+def test_queries_of_a_log_that_were_held_back_judge_the_adapter(same_index, tmp_path, monkeypatch):  # noqa: F811
+    words = "queen king moon sun sea ship river mountain bread cheese".split()
+    (tmp_path / "log.txt").write_text("".join(f"where is the {word}\n" for word in words), "utf-8")
+    monkeypatch.setattr(index_tuning, "_LOG_ALONE", 10)
+    monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: BETTER)
+    recipe = replace(ADAPTER, log=str(tmp_path / "log.txt"))
+    runs = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(index_tuning, "weaken", partial(mixed, share=share))
+        result = tune.tune(same_index, recipe=recipe, out=tmp_path / f"out-{share}", publish=False)
+        runs[share] = result.verdict.log
+        assert (result.pairs, result.verdict.log.queries) == (8, 2)
+        assert json.loads((result.folder / "binocle.json").read_text())["tuning"]["log"] == runs[share].as_dict()
+    assert runs[0.0].before == runs[0.0].after == runs[1.0].before
+    assert 0 < runs[0.0].before < 1
+
+
+def mixed(matrix, *_, share):
+    """Return the map mixed with the identity, and the share of the map."""
+    return np.ascontiguousarray(np.eye(len(matrix), dtype=np.float32) * (1 - share) + np.float32(share) * matrix), share

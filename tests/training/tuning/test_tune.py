@@ -23,14 +23,23 @@ from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.runs.training_run import TrainingRun
-from binocle.training.tuning import base_share, index_tuning, ranking_distillation, teachers, tune
+from binocle.training.tuning import base_share, index_tuning, query_generation, ranking_distillation, teachers, tune
 from binocle.training.tuning.bm25 import BM25
 from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
 from binocle.training.tuning.query_log import read_log
 from binocle.training.tuning.ranking_distillation import learn_ranking
 from binocle.training.tuning.tuning_config import DistillationConfig, TuningConfig
-from binocle.training.tuning.verdict import Comparison, Judges, Verdict, compare, judging_share, natural
+from binocle.training.tuning.verdict import (
+    Comparison,
+    Judges,
+    LogComparison,
+    Verdict,
+    agreement,
+    compare,
+    judging_share,
+    natural,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -135,6 +144,37 @@ def test_a_teacher_that_is_no_better_teaches_nothing(same_index, tmp_path, monke
     assert not (tmp_path / "out" / "model").exists()
 
 
+def test_a_log_must_gain_and_no_mode_may_lose_half_a_point():
+    def of_log(value, p):
+        return LogComparison(40, 0.5, 0.5 + value, significance.Difference(value, value, value, p))
+
+    def gains(semantic, hybrid, log):
+        return Verdict(40, {"semantic": semantic, "hybrid": hybrid}, log).is_gain
+
+    better, little = of_log(0.1, 0.001), comparison(value=-0.003, p=0.4, title=-0.004, claim=-0.002)
+    assert gains(SAME, SAME, better)
+    assert gains(little, little, better)
+    assert not gains(SAME, SAME, of_log(0.1, 0.2))
+    assert not gains(comparison(), comparison(), of_log(-0.1, 0.001))
+    assert not gains(SAME, comparison(value=-0.006, p=0.4), better)
+    assert not gains(SAME, comparison(value=-0.003, p=0.4, title=-0.006, claim=0.0), better)
+    assert not gains(SAME, comparison(value=-0.003, p=0.01), better)
+
+
+def test_agreement_is_ndcg_with_the_teachers_ten_best_as_relevant():
+    teacher = -np.arange(12, dtype=np.float32)[None]
+    swapped = teacher.copy()
+    swapped[0, [0, 10]] = swapped[0, [10, 0]]  # the best falls to rank 11
+    discounts = 1 / np.log2(np.arange(2, 12))
+    relevance = np.arange(10, 0, -1)
+    expected = 1 - 10 * discounts[0] / (relevance @ discounts)
+    assert agreement(teacher, teacher).tolist() == [1]
+    assert agreement(swapped, teacher).tolist() == [pytest.approx(expected)]
+    three = agreement(np.array([[1.0, 2.0, 3.0]]), np.array([[3.0, 2.0, 1.0]]))[0]
+    best = 10 + 9 / np.log2(3) + 8 / 2
+    assert three == pytest.approx((8 + 9 / np.log2(3) + 10 / 2) / best)
+
+
 def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
     asked = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
     before = np.zeros(10, np.float32)
@@ -209,6 +249,34 @@ def test_the_judging_queries_are_of_documents_that_were_not_learned_from(same_in
     assert not session.passages.numbers.keys() & {pair.document for pair in session.judging_pairs}
     contexts = {passage.context for source in corpus.from_index(same_index.snapshot()) for passage in source.passages}
     assert set(session.passages.texts) < contexts
+
+
+def test_a_title_that_documents_share_judges_nothing(tmp_path, tiny_model):
+    shared = [
+        {"id": row["id"], "title": "The Sea" if n % 2 else row["title"], "text": row["text"]}
+        for n, row in enumerate(documents())
+    ]
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(shared)
+    session = tuning_of(retriever, tmp_path / "out")
+    titles = {pair.query for pair in session.judging_pairs if pair.kind == "title"}
+    assert titles
+    assert titles <= {row["title"] for row in shared} - {"The Sea"}
+    assert session._headings.is_shared("the sea")
+
+
+def test_a_heading_or_link_text_of_several_documents_is_shared():
+    def page(name, title, *headings, text="a text"):
+        return corpus.Source(name, title, tuple(corpus.Passage(text, (title, heading)) for heading in headings))
+
+    counts = query_generation.HeadingCounts(
+        [
+            page("a.md", "Queues", "Install", "Limits", "Limits", text="[the guide](b.md) [workers](b.md)"),
+            page("b.md", "Workers", "Install", text="[the guide](a.md)"),
+        ]
+    )
+    queries = ("Install", "install!", "the guide", "Limits", "Queues", "workers", "a text")
+    assert [query for query in queries if counts.is_shared(query)] == ["Install", "install!", "the guide"]
 
 
 def passages(texts, vectors, documents=None):
@@ -291,10 +359,12 @@ def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
         log = tmp_path / f"{count}.txt"
         log.write_text("".join(f"query {number}\n" for number in range(count)), "utf-8")
         run = TrainingRun(tmp_path / f"out-{count}", same_index.encoder.name, replace(FAST, log=str(log)))
-        pairs = index_tuning.IndexTuning(run, same_index).pairs
-        logged = [pair for pair in pairs if pair.kind == "log"]
-        assert len(logged) == count
-        assert (len(pairs) == count) == (count >= 3)
+        session = index_tuning.IndexTuning(run, same_index)
+        logged = [pair.query for pair in session.pairs if pair.kind == "log"]
+        judging = [pair.query for pair in session._held_log]
+        assert len(judging) == (count >= 3)
+        assert sorted(logged + judging) == [f"query {number}" for number in range(count)]
+        assert (len(session.pairs) == len(logged)) == (count >= 3)
 
 
 def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
