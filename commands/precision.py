@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OF_A_RUN = {"fp32": "float32", "bf16": "bfloat16"}
-_FILES, _BYTES = 60, 2 * 2**20  # to take passages from, at most
+_FILES, _BYTES = 400, 2 * 2**20  # to take passages from, at most
 
 
 def model_in_precision(

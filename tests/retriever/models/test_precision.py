@@ -123,10 +123,10 @@ def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_pa
     assert result.err.startswith("not int8: this processor does not multiply int8 (AVX-512 VNNI, AVX-VNNI or AMX)")
 
 
-def test_a_sample_has_at_most_sixty_files(tmp_path):
-    for number in range(119):
+def test_a_sample_has_at_most_400_files(tmp_path):
+    for number in range(799):
         (tmp_path / f"{number}.txt").write_text("text", "utf-8")
-    assert len(sampled([tmp_path], [])) == 60
+    assert len(sampled([tmp_path], [])) == 400
     (tmp_path / "large.txt").write_bytes(b"x" * 2**21)
     assert sum(file.stat().st_size for file in sampled([tmp_path], [])) <= 2**21
     assert sampled([tmp_path / "0.txt", tmp_path / "none"], []) == [tmp_path / "0.txt"]
