@@ -1,6 +1,6 @@
 """How sure a label is, and which labels to keep for a promised precision.
 
-Without one true label nothing can be promised: swapped names would leave every cosine as it is. The
+A promise needs true labels: if two names were swapped, no cosine would change. The
 weights of the evidence come from data with known labels, the sections of Debian's packages and the articles of SQuAD:
 `benchmarks/models/labels.py` fits the numbers below. This is only an estimate: at a promised precision of .90, 8 of 10
 sets of labels had .70 to 1.

@@ -35,7 +35,7 @@ class Int8Check:
     passages: int
     speedup: float = 1.0  # processor time of the own precision by that of int8
     agreement: float = 0.0  # share of the ten nearest passages of a query that are the same
-    first_places_lost: float = 0.0  # share of queries whose own passage ranks first, minus that share in int8
+    first_places_lost: float = 0.0  # fall of the share of queries that rank their own passage first
 
     @property
     def passed(self) -> bool:

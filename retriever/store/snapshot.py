@@ -527,7 +527,9 @@ class Snapshot:
 
 
 def _without_nulls(rows: _Rows) -> _Rows:
-    """Return rows whose columns are whole: a damaged manifest can name another column, which the files do not have.
+    """Check that required columns have no nulls, and return the rows.
+
+    A damaged manifest can name a column that is in no file. Lance then fills it with nulls.
 
     :raises ValueError: when a value is missing that each row has.
     """

@@ -188,7 +188,7 @@ def _check_footer(file: Path) -> None:
         for start, count in ((columns_start, columns), (buffers_start, buffers)):
             stream.seek(start if start + count * _PART.size <= size else size)
             parts = stream.read(min(count * _PART.size, size))
-            if len(parts) < count * _PART.size or any(map(size.__lt__, map(sum, _PART.iter_unpack(parts)))):
+            if len(parts) < count * _PART.size or any(at + length > size for at, length in _PART.iter_unpack(parts)):
                 raise DamagedError(f"{file} is damaged: its end names parts outside of its {size:,} bytes")
 
 

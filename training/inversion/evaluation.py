@@ -96,8 +96,8 @@ def with_threshold(
     """Set the thresholds: the cosines that vectors of no text stay below, after several numbers of rounds.
 
     Search is limited by rounds, not by seconds, so that a busy machine sets the same thresholds. More rounds bring a
-    text nearer to any vector. Higher thresholds would reject the texts of defended vectors, whose true texts have a
-    lower cosine. For the same reason a vector with the shape of a text's has a lower threshold. Vectors of no text are
+    text nearer to any vector. The true text of a defended vector has a low cosine, so a higher threshold would reject
+    it. For the same reason a vector with the shape of a text's has a lower threshold. Vectors of no text are
     random directions, and held-out vectors with their dimensions in another order, as another encoder might have them.
 
     :param cosines: of recovered texts.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LONG_RUN = 32  # tokens in a row: texts share so many only if both repeat the same text
+LONG_RUN = 32  # tokens in a row; two texts that share this many have a common source
 _RUN = 5  # tokens
 _SHARED = 0.5  # maximum share of known runs in an unknown text
 _FACTORS = np.cumprod(np.full(LONG_RUN, 0x9E3779B97F4A7C15, np.uint64), dtype=np.uint64)  # of a polynomial, mod 2**64

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from .result import TrainedInverter
 
-_READ, _MEASURED = 20_000, 500  # passages that are read, and the number of those that are measured
+_READ, _MEASURED = 20_000, 500  # passages to read, and passages to measure
 _LONGEST = 128  # tokens that an index's passages are learned at, at most
 
 

@@ -1,4 +1,4 @@
-"""Fit an adapter: a linear map of the query vectors that learns a teacher's rankings; the encoder stays as it is.
+"""Fit an adapter: a linear map of the query vectors that learns a teacher's rankings. The encoder does not change.
 
 The loss is that of `ranking_distillation`, without an encoder: the teacher's scores of all passages, and the cosines of
 the mapped query with them, are two distributions, and their KL divergence is minimised. The map begins as the identity,

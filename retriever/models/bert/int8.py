@@ -58,7 +58,7 @@ http://example.org/docs/index.html?lang=en#install lists the versions 1.9.4, 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Int8Dense:
-    """A dense layer whose products are of int8: weight (outputs, inputs), step and bias (outputs,), scale (inputs,)."""
+    """A dense layer in int8: weight (outputs, inputs), step and bias (outputs,), scale (inputs,)."""
 
     weight: Integers  # from -127 to 127
     step: Floats  # what 1 of the weight stands for

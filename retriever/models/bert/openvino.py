@@ -113,6 +113,7 @@ class _Layers:
 
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats], int8: Mapping[str, Int8Dense]) -> None:
         self._ov = import_openvino()
+        self._op = self._ov.opset15
         self._config, self._weights, self._int8 = config, weights, int8
         self._rounded_inputs: dict[tuple[str, float], Any] = {}  # queries, keys and values have one
         self._has_int8_products = has_int8_products()
@@ -127,37 +128,31 @@ class _Layers:
         return self.constant(np.array(value, np.float32))
 
     def norm(self, x: Any, name: str) -> Any:
-        from openvino import opset15 as op
-
-        normal = op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
+        normal = self._op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
         return normal * self.constant(self._weights[name + ".weight"]) + self.constant(self._weights[name + ".bias"])
 
     def dense(self, x: Any, name: str) -> Any:
-        from openvino import opset15 as op
-
         if name in self._int8:
             return self._dense_int8(x, self._int8[name])
-        product = op.matmul(x, self.constant(self._weights[name + ".weight"]), False, True)
+        product = self._op.matmul(x, self.constant(self._weights[name + ".weight"]), False, True)
         return product + self.constant(self._weights[name + ".bias"])
 
     def _dense_int8(self, x: Any, layer: Int8Dense) -> Any:
         """Without products of int8, compute the same values in float32: other int8 instructions saturate."""
-        from openvino import opset15 as op
-
         key = (x.get_friendly_name(), layer.high)
         if key not in self._rounded_inputs:
             scaled, low, high = x * self.constant(layer.scale), self.scalar(layer.low), self.scalar(layer.high)
             if self._has_int8_products:
-                self._rounded_inputs[key] = op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
+                self._rounded_inputs[key] = self._op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
             else:
                 step = self.scalar((layer.high - layer.low) / INPUT_LEVELS)
-                levels = op.clamp(op.round((scaled - low) / step), 0.0, float(INPUT_LEVELS))
+                levels = self._op.clamp(self._op.round((scaled - low) / step), 0.0, float(INPUT_LEVELS))
                 self._rounded_inputs[key] = levels * step + low
         if self._has_int8_products:
-            weight = op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
+            weight = self._op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
         else:
             weight = self.constant(layer.weight * layer.step[:, None])
-        return op.matmul(self._rounded_inputs[key], weight, False, True) + self.constant(layer.bias)
+        return self._op.matmul(self._rounded_inputs[key], weight, False, True) + self.constant(layer.bias)
 
 
 def has_int8_products() -> bool:

@@ -77,8 +77,8 @@ class BertConfig:
 def load_weights(file: Path) -> dict[str, Floats]:
     """Memory-map a safetensors file and return its float arrays by name, without the `bert.` prefix.
 
-    The safetensors library checks the header. Its own functions would copy the weights, also those that a query never
-    reads. Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
+    The safetensors library checks the header. Its loader would copy all weights, and a query reads only a part of them.
+    Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
 
     :raises InputError: when the file is not a safetensors file.
     """

@@ -12,7 +12,7 @@ from binocle.retriever.inversion.token_guess import bag_tokens, expected_tokens
 
 
 def occurrences(shares: np.ndarray, count: float) -> list[tuple[int, float]]:
-    """Each token with the chance of so many of it and more, by the tail of a Poisson distribution."""
+    """Each token with the probability that it occurs at least so often: the tail of a Poisson distribution."""
     rows = [
         (token, 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(times)))
         for token, mean in enumerate((shares * count).tolist())

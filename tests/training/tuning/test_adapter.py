@@ -45,7 +45,7 @@ def even(count):
 
 
 def agreement(queries, passages, scores):
-    """Return the share of the queries whose best passage is the teacher's."""
+    """Return the share of queries for which map and teacher have the same best passage."""
     return float(((queries @ passages.T).argmax(1) == scores.argmax(1)).mean())
 
 
