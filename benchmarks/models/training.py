@@ -273,7 +273,7 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log:
     if made.verdict is not None:
         options = {"index": out / "index"}
         gains = {
-            mode: _gain(f"{folder.name} {seed} {mode}", folder, str(made.folder), result, mode=mode, **options)
+            mode: _gain(f"{folder.name} {seed} {mode}", folder, made.model, result, mode=mode, **options)
             for mode, result in before.items()
         }
     found = {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}

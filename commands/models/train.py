@@ -358,7 +358,7 @@ def _print_tuning(result: TuningResult) -> None:
         )
         echo(log.difference.sentence("  gain"))
     done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
-    echo(f"{result.folder}; {done}")
+    echo(f"{result.model}; {done}")
 
 
 @click.command()

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.progress import counted
 from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
-from ...retriever.models.files import find
+from ...retriever.models.files import INT8, find, split_precision
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
 from ..encoders.base_model import make_model
@@ -144,8 +144,16 @@ class IndexTuning:
             ranking = self.judges.by_teacher(teachers.teacher(self.config.teacher, texts, hybrid, self.run.progress))
         return self.judges.compare(self.before["semantic"], ranking, self.config.seed)
 
+    @cached_property
+    def precision(self) -> str:
+        """The end of the name of an encoder that is tuned from the index's: documents keep their precision."""
+        return INT8 if split_precision(self.base.name)[1] else ""
+
     def train(self) -> Verdict:
-        """Learn, judge, and write the encoder with its card."""
+        """Learn, judge, and write the encoder with its card.
+
+        The weights are written as they were learned. They are judged in the precision of the index, as its own are.
+        """
         self.run.report("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about four letters each
         model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.config.seed), tokens)
@@ -156,7 +164,7 @@ class IndexTuning:
         folder = self.run.new_model_folder()
         model.eval().save_pretrained(str(folder), create_model_card=False)
         self.run.report("asking held-out documents")
-        tuned = load_encoder(str(folder))
+        tuned = load_encoder(f"{folder}{self.precision}")
         verdict = self._judge(tuned, self.judges.vectors(tuned))
         facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
         (folder / "binocle.json").write_text(json.dumps({"tuning": facts}), "utf-8")

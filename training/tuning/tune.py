@@ -36,6 +36,7 @@ class TuningResult:
     """The tuned encoder, and whether the index uses it."""
 
     folder: Path
+    model: str  # the folder, with @int8 at its end if the index encodes documents in int8
     pairs: int
     teaching: Comparison  # of the encoder and its teacher
     verdict: Verdict | None  # None: the teacher was no better, so nothing was learned
@@ -46,6 +47,7 @@ class TuningResult:
         """Return the fields for JSON, with the verdict's fields beside them."""
         return {
             "folder": str(self.folder) if self.verdict else None,
+            "model": self.model if self.verdict else None,
             "pairs": self.pairs,
             "published": self.published,
             "seconds": round(self.seconds, 1),
@@ -84,16 +86,18 @@ def tune(
     folder = Path(out) if out is not None else _next_folder(retriever.path / "encoders")
     run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
-    teaching = tuning.teaching()
+    model = str(run.out) if recipe.adapter else f"{run.out}{tuning.precision}"
+    verdict, published, teaching = None, False, tuning.teaching()
     if teaching.difference.verdict != "better":
         run.discard()
-        return TuningResult(run.out, len(tuning.pairs), teaching, None, False, time.monotonic() - start)
-    verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
-    published = publish and verdict.is_gain
+    else:
+        verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
+        published = publish and verdict.is_gain
     if published:
         run.report("switching the index")
-        retriever.switch(run.out)
-    return TuningResult(run.out, len(tuning.pairs), teaching, verdict, published, time.monotonic() - start)
+        retriever.switch(model)
+    seconds = time.monotonic() - start
+    return TuningResult(run.out, model, len(tuning.pairs), teaching, verdict, published, seconds)
 
 
 def _next_folder(parent: Path) -> Path:

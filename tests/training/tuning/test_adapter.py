@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from binocle import load_encoder
+from binocle import Retriever, load_encoder
 from binocle.core.errors import InputError
 from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
+from binocle.retriever.models.files import INT8
 from binocle.training.tuning import adapter, index_tuning, tune
 from binocle.training.tuning.adapter import fit_map, weaken
 from binocle.training.tuning.base_share import FEW
@@ -21,7 +22,7 @@ from binocle.training.tuning.teachers import NEVER
 from binocle.training.tuning.tuning_config import TuningConfig
 from binocle.training.tuning.verdict import Judges
 
-from .test_tune import FAST, SAME, comparison, index, same_index, verdict  # noqa: F401 - fixtures
+from .test_tune import FAST, SAME, comparison, documents, index, same_index, verdict  # noqa: F401 - fixtures
 
 ADAPTER = TuningConfig(pairs=60, queries=40, held_out=0.3, adapter=True)
 BETTER = comparison(p=0.001, title=0.1, claim=0.1)
@@ -126,6 +127,20 @@ def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypat
     else:
         assert tune.tune(index, recipe=ADAPTER).folder != result.folder  # the next one goes beside it
     assert index.encoder.fingerprint == before
+
+
+def test_an_adapter_of_an_index_in_int8_keeps_its_vectors(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model + INT8)
+    retriever.add(documents())
+    monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: BETTER)
+    monkeypatch.setattr(Judges, "judge", lambda *_: verdict(BETTER, SAME))
+    base, head = retriever.encoder, retriever.snapshot().head
+    result = tune.tune(retriever, recipe=ADAPTER)
+    assert result.published
+    assert result.model == str(result.folder)
+    assert retriever.encoder.base.name == base.name
+    assert retriever.encoder.base.fingerprint == base.fingerprint
+    assert retriever.snapshot().head.chunks == head.chunks
 
 
 def test_an_adapter_learns_nothing_from_a_teacher_that_is_no_better(index, monkeypatch):  # noqa: F811

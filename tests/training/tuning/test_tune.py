@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from binocle.retriever.models.files import INT8
 from binocle.retriever.models.load import load_encoder
 
 pytest.importorskip("torch")
@@ -114,6 +115,30 @@ def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, ind
     assert [(hit.path, hit.score) for hit in index.search("the cat ran", 5, mode="semantic")] == [
         (hit.path, pytest.approx(hit.score)) for hit in found
     ]
+
+
+def test_an_index_in_int8_stays_in_int8_and_is_judged_in_it(tmp_path, tiny_model, willing, monkeypatch):
+    index = Retriever.open(tmp_path / "index", model=tiny_model + INT8)
+    index.add(documents())
+    judged = []
+
+    def judge(_, before, after, seed):
+        judged.append((before, after, seed))
+        return verdict(comparison(title=0.1, claim=0.1), SAME)
+
+    monkeypatch.setattr(Judges, "judge", judge)
+    monkeypatch.setattr(base_share, "best", lambda *_: 0.0)  # the weights stay those of the base
+    result = tune.tune(index, recipe=FAST)
+    assert result.published
+    assert result.model == result.as_dict()["model"] == f"{result.folder}{INT8}"
+    assert index.encoder.name.endswith(INT8)
+    assert index.encoder.fingerprint == load_encoder(result.model).fingerprint
+    ((before, after, _),) = judged
+    for mode, values in before.items():
+        np.testing.assert_array_equal(after[mode], values)
+    assert index.verify().faults == []
+    index.rollback()
+    assert index.encoder.name == tiny_model + INT8
 
 
 def test_a_gain_is_significant_of_more_than_one_kind_and_no_loss_in_the_other_mode():
