@@ -62,6 +62,8 @@ class BertModel:
     :param fingerprint: of the encoder or reranker: equal ones share a compiled graph.
     :param max_tokens: of a text or pair, special tokens included; the model's own limit holds too.
     :param types: whether hidden states are of pairs too, with a token type for the second text.
+    :param first_only: whether `run` gives only the hidden state of each text's first token, (texts, 1, dim): the last
+        layer computes no other.
     """
 
     def __init__(
@@ -73,13 +75,14 @@ class BertModel:
         max_tokens: int | None = None,
         classifier: bool = False,
         types: bool = False,
+        first_only: bool = False,
     ) -> None:
         file = folder / "model.safetensors"
         self._folder = folder
         self._fingerprint = fingerprint
         self._precision = _precision()
         self._config = config
-        self._classifier, self._types = classifier, types or classifier
+        self._classifier, self._types, self._first_only = classifier, types or classifier, first_only
         self._weights = load_weights(file)
         check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
@@ -173,6 +176,7 @@ class BertModel:
             self._weights,
             classifier=self._classifier,
             types=self._types,
+            first_only=self._first_only,
             precision=self._precision,
             int8=layers,
         )

@@ -34,6 +34,7 @@ class BertOpenVINO:
 
     :param classifier: whether batches give logits; else they give hidden states.
     :param types: whether batches have token types; those of a classifier always do.
+    :param first_only: whether only the hidden state of each text's first token is computed, (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
     """
@@ -45,6 +46,7 @@ class BertOpenVINO:
         *,
         classifier: bool = False,
         types: bool = False,
+        first_only: bool = False,
         precision: str | None = None,
         int8: Mapping[str, Int8Dense] | None = None,
     ) -> None:
@@ -58,7 +60,9 @@ class BertOpenVINO:
         if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
             raise InputError("this processor does not compute in bf16: leave the precision out, or ask for float32")
         compiled = core.compile_model(
-            _graph(config, weights, classifier=classifier, has_types=types, int8=int8 or {}), "CPU", settings
+            _graph(config, weights, classifier=classifier, has_types=types, first_only=first_only, int8=int8 or {}),
+            "CPU",
+            settings,
         )
         self._weights, self._int8 = weights, int8  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
@@ -170,6 +174,7 @@ def _graph(
     *,
     classifier: bool,
     has_types: bool,
+    first_only: bool,
     int8: Mapping[str, Int8Dense],
 ) -> ov.Model:
     """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one."""
@@ -198,8 +203,8 @@ def _graph(
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     for number in range(config.layers):
         layer = LayerNames(number)
-        first_only = classifier and number == last
-        queries = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if first_only else hidden
+        is_cut = (classifier or first_only) and number == last
+        queries = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if is_cut else hidden
         query, key, value = (
             heads(dense(x, name)) for name, x in ((layer.query, queries), (layer.key, hidden), (layer.value, hidden))
         )

@@ -140,10 +140,11 @@ def _word_logits(
     for part, rows in zip(parts, logits, strict=True):
         likely = rows - rows.max(1, keepdims=True)
         likely = likely - np.log(np.exp(likely).sum(1, keepdims=True))
-        for word, token in first_tokens(words, part):
-            around = min(token, len(part.offsets) - 1 - token)
-            if around > room[word]:
-                room[word], scores[word] = around, likely[part.first + token]
+        numbers, tokens = np.array([*first_tokens(words, part)], np.int64).reshape(-1, 2).T
+        around = np.minimum(tokens, len(part.offsets) - 1 - tokens)
+        is_better = around > room[numbers]
+        numbers, tokens = numbers[is_better], tokens[is_better]
+        room[numbers], scores[numbers] = around[is_better], likely[part.first + tokens]
     return scores
 
 
@@ -180,6 +181,9 @@ def viterbi(scores: Floats, allowed: Floats) -> list[int]:
     """
     if not len(scores):
         return []
+    path: list[int] = scores.argmax(1).tolist()
+    if not allowed[[-1, *path[:-1]], path].any():  # each word's best label, which is valid for most texts
+        return path
     best, back = scores[0] + allowed[-1], []
     for row in scores[1:]:
         total = best[:, None] + allowed[:-1]

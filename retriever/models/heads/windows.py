@@ -61,7 +61,8 @@ def _window(encoding: Encoding, sequence: int, types: int) -> Window:
 
     :param types: 1 if the model has a token type for passages. The library gives types of the first window only.
     """
+    ids, offsets = encoding.ids, encoding.offsets  # each read copies the list
     own = [position for position, number in enumerate(encoding.sequence_ids) if number == sequence]
-    first = own[0] if own else len(encoding.ids)
-    type_ids = [types * (position >= first) for position in range(len(encoding.ids))]
-    return Window(encoding.ids, type_ids, first, [encoding.offsets[position] for position in own])
+    first = own[0] if own else len(ids)
+    type_ids = [0] * first + [types] * (len(ids) - first)
+    return Window(ids, type_ids, first, [offsets[position] for position in own])
