@@ -93,6 +93,8 @@ def name_spans(text: str) -> list[Span]:
 
 def folded(text: str) -> str:
     """Remove case and accents."""
+    if text.isascii():
+        return text.lower()
     bare = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     return unicodedata.normalize("NFC", bare).casefold()
 

@@ -5,8 +5,8 @@
 Rules make the labels. A package is a word that is the name of one and has a digit, "-" or "+"; versions and paths
 follow patterns. A tagger of the first layers of all-MiniLM-L6-v2 learns them. A tenth of the texts is held out.
 Texts with the same first 80 characters, digits aside, stay together. Span F1 is that of seqeval. A baseline gives each
-word its most frequent tag, and O to a new word. The rule for packages asks a list of names, which no text shows: packages
-that the learned texts name, and new ones, are counted apart.
+word its most frequent tag, and O to a new word. The rule for packages needs a list of their names, which the tagger
+does not see: the packages that the learned texts name are counted apart from new ones.
 """
 
 from __future__ import annotations

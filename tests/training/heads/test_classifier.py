@@ -340,3 +340,5 @@ def test_fine_tuning_learns_and_is_compared_with_the_probe(tmp_path, tiny_model)
     with torch.no_grad():
         expected = model(**inputs(model, scorer.encodings(texts))).logits
     np.testing.assert_allclose(scorer.logits(texts), expected, atol=1e-4)
+    many = scorer.logits(texts * 100)  # by the compiled graph, whose last layer computes the first token alone
+    np.testing.assert_allclose(many, np.tile(expected, (100, 1)), atol=1e-4)

@@ -176,6 +176,8 @@ def test_a_tagger_learns_and_is_served_without_torch(trained):
     with torch.no_grad():
         expected = model(**inputs(model, parts)).logits[0]
     np.testing.assert_allclose(tagger.head.logits(parts)[0], expected, atol=1e-4)
+    many = tagger.head.logits(parts * 200)  # by the compiled graph
+    np.testing.assert_allclose(many, [expected.numpy()] * 200, atol=1e-4)
 
 
 def test_a_tagger_of_the_first_layer_has_its_weights_and_no_more(tiny_model, tmp_path):
