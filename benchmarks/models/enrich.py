@@ -1,4 +1,4 @@
-"""Measure `enrich` with three heads: passages a second of processor time, also as a share of the rate of `index`.
+"""Measure `enrich` with one head and with three, in passages a second of processor time and as a share of `index`.
 
     python -m benchmarks.models.enrich --data /data --work /tmp/enrich
 
@@ -34,6 +34,8 @@ _PLATFORMS = ("linux", "osx", "windows", "common")
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")  # of a command's argument: the name that the tagger learns
 _STEPS = 20
 _SETS = {
+    "a tagger": ("tagger",),
+    "a fine-tuned classifier": ("fine-tuned",),
     "three probes": ("probe", "probe", "probe"),
     "two probes, a tagger": ("probe", "probe", "tagger"),
     "a probe, a tagger, a fine-tuned classifier": ("probe", "tagger", "fine-tuned"),
