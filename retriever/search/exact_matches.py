@@ -66,15 +66,17 @@ class ExactMatches:
     def _held_by(self, ids: Ids) -> list[tuple[int, int]]:
         """How well passages hold the exact parts."""
         new = ids[[number not in self._held for number in ids.tolist()]]
-        rows = self._snapshot.cited_passages.of(new.tolist())
-        for (number, row), context in zip(rows.items(), self._read(new), strict=True):
-            self._held[number] = self._parts.level(context, row["heading"])
+        if len(new):
+            rows = self._snapshot.cited_passages.of(new.tolist())
+            levels = self._parts.levels(self._read(new), [row["heading"] for row in rows.values()])
+            self._held.update(zip(rows, levels, strict=True))
         return [self._held[number] for number in ids.tolist()]
 
     def first(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
-        passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
-        candidates = candidates.take(np.flatnonzero(passing))
+        if self._parts.required or self._parts.excluded:
+            passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
+            candidates = candidates.take(np.flatnonzero(passing))
         return candidates.take(np.argsort(-self.levels(candidates, mode), kind="stable"))
 
     def levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:

@@ -31,12 +31,14 @@ class Marks(NamedTuple):
 
     words: str  # in lower case, with single spaces
     sample: tuple[int, ...]  # of the shingles: near copies have one of these in common
+    size: int  # number of shingles
 
     @classmethod
     def of(cls, text: str) -> Marks:
         """The marks of a text."""
         words = " ".join(text.casefold().split())
-        return cls(words, _sample(_shingles(words)))
+        shingles = _shingles(words)
+        return cls(words, _sample(shingles), len(shingles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +79,30 @@ class Group:
 def distinct(candidates: Iterable[Passage]) -> list[Group]:
     """Group the copies; groups are in the order of their first passages."""
     marked = [(candidate, *(candidate.marks or Marks.of(candidate.text))) for candidate in candidates]
-    counts = Counter(chain.from_iterable({words: sample for _, words, sample in marked}.values()))
+    counts = Counter(chain.from_iterable({words: sample for _, words, sample, _ in marked}.values()))
     common = {mark for mark, count in counts.items() if count > 1}  # as a rule few
     groups: list[Group] = []
     texts: dict[str, Group] = {}
-    words_of: list[str] = []  # of each group
+    words_of: list[tuple[str, int]] = []  # of each group, with the number of their shingles
     by_shingle: dict[int, list[int]] = {}  # numbers of the groups with this shingle in their sample
     shingles = cache(_shingles)  # few are compared whole
-    for candidate, words, sample in marked:
+
+    def is_near(number: int, words: str, size: int) -> bool:
+        first_words, first_size = words_of[number]
+        return _may_be_near(size, first_size) and _are_near(shingles(words), shingles(first_words))
+
+    for candidate, words, sample, size in marked:
         group = texts.get(words) if words else None  # passages without text have only vectors, and are never copies
         if group is None:
             shared = common.intersection(sample)
             nearby = sorted({number for mark in shared for number in by_shingle.get(mark, ())})
-            number = next((number for number in nearby if _are_near(shingles(words), shingles(words_of[number]))), None)
+            number = next((number for number in nearby if is_near(number, words, size)), None)
             group = texts[words] = groups[number] if number is not None else Group(candidate)
             if number is None:
                 for mark in shared:
                     by_shingle.setdefault(mark, []).append(len(groups))
                 groups.append(group)
-                words_of.append(words)
+                words_of.append((words, size))
                 continue
         group.copies.append(candidate)
     return groups
@@ -118,6 +125,11 @@ def _sample(shingles: frozenset[int]) -> tuple[int, ...]:
     joins in data cleaning": the prefix filter.
     """
     return tuple(sorted(shingles)[: len(shingles) * (10 - _SHARED) // 10 + 1])
+
+
+def _may_be_near(size: int, others_size: int) -> bool:
+    """Whether sets of shingles of these sizes can be near: they share at most the smaller size."""
+    return 10 * min(size, others_size) >= _SHARED * max(size, others_size)
 
 
 def _are_near(ours: frozenset[int], theirs: frozenset[int]) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ....core.words import UNSPACED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     Pattern = re.Pattern[str]
 
@@ -115,7 +115,20 @@ class ExactQuery:
 
     def level(self, passage: str, headings: Sequence[str] = ()) -> tuple[int, int]:
         """How many literals a passage holds, and how well: more is better."""
-        folded = passage.casefold()
+        [level] = self.levels([passage], [headings])
+        return level
+
+    def levels(self, passages: Iterable[str], headings: Iterable[Sequence[str]]) -> list[tuple[int, int]]:
+        """The level of each passage."""
+        literals = [_folded_words(literal) for literal in self.literals]
+        levels = []
+        for passage, path in zip(passages, headings, strict=True):
+            folded = passage.casefold()
+            may_hold = any(_has_all(words, folded) for words in literals)
+            levels.append(self._level(passage, path, folded) if may_hold else (0, 0))
+        return levels
+
+    def _level(self, passage: str, headings: Sequence[str], folded: str) -> tuple[int, int]:
         grades = [grade(literal, passage, headings, folded) for literal in (*self.required, *self.tokens)]
         grades += [DEFINITION * (grade(name, passage, headings, folded) == DEFINITION) for name in self.names]
         return sum(map(bool, grades)), sum(grades)
@@ -223,7 +236,11 @@ def _holds(literal: str, passage: str, folded: str) -> bool:
 
 def _may_hold(literal: str, folded: str) -> bool:
     """Whether a folded passage has the words of a literal anywhere: much faster than a regular expression."""
-    return all(word in folded for word in _folded_words(literal))
+    return _has_all(_folded_words(literal), folded)
+
+
+def _has_all(words: Sequence[str], folded: str) -> bool:
+    return all(word in folded for word in words)
 
 
 @lru_cache(256)

@@ -22,7 +22,10 @@ _ENGLISH_WORDS = (
     "can will would there what all if when who how do does i my an"
 )
 _ENGLISH = frozenset(_ENGLISH_WORDS.split())
-_LANGUAGES = {language: frozenset(words.split()) for language, words in _FREQUENT.items()}
+_LANGUAGES_BY_WORD: dict[str, list[str]] = {}
+for _language, _words in _FREQUENT.items():
+    for _word in frozenset(_words.split()):
+        _LANGUAGES_BY_WORD.setdefault(_word, []).append(_language)
 _SCRIPTS = {
     "CJK": "Chinese or Japanese",
     "HIRAGANA": "Japanese",
@@ -43,14 +46,20 @@ _READ = 5_000  # characters
 def foreign_language(text: str) -> str | None:
     """The name of a text's language; None if the text may be English, or is too short to tell."""
     text = text[:_READ]
+    if not text.isascii() and (language := _language_of_script(text)):
+        return language
+    words = re.findall(r"[^\W\d_]+", text.casefold())
+    counts = Counter(language for word in words for language in _LANGUAGES_BY_WORD.get(word, ()))
+    language = max(_FREQUENT, key=counts.__getitem__)  # of equal ones the first in the table
+    count = counts[language]
+    is_told = count >= _WORDS and count >= _SHARE * len(words) and count > 2 * sum(word in _ENGLISH for word in words)
+    return language if is_told else None
+
+
+def _language_of_script(text: str) -> str | None:
     letters = [letter for letter in text if letter.isalpha()]
     scripts = Counter(unicodedata.name(letter, "?").split()[0] for letter in letters if not letter.isascii())
     for script, count in scripts.most_common(1):
         if script in _SCRIPTS and count >= _LETTERS and 2 * count > len(letters):
             return _SCRIPTS[script]
-    words = re.findall(r"[^\W\d_]+", text.casefold())
-    counts = {language: sum(word in frequent for word in words) for language, frequent in _LANGUAGES.items()}
-    language = max(counts, key=lambda name: counts[name])
-    count = counts[language]
-    is_told = count >= _WORDS and count >= _SHARE * len(words) and count > 2 * sum(word in _ENGLISH for word in words)
-    return language if is_told else None
+    return None

@@ -34,13 +34,13 @@ class RecentRows:
         A caller must not change columns, but may add keys of its own to a row.
         """
         requested = list(dict.fromkeys(ids))
+        with contextlib.suppress(KeyError):  # as a rule all are here
+            return dict(zip(requested, map(self._rows.__getitem__, requested), strict=True))
         rows = {number: row for number in requested if (row := self._rows.get(number)) is not None}
-        if len(rows) < len(requested):
-            missing = self._read([number for number in requested if number not in rows])
-            self._keep(missing)
-            rows.update(missing)
-            rows = {number: rows[number] for number in requested if number in rows}
-        return rows
+        missing = self._read([number for number in requested if number not in rows])
+        self._keep(missing)
+        rows.update(missing)
+        return {number: rows[number] for number in requested if number in rows}
 
     @contextlib.contextmanager
     def all_kept(self) -> Iterator[None]:
