@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from ...retriever.models.heads.head import TAGGER
 from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, word_spans
-from ...retriever.models.heads.torch_head import inputs, outputs
-from ...retriever.models.heads.windows import text_windows
+from ...retriever.models.heads.torch_head import has_types, inputs, outputs
+from ...retriever.models.heads.windows import ignores_case, text_windows
 from ..data.heads.tagged import TaggedText
 from ..encoders import heldout
 from ..evaluation.heads.span_f1 import counts, span_f1
@@ -52,6 +52,8 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
             label2id=self._numbers,
             ignore_mismatched_sizes=True,
         )
+        capitals = ignores_case(self.tokenizer) and has_types(self.model)
+        self.settings = TaggerSettings(self.size, capitals=capitals)
 
     def length(self, row: TaggedText) -> int:
         """Return the characters of a text."""
@@ -61,7 +63,7 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
         """Return the mean cross-entropy of the words of a window of each text."""
         drawn = []
         for row in rows:
-            parts = text_windows(self.tokenizer, row.text, self.size)
+            parts = text_windows(self.tokenizer, row.text, self.size, capitals=self.settings.capitals)
             drawn.append((parts[random.integers(len(parts))], row))
         batch = inputs(self.model, [window for window, _ in drawn])
         logits = outputs(self.model(**batch)).float()
@@ -81,12 +83,12 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
     def measure(self) -> float:
         """Return the span F1 on the first held-out texts."""
         rows = self.held_out[:_GLANCE]
-        hits, totals = _counts(Tagger(self.head, TaggerSettings(self.size)).tag([row.text for row in rows]), rows)
+        hits, totals = _counts(Tagger(self.head, self.settings).tag([row.text for row in rows]), rows)
         return span_f1(hits, totals)
 
     def judge(self, head: Head) -> tuple[dict[str, Any], list[heldout.Estimate]]:
         """Measure the tagger as it will be served, and calibrate the probabilities of its spans."""
-        settings, seed, rows = TaggerSettings(self.size), self.config.seed, self.held_out
+        settings, seed, rows = self.settings, self.config.seed, self.held_out
         if not rows:
             return settings.as_dict(), []
         tagged = Tagger(head, settings).tag([row.text for row in rows])

@@ -106,9 +106,7 @@ def read_settings(folder: Path, noun: str, build: Callable[..., SettingsT]) -> S
 
 def wrong_settings(folder: Path, noun: str) -> InputError:
     """Return the error for a setting of another type or range."""
-    return InputError(
-        f"{folder / 'binocle.json'} has a value that is no number in '{noun}': copy the model folder again"
-    )
+    return InputError(f"{folder / 'binocle.json'} has a wrong value in '{noun}': copy the model folder again")
 
 
 class Head(Protocol):

@@ -2,7 +2,8 @@
 
 Labels are BIO (Ramshaw and Marcus 1995): B-X begins a span of X, I-X continues it, O is outside. A word has the label
 of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). Viterbi's algorithm finds the best sequence in
-which I-X follows only B-X or I-X.
+which I-X follows only B-X or I-X. Names are often told by capital letters, which many encoders do not see: their tokens
+with a capital letter have token type 1.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class TaggerSettings:
     length: int = _LENGTH  # tokens of a window
     slope: float = 1.0  # the probability that a span is right is the logistic function of slope * score + offset
     offset: float = 0.0
+    capitals: bool = False  # whether tokens with a capital letter have type 1
 
     @classmethod
     def read(cls, folder: Path) -> TaggerSettings:
@@ -48,7 +50,8 @@ class TaggerSettings:
         :raises InputError: when a value is wrong.
         """
         settings = read_settings(folder, "tagger", cls)
-        if not (is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)):
+        numbers = is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)
+        if not numbers or not isinstance(settings.capitals, bool):
             raise wrong_settings(folder, "tagger")
         return settings
 
@@ -110,7 +113,8 @@ class Tagger:
         return tagged
 
     def _tag(self, texts: list[str]) -> Iterator[list[Entity]]:
-        by_text = [text_windows(self.head.tokenizer(), text, self._size) for text in texts]
+        tokenizer, capitals = self.head.tokenizer(), self.settings.capitals
+        by_text = [text_windows(tokenizer, text, self._size, capitals=capitals) for text in texts]
         logits = iter(self.head.logits([window for parts in by_text for window in parts]))
         for text, parts in zip(texts, by_text, strict=True):
             words = word_spans(text)

@@ -80,10 +80,15 @@ def inputs(model: Any, texts: Sequence[Tokens]) -> dict[str, Any]:
         mask[row, : len(text.ids)] = 1
         types[row, : len(text.ids)] = text.type_ids
     arrays = {"input_ids": ids, "attention_mask": mask}
-    has_types = getattr(model.config, "type_vocab_size", 0) > 1
-    if has_types and "token_type_ids" in inspect.signature(model.forward).parameters:
+    if has_types(model):
         arrays["token_type_ids"] = types
     return {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
+
+
+def has_types(model: Any) -> bool:
+    """Whether a model takes token types, two of them at least."""
+    takes_types = "token_type_ids" in inspect.signature(model.forward).parameters
+    return takes_types and getattr(model.config, "type_vocab_size", 0) > 1
 
 
 def outputs(output: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -36,16 +36,28 @@ def windows(tokenizer: Tokenizer, question: str, passage: str, size: int, stride
     return [_window(part, 1, types) for part in (pair, *pair.overflowing)]
 
 
-def text_windows(tokenizer: Tokenizer, text: str, size: int) -> list[Window]:
+def text_windows(tokenizer: Tokenizer, text: str, size: int, *, capitals: bool = False) -> list[Window]:
     """Return the windows of a text alone, in its order; neighbours share a quarter of their tokens.
 
     :param size: tokens of a window, special ones included.
+    :param capitals: whether tokens with a capital letter have type 1: the ids of some tokenizers do not tell.
     """
     read = tokenizer.encode(text, add_special_tokens=False)
     room = max(1, size - tokenizer.num_special_tokens_to_add(is_pair=False))
     read.truncate(room, stride=room // 4)
     whole = tokenizer.post_process(read, None, add_special_tokens=True)
-    return [_window(part, 0, 0) for part in (whole, *whole.overflowing)]
+    parts = [_window(part, 0, 0) for part in (whole, *whole.overflowing)]
+    if capitals:
+        for part in parts:
+            types = [int(text[start:end] != text[start:end].lower()) for start, end in part.offsets]
+            part.type_ids[part.first : part.first + len(types)] = types
+    return parts
+
+
+def ignores_case(tokenizer: Tokenizer) -> bool:
+    """Whether capital and small letters have the same ids."""
+    normalizer: Any = tokenizer.normalizer
+    return normalizer is not None and normalizer.normalize_str("A") == normalizer.normalize_str("a")
 
 
 def _question(tokenizer: Tokenizer, question: str, maximum: int) -> Encoding:

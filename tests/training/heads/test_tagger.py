@@ -200,6 +200,31 @@ def test_a_tagger_of_the_first_layer_has_its_weights_and_no_more(tiny_model, tmp
         train_tagger(rows, tmp_path / "long", base=tiny_model, config=replace(config, layers=9))
 
 
+def test_capital_letters_are_seen_by_an_encoder_that_ignores_them(tiny_model, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("accelerate")
+    from binocle.retriever.models.heads.windows import text_windows
+    from binocle.training.heads.config import HeadConfig
+    from binocle.training.heads.train import train_tagger
+
+    rows = [
+        {"tokens": ["the", pet, "ran", f"{n}"], "tags": ["O", tag, "O", "O"]}
+        for n in range(40)
+        for pet, tag in (("Cat", "B-NAME"), ("cat", "O"), ("Dog", "B-NAME"), ("dog", "O"))
+    ]
+    config = HeadConfig(steps=120, max_length=16, learning_rate=5e-3, held_out=0.1, evaluations=1, bf16=False)
+    train_tagger(rows, tmp_path / "out", base=tiny_model, config=config)
+    tagger = load_tagger(tmp_path / "out")
+    names = tagger.tag(["the Cat ran 3", "the cat ran 3", "the dog ran and the Dog"])
+    assert [[(entity.text, entity.start) for entity in of_text] for of_text in names] == [
+        [("Cat", 4)],
+        [],
+        [("Dog", 20)],
+    ]
+    (window,) = text_windows(tagger.head.tokenizer(), "the Cat ran", 16, capitals=True)
+    assert window.type_ids == [0, 0, 1, 0, 0]
+
+
 def test_a_long_text_is_read_in_windows(trained):
     tagger = load_tagger(trained)
     text = "bread salt " * 30 + "red cat ran " + "bread salt " * 30
@@ -220,7 +245,7 @@ def test_another_model_is_no_tagger(trained, tiny_model, tmp_path, make_head):
     with pytest.raises(InputError, match="no tagger"):
         load_tagger(tiny_model)
     damaged = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A"], settings={"tagger": {"length": "x"}})
-    with pytest.raises(InputError, match="no number in 'tagger'"):
+    with pytest.raises(InputError, match="wrong value in 'tagger'"):
         load_tagger(damaged)
     config = json.loads((damaged / "config.json").read_text("utf-8"))
     (damaged / "config.json").write_text(json.dumps(config | {"id2label": {"0": "O", "1": "B-A", "2": "I-A"}}), "utf-8")
