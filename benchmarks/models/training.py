@@ -259,49 +259,60 @@ def _log(folder: Path, work: Path) -> Path:
     return file
 
 
+def _once(out: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what was measured before in the same work folder, or measure it."""
+    done = out / "measured.json"
+    if not done.is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        done.write_text(json.dumps(measure()), "utf-8")
+    facts: dict[str, Any] = json.loads(done.read_text("utf-8"))
+    return facts
+
+
 def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log: bool = False) -> dict[str, Any]:
     out = index.with_name(f"tuned-{'log-' * log}{folder.name}-{seed}")
-    done = out / "measured.json"  # what was done before in the same work folder
-    if done.is_file():
-        found: dict[str, Any] = json.loads(done.read_text("utf-8"))
-        return found
-    recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
-    start = time.process_time()
-    made = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
-    seconds = round(time.process_time() - start, 1)
-    facts, gains = _facts(made), _no_gains(before)
-    if made.verdict is not None:
-        options = {"index": out / "index"}
-        gains = {
-            mode: _gain(f"{folder.name} {seed} {mode}", folder, made.model, result, mode=mode, **options)
-            for mode, result in before.items()
-        }
-    found = {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
-    done.parent.mkdir(parents=True, exist_ok=True)
-    done.write_text(json.dumps(found), "utf-8")
-    return found
+
+    def measure() -> dict[str, Any]:
+        recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
+        start = time.process_time()
+        made = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
+        seconds = round(time.process_time() - start, 1)
+        gains = _no_gains(before)
+        if made.verdict is not None:
+            options = {"index": out / "index"}
+            gains = {
+                mode: _gain(f"{folder.name} {seed} {mode}", folder, made.model, result, mode=mode, **options)
+                for mode, result in before.items()
+            }
+        return {"seed": seed, "processor seconds": seconds} | gains | {"held out": _facts(made)}
+
+    return _once(out, measure)
 
 
 def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log: bool = False) -> dict[str, Any]:
-    retriever, start = Retriever.open(index), time.process_time()
-    recipe = TuningConfig(adapter=True, seed=seed, log=str(_log(folder, index.parent)) if log else None)
     out = index.with_name(f"adapter-{'log-' * log}{folder.name}-{seed}")
-    made = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
-    seconds = round(time.process_time() - start, 1)
-    facts, gains = _facts(made), _no_gains(before)
-    if made.verdict is not None:
-        facts["share"] = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]["share"]
-        retriever.switch(made.folder)
-        gains = {
-            mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
-            for mode, result in before.items()
-        }
-        retriever.rollback()
-    return {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
+
+    def measure() -> dict[str, Any]:
+        retriever, start = Retriever.open(index), time.process_time()
+        recipe = TuningConfig(adapter=True, seed=seed, log=str(_log(folder, index.parent)) if log else None)
+        made = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
+        seconds = round(time.process_time() - start, 1)
+        facts, gains = _facts(made), _no_gains(before)
+        if made.verdict is not None:
+            facts["share"] = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]["share"]
+            retriever.switch(made.folder)
+            gains = {
+                mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
+                for mode, result in before.items()
+            }
+            retriever.rollback()
+        return {"seed": seed, "processor seconds": seconds} | gains | {"held out": facts}
+
+    return _once(out, measure)
 
 
 def _facts(made: TuningResult) -> dict[str, Any]:
-    facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
+    facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "model", "published")}
     return facts | {"would be published": made.verdict is not None and made.verdict.is_gain}
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
-    from .verdict import Judges
+    from .verdict import Judges, LogJudges
 
 _STEPS, _BATCH, _RATE, _PENALTY = 150, 256, 1e-3, 3e-3
 
@@ -55,10 +55,14 @@ def fit_map(queries: Floats, scores: Floats, passages: Floats, shares: NDArray[n
     return np.ascontiguousarray(matrix.detach().numpy())
 
 
-def weaken(matrix: Floats, base: Encoder, judges: Judges) -> tuple[Floats, float]:
-    """Mix a map with the identity, in the share that ranks best, and return it with its share.
+def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None = None) -> tuple[Floats, float]:
+    """Mix a map with the identity, and return it with its share.
+
+    Generated queries alone choose the share that ranks best. Queries of a log choose the share that agrees most with
+    the teacher, of those by which generated queries do not lose much. Share 0 is the identity and loses nothing.
 
     :param judges: queries that were not learned from.
+    :param log: queries of a log that were not learned from.
     """
     identity = np.eye(len(matrix), dtype=np.float32)
     vectors = judges.stored_vectors(base)
@@ -66,9 +70,21 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges) -> tuple[Floats, float
     def mixed(share: float) -> Floats:
         return np.ascontiguousarray(identity + np.float32(share) * (matrix - identity))
 
-    def quality(share: float) -> float:
-        modes = judges.by_mode(AdaptedEncoder(base.name, base, mixed(share)), vectors)
-        return sum(float(values.mean()) for values in modes.values())
+    def adapted(share: float) -> Encoder:
+        return AdaptedEncoder(base.name, base, mixed(share))
 
-    share = base_share.best((0.0, *base_share.SHARES), quality, judges)
+    def quality(share: float) -> float:
+        return sum(float(values.mean()) for values in judges.by_mode(adapted(share), vectors).values())
+
+    def agreement(share: float) -> float:
+        return float(log.agreement(adapted(share)).mean()) if log else 0.0
+
+    shares = (0.0, *base_share.SHARES)
+    if log is not None and len(judges.pairs) >= base_share.FEW:
+        before = judges.by_mode(base, vectors)
+        after = {share: judges.by_mode(adapted(share), vectors) for share in shares}
+        allowed = [share for share in shares if not judges.judge(before, after[share], log.seed).loses_much]
+        share = max(allowed, key=agreement)
+    else:
+        share = base_share.best(shares, quality, judges)
     return mixed(share), share

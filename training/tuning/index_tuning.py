@@ -28,7 +28,7 @@ from .passages import Passages
 from .query_log import read_log
 from .ranking_distillation import drawing_shares, learn_ranking, scores_of_others
 from .tuning_config import ADAPTER_QUERIES, HYBRID
-from .verdict import Judges, LogComparison, agreement, judging_share, natural
+from .verdict import Judges, LogJudges, judging_share, natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
 _LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
-_LOG_HELD_OUT = 0.2  # share of such a log whose queries judge, and do not teach
+_LOG_HELD_OUT = 0.2  # share of such a log whose queries judge, and do not teach; as many choose an adapter's share
 _BLOCK = 128  # queries that a teacher ranks passages for at once
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
@@ -64,7 +64,7 @@ class IndexTuning:
     def __init__(self, run: TrainingRun[TuningConfig], retriever: Retriever) -> None:
         self.run, self.config, self.base = run, run.config, retriever.encoder
         config, self.snapshot = run.config, retriever.snapshot()
-        logged, self._held_log = self._read_log()
+        logged, self._choosing_log, self._held_log = self._read_log()
         run.report("making queries from the documents")
         sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
         share = judging_share(sum(1 for _ in sources), config.held_out)
@@ -92,22 +92,25 @@ class IndexTuning:
         generated = len(self.pairs) - len(logged)
         run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
         if self._held_log:
-            run.report(f"{len(self._held_log):,} other queries of the log judge")
+            run.report(
+                f"{len(self._choosing_log):,} other queries of the log choose, and {len(self._held_log):,} judge"
+            )
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
 
-    def _read_log(self) -> tuple[list[SyntheticPair], list[SyntheticPair]]:
-        """Read the log's queries: those to learn from, and those of a log that teaches alone that are held back."""
+    def _read_log(self) -> tuple[list[SyntheticPair], ...]:
+        """Read the log: queries to learn from; of one that teaches alone, those that choose a share, and that judge."""
         config = self.config
         logged = read_log(Path(config.log)) if config.log else []
         if config.adapter:
             logged = queries.sample(logged, ADAPTER_QUERIES, config.seed)
         if len(logged) < _LOG_ALONE:
-            return logged, []
+            return logged, [], []
         Random(config.seed).shuffle(logged)  # noqa: S311
         count = min(math.ceil(_LOG_HELD_OUT * len(logged)), config.queries)
-        return logged[count:], logged[:count]
+        learned = 2 * count if config.adapter else count
+        return logged[learned:], logged[count:learned], logged[:count]
 
     def _natural(self, documents: Iterable[Source], maximum: int) -> list[SyntheticPair]:
         """Return natural queries that ask for one document: no title that others have, too."""
@@ -172,10 +175,15 @@ class IndexTuning:
         return verdict
 
     def _choosing_judges(self) -> Judges:
-        """Return queries of documents that are ranked while learning, but whose queries were not learned from."""
-        pairs = self._natural(self._choosing, _CHOOSING_QUERIES)
+        """Return queries of documents that are ranked while learning, but whose queries were not learned from.
+
+        If a log chooses, they only exclude shares, by the verdict's rule for a log, and as many as the verdict has.
+        """
+        has_log = bool(self._choosing_log)
+        pairs = self._natural(self._choosing, self.config.queries if has_log else _CHOOSING_QUERIES)
         own = [self.passages.numbers[pair.document] for pair in pairs]
-        return Judges(pairs, self.passages.without(own).sample(_CHOOSING_RIVALS, self.config.seed))
+        rivals = self.passages.without(own).sample(_RIVALS if has_log else _CHOOSING_RIVALS, self.config.seed)
+        return Judges(pairs, rivals)
 
     def fit_adapter(self) -> Verdict:
         """Fit a linear map of the query vectors, judge, and write it."""
@@ -183,7 +191,8 @@ class IndexTuning:
         vectors = self.base.encode([pair.query for pair in self.pairs], kind="query")
         rankings = self._rankings(self.pairs)
         matrix = fit_map(vectors, rankings, self.passages.vectors, drawing_shares(self.pairs), self.config.seed)
-        matrix, share = weaken(matrix, self.base, self._choosing_judges())
+        log = self._log_judges(self._choosing_log, self.passages)
+        matrix, share = weaken(matrix, self.base, self._choosing_judges(), log)
         self.run.discard()  # the state to resume from
         adapted = save_adapted_encoder(self.run.out, self.base, matrix)
         self.run.report("asking held-out documents")
@@ -218,23 +227,20 @@ class IndexTuning:
 
         :param vectors: of the judges' passages, the rivals first.
         """
-        after = self.judges.by_mode(tuned, vectors)
-        verdict = self.judges.judge(self.before, after, self.config.seed)
-        if not self._held_log:
+        verdict = self.judges.judge(self.before, self.judges.by_mode(tuned, vectors), self.config.seed)
+        log = self._log_judges(self._held_log, self.rivals)
+        if log is None:
             return verdict
-        return replace(verdict, log=self._judge_by_log(tuned, vectors[: len(self.rivals.texts)]))
+        after = log.agreement(tuned, vectors[: len(self.rivals.texts)])
+        return replace(verdict, log=log.compare(log.agreement(self.base), after))
 
-    def _judge_by_log(self, tuned: Encoder, vectors: Floats) -> LogComparison:
-        """Compare how a tuned encoder and its base agree with the teacher on the queries of the log held back.
-
-        :param vectors: of the rivals.
-        """
-        columns = np.searchsorted(self.passages.ids, self.rivals.ids)
-        teacher = self._rankings(self._held_log)[:, columns]
-        texts = [pair.query for pair in self._held_log]
-        before = agreement(self.base.encode(texts, kind="query") @ self.rivals.vectors.T, teacher)
-        after = agreement(tuned.encode(texts, kind="query") @ vectors.T, teacher)
-        return LogComparison.of(before, after, self.config.seed)
+    def _log_judges(self, logged: Sequence[SyntheticPair], passages: Passages) -> LogJudges | None:
+        """Return queries of the log with the teacher's ranking of some passages; None without queries."""
+        if not logged:
+            return None
+        columns = np.searchsorted(self.passages.ids, passages.ids)
+        teacher = self._rankings(logged)[:, columns]
+        return LogJudges([pair.query for pair in logged], passages.vectors, teacher, self.config.seed)
 
     def _card(self, loop: LoopResult, verdict: Verdict, tuned: Encoder, share: float) -> Card:
         measures = [

@@ -85,12 +85,6 @@ class LogComparison:
     after: float
     difference: significance.Difference
 
-    @classmethod
-    def of(cls, before: Floats, after: Floats, seed: int) -> LogComparison:
-        """Compare the values of the same queries."""
-        difference = significance.difference(after, before, seed=seed)
-        return cls(len(before), float(before.mean()), float(after.mean()), difference)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON, rounded to 4 digits."""
         return {
@@ -110,13 +104,18 @@ class Verdict:
     log: LogComparison | None = None  # by meaning, if queries of a log were held back
 
     @property
+    def loses_much(self) -> bool:
+        """Whether a mode loses more than a log may cost."""
+        return any(mode.loses_much for mode in self.modes.values())
+
+    @property
     def is_gain(self) -> bool:
         """Whether no mode and no kind of query loses, and a mode gains significantly and not by one kind alone.
 
         With queries of a log they must gain significantly, and no mode and no kind of query may lose much.
         """
         if self.log is not None:
-            return self.log.difference.verdict == "better" and not any(mode.loses_much for mode in self.modes.values())
+            return self.log.difference.verdict == "better" and not self.loses_much
         if any(comparison.loses for comparison in self.modes.values()):
             return False
         comparisons = list(self.modes.values())
@@ -157,6 +156,29 @@ class Encodes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LogJudges:
+    """Queries of a log, and the teacher's ranking of some passages for them."""
+
+    queries: list[str]
+    vectors: Floats  # of the passages, by the base
+    teacher: Floats  # scores, shape (queries, passages)
+    seed: int
+
+    def agreement(self, encoder: Encodes, vectors: Floats | None = None) -> Floats:
+        """Return the agreement of an encoder with the teacher on each query, by nDCG@10.
+
+        :param vectors: the encoder's of the passages, if they are not those of the base.
+        """
+        vectors = self.vectors if vectors is None else vectors
+        return agreement(encoder.encode(self.queries, kind="query") @ vectors.T, self.teacher)
+
+    def compare(self, before: Floats, after: Floats) -> LogComparison:
+        """Compare the agreement of two encoders."""
+        difference = significance.difference(after, before, seed=self.seed)
+        return LogComparison(len(before), float(before.mean()), float(after.mean()), difference)
+
+
 class Judges:
     """A collection for queries from held-out documents: the passage of each query, and passages of other documents.
 
@@ -173,7 +195,7 @@ class Judges:
         own = np.unique([pair.document for pair in pairs], return_inverse=True)[1]
         self._own = own + int(rivals.documents.max(initial=-1)) + 1  # document of each query
         self._documents = np.concatenate([rivals.documents, self._own])
-        self._rivals = rivals
+        self.rivals = rivals
 
     def vectors(self, encoder: Encodes) -> Floats:
         """Return an encoder's vectors of the passages."""
@@ -181,7 +203,7 @@ class Judges:
 
     def stored_vectors(self, encoder: Encodes) -> Floats:
         """Return the index encoder's vectors of the passages; those of the rivals are read from the index."""
-        return np.concatenate([self._rivals.vectors, encoder.encode([pair.positive for pair in self.pairs])])
+        return np.concatenate([self.rivals.vectors, encoder.encode([pair.positive for pair in self.pairs])])
 
     def by_mode(self, encoder: Encodes, vectors: Floats) -> dict[str, Floats]:
         """Return nDCG@10 of each query by meaning, and by words and meaning."""
@@ -213,7 +235,7 @@ class Judges:
 
         :param scores: of the passages, shape (queries, passages).
         """
-        columns = np.arange(len(self.pairs)) + len(self._rivals.texts)
+        columns = np.arange(len(self.pairs)) + len(self.rivals.texts)
         own = scores[np.arange(len(scores)), columns][:, None] - _EQUAL
         above = (scores >= own) & (self._documents != self._own[:, None])
         above &= self._numbers != self._numbers[columns][:, None]

@@ -84,8 +84,13 @@ class JudgesStub:
         return encoder
 
     def by_mode(self, encoder, base):
-        assert encoder.base is base
-        return {mode: np.array([value]) for mode, value in self.quality(float(encoder.matrix[0, 0])).items()}
+        assert getattr(encoder, "base", encoder) is base
+        value = float(encoder.matrix[0, 0]) if isinstance(encoder, AdaptedEncoder) else 1.0
+        return {mode: np.array([value]) for mode, value in self.quality(value).items()}
+
+    def judge(self, before, after, seed):
+        modes = {mode: comparison(value=float(after[mode][0] - before[mode][0]), p=0.2) for mode in before}
+        return verdict(modes["semantic"], modes["hybrid"])
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,38 @@ def test_the_map_is_mixed_with_the_identity_in_the_share_that_is_best_in_both_mo
     matrix, chosen = weaken(3 * identity, base, JudgesStub(quality, count))
     assert chosen == share
     np.testing.assert_allclose(matrix, (1 + 2 * share) * identity)
+
+
+class LogStub:
+    """Queries of a log: the agreement of a map with the teacher is told by a function of its first element."""
+
+    seed = 0
+
+    def __init__(self, agreement):
+        self._agreement = agreement
+
+    def agreement(self, encoder):
+        return np.array([self._agreement(float(encoder.matrix[0, 0]))])
+
+
+@pytest.mark.parametrize(
+    ("agreement", "semantic", "hybrid", "share"),
+    [
+        (lambda value: value, lambda _: 0, lambda _: 0, 1.0),
+        (lambda value: value, lambda value: -0.002 * value, lambda value: 0.001 * value, 1.0),  # they lose little
+        (lambda value: value, lambda _: 0, lambda value: -0.004 * (value - 1), 0.5),  # at .75 they lose .6 points
+        (lambda value: value, lambda value: -value, lambda _: 0, 0.0),
+        (lambda value: -abs(value - 2), lambda value: value, lambda value: value, 0.5),
+        (lambda value: -value, lambda value: value, lambda value: value, 0.0),
+    ],
+)
+def test_queries_of_a_log_choose_the_share_unless_generated_ones_lose_much(
+    agreement, semantic, hybrid, share, tiny_model
+):
+    base = load_encoder(tiny_model)
+    matrix = 3 * np.eye(base.dim, dtype=np.float32)
+    judges = JudgesStub(lambda value: {"semantic": semantic(value), "hybrid": hybrid(value)})
+    assert weaken(matrix, base, judges, LogStub(agreement))[1] == share
 
 
 @pytest.mark.parametrize("p", [0.001, 0.2])
@@ -161,7 +198,7 @@ def test_queries_of_a_log_that_were_held_back_judge_the_adapter(same_index, tmp_
         monkeypatch.setattr(index_tuning, "weaken", partial(mixed, share=share))
         result = tune.tune(same_index, recipe=recipe, out=tmp_path / f"out-{share}", publish=False)
         runs[share] = result.verdict.log
-        assert (result.pairs, result.verdict.log.queries) == (8, 2)
+        assert (result.pairs, result.verdict.log.queries) == (6, 2)
         assert json.loads((result.folder / "binocle.json").read_text())["tuning"]["log"] == runs[share].as_dict()
     assert runs[0.0].before == runs[0.0].after == runs[1.0].before
     assert 0 < runs[0.0].before < 1

@@ -388,6 +388,7 @@ def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
         logged = [pair.query for pair in session.pairs if pair.kind == "log"]
         judging = [pair.query for pair in session._held_log]
         assert len(judging) == (count >= 3)
+        assert session._choosing_log == []  # of an adapter alone
         assert sorted(logged + judging) == [f"query {number}" for number in range(count)]
         assert (len(session.pairs) == len(logged)) == (count >= 3)
 
@@ -580,7 +581,7 @@ def test_the_queries_that_choose_the_share_are_of_documents_that_taught_nothing(
     assert documents_of <= session.passages.numbers.keys()
     assert not documents_of & {pair.document for pair in session.pairs}
     numbers = {session.passages.numbers[name] for name in documents_of}
-    assert numbers.isdisjoint(chosen._rivals.documents)
+    assert numbers.isdisjoint(chosen.rivals.documents)
 
 
 def test_a_model_in_training_encodes_as_the_encoder_that_is_written(tiny_model):
