@@ -28,10 +28,10 @@ _VALUES = 5  # of the labels under a key
 def label_counts(row: dict[str, Any]) -> str:
     """The most frequent labels under a key: `topic: billing 40, bug 12; 3 documents wait`."""
     values = ", ".join(f"{value} {count:,}" for value, count in row["counts"][:_VALUES])
-    more = f" and {row['distinct'] - _VALUES:,} more" if row["distinct"] > _VALUES else ""
+    remainder = f" and {row['distinct'] - _VALUES:,} more" if row["distinct"] > _VALUES else ""
     waiting = count_of(row["waiting"], "document")
     hint = f"; {waiting} without, until {command_hint('enrich')} or the next sync" if row["waiting"] else ""
-    return f"{row['key']}: {values or 'none'}{more}, in {count_of(row['labelled'], 'document')}{hint}"
+    return f"{row['key']}: {values or 'none'}{remainder}, in {count_of(row['labelled'], 'document')}{hint}"
 
 
 def _split_keys(context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -42,16 +42,16 @@ def documents(file: Path, field: str) -> Iterator[str]:
 def texts(encoder: Encoder, all_documents: list[str], count: int) -> list[str]:
     """The first 32 tokens of random documents."""
     random = np.random.default_rng(0)
-    chosen: dict[str, None] = {}
+    beginnings: dict[str, None] = {}
     order = random.permutation(len(all_documents))
     for start in range(0, len(order), 1_000):
         batch = [all_documents[number] for number in order[start : start + 1_000]]
         for text, offsets in zip(batch, encoder.offsets(batch), strict=True):
             if len(offsets) >= TOKENS:
-                chosen[text[: offsets[TOKENS - 1][1]]] = None
-        if len(chosen) >= count:
+                beginnings[text[: offsets[TOKENS - 1][1]]] = None
+        if len(beginnings) >= count:
             break
-    return list(chosen)[:count]
+    return list(beginnings)[:count]
 
 
 def measure(vectors: np.ndarray, size: int, seed: int) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in SIZES:
         parser.add_argument(f"--{name}", type=Path, required=True)
-    given = vars(parser.parse_args())
+    options = vars(parser.parse_args())
     encoder, results = load_encoder("all-MiniLM-L6-v2"), {}
     for name, sizes in SIZES.items():
         field = {"scifact": "text", "debian": "long"}[name]
-        cut = texts(encoder, list(documents(given[name], field)), 2 * max(sizes))
+        cut = texts(encoder, list(documents(options[name], field)), 2 * max(sizes))
         vectors = np.concatenate([encoder.encode(cut[at : at + 1_024]) for at in range(0, len(cut), 1_024)])
         for size in sizes:
             seeds = SEEDS if size < 10_000 else SEEDS[:1]

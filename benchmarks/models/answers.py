@@ -70,12 +70,12 @@ def main() -> None:
 
 
 def _drawn(rows: list[dict[str, Any]], count: int) -> list[Asked]:
-    asked = [
+    questions = [
         Asked(question["question"], tuple(map(_text, question["answers"])), number)
         for number, row in enumerate(rows)
         for question in row["qas"]
     ]
-    return random.Random(0).sample(asked, min(count, len(asked)))
+    return random.Random(0).sample(questions, min(count, len(questions)))
 
 
 def _text(answer: Any) -> str:
@@ -107,8 +107,8 @@ def measure(
         ]
         without.append(rest[0].score if rest else -np.inf)
     seconds = time.process_time() - start
-    given, right, taken = np.array(scores), np.array(exact) > 0, np.array(without)
-    chosen = float(np.quantile(given[right], _LOST)) if right.any() else 0.0
+    highest, right, taken = np.array(scores), np.array(exact) > 0, np.array(without)
+    cut = float(np.quantile(highest[right], _LOST)) if right.any() else 0.0
     return {
         "reader": Path(reader.name).name,
         "paragraphs": len(rows),
@@ -117,12 +117,12 @@ def measure(
         "paragraph among them": round(float(np.mean(found)), 3),
         "exact match": round(100 * float(right.mean()), 1),
         "F1": round(100 * float(np.mean(f1)), 1),
-        "exact match, own threshold": round(100 * float((right & (given >= threshold)).mean()), 1),
+        "exact match, own threshold": round(100 * float((right & (highest >= threshold)).mean()), 1),
         "refused without the article, own threshold": round(float((taken < threshold).mean()), 3),
-        "good answers lost, own threshold": round(float((given[right] < threshold).mean()), 3) if right.any() else None,
-        f"refused without the article, losing {_LOST:.0%} of the exact answers": round(
-            float((taken < chosen).mean()), 3
-        ),
+        "good answers lost, own threshold": round(float((highest[right] < threshold).mean()), 3)
+        if right.any()
+        else None,
+        f"refused without the article, losing {_LOST:.0%} of the exact answers": round(float((taken < cut).mean()), 3),
         "citations": len(opens),
         "citations that open on the answer": int(np.sum(opens)),
         "seconds of CPU a question": round(seconds / (2 * len(asked)), 2),

@@ -52,10 +52,10 @@ def main() -> None:
     parser.add_argument("--collection", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="a folder for the index; a new one unless given")
     parser.add_argument("--index", type=Path, help="an index of the collection, instead of a new one")
-    given, more = parser.parse_known_args()
+    given, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as made:
         index = given.index or indexed(given.collection, given.work or Path(made))
-        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json", *more)
+        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json", *rest)
         before = children_seconds()
         seconds, memory, report = binocle("audit", *options)
         cpu_seconds = children_seconds() - before
@@ -73,7 +73,7 @@ def main() -> None:
         "stored_length": found["stored_length"],
         "most frequent tokens": f1(found["frequent"]),
     }
-    save("audit-quick" if "--quick" in more else "audit", results, seed=0)
+    save("audit-quick" if "--quick" in rest else "audit", results, seed=0)
 
 
 if __name__ == "__main__":

@@ -65,10 +65,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--queries", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     began, seconds = time.process_time(), CandidateSeconds()
     report = audit(
-        Retriever.open(given.index),
+        Retriever.open(options.index),
         attacker=NoDecoder,
         progress=seconds,
         settings=SETTINGS,
@@ -77,7 +77,7 @@ def main() -> None:
         corpus_texts=9_000,
         texts_per_length=200,
         examples=0,
-        queries=given.queries,
+        queries=options.queries,
     ).as_dict()
     results = {
         "cpu_seconds": {

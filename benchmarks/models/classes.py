@@ -143,13 +143,13 @@ def _with_unlabelled(
     vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
 ) -> NDArray[np.int64]:
     targets = np.eye(classes.max() + 1, dtype=np.float32)[classes[learned]]
-    more = np.random.default_rng(0).permutation(others[::2])[:MOST_UNLABELLED]
+    unlabelled = np.random.default_rng(0).permutation(others[::2])[:MOST_UNLABELLED]
     head = kernel_ridge.fit(
         vectors[learned],
         targets,
         "classes",
         texts=[texts[row] for row in learned],
-        unlabelled=(vectors[more], [texts[row] for row in more]),
+        unlabelled=(vectors[unlabelled], [texts[row] for row in unlabelled]),
     )
     return head.logits(vectors[others], [texts[row] for row in others]).argmax(1)
 

@@ -82,17 +82,17 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, nargs="+", help="corpus.jsonl in BEIR's layout")
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=10.0)
-    given = parser.parse_args()
-    inverter = EmbeddingInverter.load(given.inverter)
-    card = json.loads((given.inverter / "binocle.json").read_text("utf-8"))
+    options = parser.parse_args()
+    inverter = EmbeddingInverter.load(options.inverter)
+    card = json.loads((options.inverter / "binocle.json").read_text("utf-8"))
     tokens = min(TOKENS, inverter.info.decoder["longest"])
     results: dict[str, Any] = {
         "tokens": tokens,
         "training": {"seconds": card["seconds"], "machine": card.get("hardware")},
     }
-    for corpus in given.corpus:
-        texts = fixed_texts(corpus, inverter.encoder, given.texts, tokens)
-        runs = [measure(inverter, texts, given.seconds, seed) for seed in SEEDS]
+    for corpus in options.corpus:
+        texts = fixed_texts(corpus, inverter.encoder, options.texts, tokens)
+        runs = [measure(inverter, texts, options.seconds, seed) for seed in SEEDS]
         results[corpus.parent.name] = {"texts": len(texts), "digest": digest(texts), "seeds": runs}
     save("inversion-comparison", results, seed=0)
 

@@ -273,9 +273,9 @@ def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds:
         encoder = str(_fine_tuned(data, work, mode))
         train_inverter(train, out, encoder=encoder, config=config, progress=_say)
         inverter = EmbeddingInverter.load(out)
-        given = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, texts, seed=0)
-        made = [inverter.correct(one, seconds) for one in inverter.check(inverter.encoder.encode(given))]
-        true = inverter.tokens(given)
+        originals = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, texts, seed=0)
+        made = [inverter.correct(one, seconds) for one in inverter.check(inverter.encoder.encode(originals))]
+        true = inverter.tokens(originals)
         values[mode] = [overlap(t, one.ids)[2] for t, one in zip(true, made, strict=True)]
         found[mode] = {
             "steps": config.steps,
@@ -301,13 +301,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="of training, for each inverter")
     parser.add_argument("--parts", nargs="*", default=(), help="of hidden: what to measure anew; the rest is kept")
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way; a new one unless given")
-    given = parser.parse_args()
-    task, minutes = TASKS[given.task]
+    options = parser.parse_args()
+    task, minutes = TASKS[options.task]
     with tempfile.TemporaryDirectory() as made:
-        work = given.work or Path(made)
+        work = options.work or Path(made)
         work.mkdir(parents=True, exist_ok=True)
-        more = {"parts": given.parts} if given.parts else {}
-        save(f"inversion-{given.task}", task(given.data, work, given.minutes or minutes, **more), seed=0)
+        parts = {"parts": options.parts} if options.parts else {}
+        save(f"inversion-{options.task}", task(options.data, work, options.minutes or minutes, **parts), seed=0)
 
 
 if __name__ == "__main__":

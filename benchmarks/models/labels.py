@@ -110,16 +110,16 @@ def _collection(file: Path, rows: Iterable[tuple[str, str]]) -> Collection:
         texts.setdefault(name, []).append(text[:_CHARACTERS])
     encoder, random = load_encoder(), np.random.default_rng(0)
     fewest, most = _DOCUMENTS
-    chosen = [
+    documents = [
         (name, group[number])
         for name, group in sorted(texts.items())
         if len(group) >= fewest
         for number in random.permutation(len(group))[:most]
     ]
-    truth = np.array([name for name, _ in chosen])
+    truth = np.array([name for name, _ in documents])
     names = sorted(set(truth.tolist()))
     if not file.is_file():
-        np.savez(file, vectors=encoder.encode([text for _, text in chosen]))
+        np.savez(file, vectors=encoder.encode([text for _, text in documents]))
     return Collection(
         np.load(file)["vectors"], truth, dict(zip(names, encoder.encode(names, kind="query"), strict=True))
     )

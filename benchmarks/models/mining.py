@@ -37,7 +37,7 @@ def pairs(file: Path, limit: int | None, out: Path) -> dict[str, int]:
                 break
             row = json.loads(line)
             paragraphs.add(row["context"])
-            rows += [{"query": asked["question"], "positive": row["context"]} for asked in row["qas"]]
+            rows += [{"query": question["question"], "positive": row["context"]} for question in row["qas"]]
     out.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     answers = Counter(query for query, _ in {(row["query"], row["positive"]) for row in rows})
     return {
@@ -141,8 +141,8 @@ def main() -> None:
     parser.add_argument("--theirs", nargs=5, help=argparse.SUPPRESS)  # the process that runs their miner
     arguments = parser.parse_args()
     if arguments.theirs:
-        rows, out, most, cache, use_faiss = arguments.theirs
-        theirs(Path(rows), Path(out), int(most), Path(cache), use_faiss=use_faiss == "faiss")
+        rows, out, limit, cache, use_faiss = arguments.theirs
+        theirs(Path(rows), Path(out), int(limit), Path(cache), use_faiss=use_faiss == "faiss")
         return
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         folder = Path(temporary)

@@ -330,12 +330,12 @@ def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
         return file, index
     with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
         contexts = [json.loads(row) for row in stream]
-    asked = [(number, qa) for number, paragraph in enumerate(contexts) for qa in paragraph["qas"]]
-    asked = random.Random(0).sample(asked, questions)
-    texts = {n: contexts[n]["context"] for n, _ in asked}
+    rows_asked = [(number, qa) for number, paragraph in enumerate(contexts) for qa in paragraph["qas"]]
+    rows_asked = random.Random(0).sample(rows_asked, questions)
+    texts = {n: contexts[n]["context"] for n, _ in rows_asked}
     cuts = {n: list(sentences.spans(text)) for n, text in texts.items()}
     rows = []
-    for number, qa in asked:
+    for number, qa in rows_asked:
         answer = max(0, texts[number].find(qa["answers"][0]))
         place = max(n for n, (start, _) in enumerate(cuts[number]) if start <= answer or n == 0)
         start, end = cuts[number][place]

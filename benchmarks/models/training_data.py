@@ -143,8 +143,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000)
-    given = parser.parse_args()
-    save("training-data", {"mates": mates(given.data, given.seeds), "quotes": quotes(given.files, 0)}, seed=0)
+    options = parser.parse_args()
+    save("training-data", {"mates": mates(options.data, options.seeds), "quotes": quotes(options.files, 0)}, seed=0)
 
 
 if __name__ == "__main__":

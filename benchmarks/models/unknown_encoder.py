@@ -69,12 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("scifact", "debian", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    given = vars(parser.parse_args())
+    options = vars(parser.parse_args())
     encoder = load_encoder(NAME)
-    others = [load_encoder(str(relative(given["work"], name))) for name in RELATIVES]
+    others = [load_encoder(str(relative(options["work"], name))) for name in RELATIVES]
     tokens, results = EncoderTokens(encoder), {}
     for name, field in (("scifact", "text"), ("debian", "long")):
-        cut = texts(encoder, list(documents(given[name], field)), 2 * TEXTS)
+        cut = texts(encoder, list(documents(options[name], field)), 2 * TEXTS)
         own, stolen = cut[:TEXTS], cut[TEXTS:]
         suspects = Suspects([encoder, *others], own, tokens(own), TOKENS, seed=0)
         counts = np.bincount([token for row in tokens(own) for token in row])

@@ -238,13 +238,13 @@ def quality(name: str, collection: Path, folder: Path) -> float:
 
 def repeated(texts: list[str], count: int) -> list[str]:
     """Return `count` texts: these, then copies with one word in ten replaced by another of their words."""
-    chosen = random.Random(SEED)
-    words = [word for text in chosen.sample(texts, min(2_000, len(texts))) for word in text.split()]
-    more = texts[:count]
-    while len(more) < count:
-        for text in texts[: count - len(more)]:
-            more.append(" ".join(chosen.choice(words) if chosen.random() < REPLACED else word for word in text.split()))
-    return more
+    draw = random.Random(SEED)
+    words = [word for text in draw.sample(texts, min(2_000, len(texts))) for word in text.split()]
+    copies = texts[:count]
+    while len(copies) < count:
+        for text in texts[: count - len(copies)]:
+            copies.append(" ".join(draw.choice(words) if draw.random() < REPLACED else word for word in text.split()))
+    return copies
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

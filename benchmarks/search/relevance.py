@@ -220,7 +220,7 @@ def typing_errors(retriever: Retriever, folder: Path, *, seed: int = 0) -> dict[
     qrels, texts = beir.qrels(folder, "test"), beir.queries(folder)
     names = draw.sample(sorted(qrels), min(QUERIES, len(qrels)))
     typed = {name: with_typing_error(texts[name], draw) for name in names}
-    chosen = {name: qrels[name] for name in names}
+    sampled = {name: qrels[name] for name in names}
 
     def run(queries: dict[str, str]) -> tuple[float, int]:
         rankings, corrected = {}, 0
@@ -231,7 +231,7 @@ def typing_errors(retriever: Retriever, folder: Path, *, seed: int = 0) -> dict[
             for hit in hits:
                 scores.setdefault(hit.path, hit.score)
             rankings[name] = list(scores.items())
-        return ndcg_at_10(chosen, rankings), corrected
+        return ndcg_at_10(sampled, rankings), corrected
 
     (before, _), (after, corrected) = run(texts), run(typed)
     return {

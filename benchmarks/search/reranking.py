@@ -120,7 +120,7 @@ def main() -> None:
         theirs = CrossEncoder(str(folder), device="cpu", local_files_only=True)
         tokens = theirs.tokenizer([_QUERY] * len(texts), texts, truncation=True)["input_ids"]
         our_seconds, their_seconds = [], []
-        given, expected = ours.score(_QUERY, texts), theirs.predict(pairs, activation_fn=Identity())
+        scores, expected = ours.score(_QUERY, texts), theirs.predict(pairs, activation_fn=Identity())
         for _ in range(arguments.rounds):
             our_seconds.append(timed(lambda: ours.score(_QUERY, texts)))
             their_seconds.append(timed(lambda: theirs.predict(pairs, show_progress_bar=False)))
@@ -131,7 +131,7 @@ def main() -> None:
             "binocle_seconds": [round(value, 4) for value in our_seconds],
             "cross_encoder_predict_seconds": [round(value, 4) for value in their_seconds],
             "ratio_of_medians": round(statistics.median(their_seconds) / statistics.median(our_seconds), 2),
-            "correlation_of_scores": round(float(np.corrcoef(given, expected)[0, 1]), 6),
+            "correlation_of_scores": round(float(np.corrcoef(scores, expected)[0, 1]), 6),
             "budgets": budgets,
             "new_process_seconds": cold(folder, texts),
             "torch_threads": os.environ.get("OMP_NUM_THREADS", "default"),

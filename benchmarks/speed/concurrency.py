@@ -64,9 +64,9 @@ class Calls:
 
     def thread(self, seed: int) -> None:
         """Search until the time is over."""
-        chosen = random.Random(seed)
+        draw = random.Random(seed)
         while (start := time.perf_counter()) < self.end:
-            query = chosen.choice(self.queries)
+            query = draw.choice(self.queries)
             try:
                 self.check(query, self.retriever.search(query), time.perf_counter() - start)
             except Exception as error:  # noqa: BLE001 - every error is counted
@@ -74,9 +74,9 @@ class Calls:
 
     async def caller(self, seed: int) -> None:
         """Search until the time is over, in asyncio."""
-        chosen = random.Random(seed)
+        draw = random.Random(seed)
         while (start := time.perf_counter()) < self.end:
-            query = chosen.choice(self.queries)
+            query = draw.choice(self.queries)
             try:
                 self.check(query, await self.retriever.asearch(query), time.perf_counter() - start)
             except Exception as error:  # noqa: BLE001 - every error is counted

@@ -113,7 +113,7 @@ def benchmark_filters(index: VectorIndex, exact: FlatIndex, queries: Floats) -> 
         sample = QuerySample(queries, exact.search(queries, k, allowed=allowed)[0][:, -1:], k)
         scores, ids = index.search(queries, k, allowed=allowed)
         recalls = sample.recalls_of_scores(scores)
-        chosen, flat, numpy = median_seconds(
+        tuned_times, flat, numpy = median_seconds(
             queries[:TIMED],
             lambda query, allowed=allowed: index.search(query, K, allowed=allowed),
             lambda query, allowed=allowed: exact.search(query, K, allowed=allowed),
@@ -126,9 +126,9 @@ def benchmark_filters(index: VectorIndex, exact: FlatIndex, queries: Floats) -> 
             "recall_lower_95": round(recall_lower_bound(recalls), 4),
             "worst_query": round(float(recalls.min()), 2),
             "not_allowed": int((~np.isin(ids, positions)).sum()),
-            "p50_ms": round(1e3 * chosen, 3),
+            "p50_ms": round(1e3 * tuned_times, 3),
             "exact_over_what_passes_p50_ms": {"binocle": round(1e3 * flat, 3), "numpy": round(1e3 * numpy, 3)},
-            "to_binocle_exact": round(chosen / flat, 3),
+            "to_binocle_exact": round(tuned_times / flat, 3),
         }
         print(row, flush=True)
         yield row
@@ -280,9 +280,9 @@ def main() -> None:
     parts = (arguments.count, round(CHANGED * arguments.count), 2 * half, QUERIES)
     if sum(parts) > len(real):
         raise SystemExit(f"{arguments.vectors} holds {len(real)} vectors: {sum(parts)} are needed")
-    chosen = np.random.default_rng(SEED).permutation(len(real))[: sum(parts)]
-    every = np.ascontiguousarray(real[chosen], np.float32)
-    vectors, more, tuning, queries = np.split(every, np.cumsum(parts)[:-1])
+    sampled = np.random.default_rng(SEED).permutation(len(real))[: sum(parts)]
+    every = np.ascontiguousarray(real[sampled], np.float32)
+    vectors, replacements, tuning, queries = np.split(every, np.cumsum(parts)[:-1])
     before = RESULTS / f"{arguments.name}.json"
     results = json.loads(before.read_text("utf-8"))["results"] if arguments.only and before.is_file() else {}
     results |= {"vectors": arguments.count, "dim": every.shape[1], "threads": arguments.threads}
@@ -296,7 +296,7 @@ def main() -> None:
                 exact: FlatIndex = index if report["kind"] == "flat" else index.exact  # type: ignore[assignment, attr-defined]
                 results["filters"].append({**report, "shares": list(benchmark_filters(index, exact, queries))})
         if arguments.only != "filters" and required.memory is None:
-            results["turnover"].append(turnover(vectors, more, sample, queries, required.recall))
+            results["turnover"].append(turnover(vectors, replacements, sample, queries, required.recall))
         save(arguments.name, results, seed=SEED)
 
 

@@ -44,23 +44,23 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=6_000, help="at most: those judged, and others at random")
     parser.add_argument("--queries", type=int, default=2_000, help="at most, of each collection")
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     folders = {
-        "scifact": given.data / "scifact",
-        "cranfield": given.data / "cranfield",
+        "scifact": options.data / "scifact",
+        "cranfield": options.data / "cranfield",
         "squad": collections.squad(
-            given.data / "squad11" / "squad11_dev.jsonl.gz", given.work / "squad", count=given.queries
+            options.data / "squad11" / "squad11_dev.jsonl.gz", options.work / "squad", count=options.queries
         ),
         "debian": collections.debian(
-            given.data / "debian_descriptions" / "debian12_descriptions.jsonl.gz",
-            given.work / "debian",
-            count=given.queries,
+            options.data / "debian_descriptions" / "debian12_descriptions.jsonl.gz",
+            options.work / "debian",
+            count=options.queries,
         ),
     }
     results: dict[str, Any] = {}
     changes: list[NDArray[np.float64]] = []
     for name, folder in folders.items():
-        results[name], change = measure(folder, given.documents, given.queries, given.rounds)
+        results[name], change = measure(folder, options.documents, options.queries, options.rounds)
         changes.append(change)
         print(name, results[name], flush=True)
     results["pooled"] = {
@@ -92,8 +92,8 @@ def measure(folder: Path, documents: int, queries: int, rounds: int) -> tuple[di
             encoder.encode(texts[-TIMED:])
             seconds[name].append(time.process_time() - began)
     vectors = {name: encoder.encode(texts) for name, encoder in encoders.items()}
-    asked = np.concatenate([encoders["own"].encode([asked_texts[query]], kind="query") for query in qrels])
-    ndcg = {name: per_query(qrels, names, asked @ vectors[name].T) for name in vectors}
+    query_vectors = np.concatenate([encoders["own"].encode([asked_texts[query]], kind="query") for query in qrels])
+    ndcg = {name: per_query(qrels, names, query_vectors @ vectors[name].T) for name in vectors}
     median = {name: statistics.median(values) for name, values in seconds.items()}
     cosine, change = (vectors["own"] * vectors["int8"]).sum(1), ndcg["int8"] - ndcg["own"]
     results = {
@@ -103,7 +103,7 @@ def measure(folder: Path, documents: int, queries: int, rounds: int) -> tuple[di
         "processor_seconds": {name: [round(value, 3) for value in values] for name, values in seconds.items()},
         "times_as_fast": round(median["own"] / median["int8"], 2),
         "cosine": {"mean": round(float(cosine.mean()), 4), "least": round(float(cosine.min()), 4)},
-        "top_ten_kept": round(kept(asked @ vectors["own"].T, asked @ vectors["int8"].T), 3),
+        "top_ten_kept": round(kept(query_vectors @ vectors["own"].T, query_vectors @ vectors["int8"].T), 3),
         "ndcg_at_10": {name: round(float(values.mean()), 4) for name, values in ndcg.items()},
         "change": summary(change),
     }

@@ -91,15 +91,15 @@ def main() -> None:
             results["quiet"] = server.load(expected, options.clients, shorter)
             with writing(index, files) as writes:
                 results["while_writing"] = server.load(expected, options.clients, options.seconds)
-            beside = write_times(writes)
-            results["while_writing"] |= summaries(beside)
+            under_load = write_times(writes)
+            results["while_writing"] |= summaries(under_load)
         with Served(index, options.threads, SHORT_QUEUE) as server:
             clients = 2 * (options.threads + SHORT_QUEUE)
             results["overload"] = server.load(expected, clients, shorter)
             results["after_overload"] = server.load(expected, 1, 3)
         alone = writing_alone(index, files)
         results["alone"] = summaries(alone)
-        results["bars"] = bars(results, beside, alone)
+        results["bars"] = bars(results, under_load, alone)
     save("server", results, seed=SEED)
 
 

@@ -73,10 +73,10 @@ def enlarge(real: np.ndarray, count: int, random: np.random.Generator) -> np.nda
     vectors[: len(real)] = real[:count]
     for start in range(len(real), count, 50_000):
         part = min(50_000, count - start)
-        near, far = (real[random.integers(0, len(real), part)] for _ in "12")
+        major, minor = (real[random.integers(0, len(real), part)] for _ in "12")
         share = random.uniform(0.6, 0.95, (part, 1)).astype(np.float32)
         noise = random.standard_normal((part, real.shape[1]), np.float32) * (0.25 / np.sqrt(real.shape[1]))
-        mixed = share * near + (1 - share) * far + noise
+        mixed = share * major + (1 - share) * minor + noise
         vectors[start : start + part] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
     return vectors
 
@@ -102,8 +102,8 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, requirements: Requirements
         name += f" --memory {requirements.memory / 1e6:.0f}MB"
     index = choice.built.load()
     settings = {str(point["search"]): point["search"] for point in choice.benchmark.curve}
-    chosen = {f"chosen {choice.spec.kind} {choice.spec.build} {choice.spec.search}": choice.spec.search, **settings}
-    tuned = {label: index.with_parameters(**search) for label, search in chosen.items()}
+    parameters = {f"chosen {choice.spec.kind} {choice.spec.build} {choice.spec.search}": choice.spec.search, **settings}
+    tuned = {label: index.with_parameters(**search) for label, search in parameters.items()}
     searches: dict[str, Search] = {
         label: (lambda queries, index=index: index.search(queries, K)[1]) for label, index in tuned.items()
     }

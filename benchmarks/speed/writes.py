@@ -33,10 +33,10 @@ def documents(file: Path, start: int, count: int) -> list[dict[str, Any]]:
     """Return packages as documents."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]
-    chosen = ((number // len(rows), rows[number % len(rows)]) for number in range(start, start + count))
+    copies = ((number // len(rows), rows[number % len(rows)]) for number in range(start, start + count))
     return [
         {"id": f"{row['package']}-{number}", "text": (row["long"] or row["short"]) + f" {turn}" * (turn > 0)}
-        for number, (turn, row) in enumerate(chosen)
+        for number, (turn, row) in enumerate(copies)
     ]
 
 

@@ -46,9 +46,9 @@ def texts(file: Path, count: int, seed: int) -> list[str]:
     """Long descriptions that are all different, of 150 characters up."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
         found = dict.fromkeys(json.loads(line)["long"] for line in stream)
-    chosen = [text for text in found if len(text) >= 150]
-    random.Random(seed).shuffle(chosen)
-    return chosen[:count]
+    descriptions = [text for text in found if len(text) >= 150]
+    random.Random(seed).shuffle(descriptions)
+    return descriptions[:count]
 
 
 def pooled_cls(folder: Path) -> None:
@@ -131,12 +131,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    given = texts(arguments.debian, arguments.rows, arguments.seed)
+    descriptions = texts(arguments.debian, arguments.rows, arguments.seed)
     encoder = load_encoder()
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         whole, index = Path(temporary) / "whole", Path(temporary) / "index"
         retriever = Retriever.open(whole)
-        retriever.add({"id": str(number), "text": text} for number, text in enumerate(given))
+        retriever.add({"id": str(number), "text": text} for number, text in enumerate(descriptions))
         contexts = retriever.snapshot().read("chunks", ["context"])["context"].to_pylist()
         began, used = time.perf_counter(), time.process_time()
         encoder.encode(contexts)

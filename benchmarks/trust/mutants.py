@@ -224,13 +224,13 @@ def tests_of(mutant: Mutant, reach: dict[str, Any]) -> list[str]:
     lines = reach["lines"].get(mutant.module, {})
     inside = mutant.line in _lines_of_functions(mutant.module)
     names = lines.get(str(mutant.line), []) if inside else {name for names in lines.values() for name in names}
-    chosen, left = [], _SECONDS / 3
+    tests, left = [], _SECONDS / 3
     for name in sorted(names, key=lambda name: (reach["seconds"][name], name)):
         left -= reach["seconds"][name]
         if left < 0:
             break
-        chosen.append(name)
-    return chosen
+        tests.append(name)
+    return tests
 
 
 @functools.cache

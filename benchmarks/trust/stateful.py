@@ -208,8 +208,8 @@ class Run:
         name = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         keys = [f"w{writer}-a{number}" for number in range(6)]
         if name in ("add", "add_many"):
-            chosen = self.chance.sample(keys, 3 if name == "add_many" else 1)
-            return Write(writer, name, {key: self._text(key) for key in chosen})
+            names = self.chance.sample(keys, 3 if name == "add_many" else 1)
+            return Write(writer, name, {key: self._text(key) for key in names})
         if name in ("delete", "delete_later"):
             present = [key for key in keys if key in self.documents]
             if not present:

@@ -50,12 +50,12 @@ option = click.option(
 def write(folder: Path) -> None:
     """Write the options that this call was given, or took from a recipe, into the folder of the model."""
     context = click.get_current_context()
-    chosen = {
+    options = {
         name: list(value) if name == "data" and isinstance(value, tuple) and len(value) > 1 else value
         for name, value in context.params.items()
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }
-    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(chosen.items())]
+    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(options.items())]
     write_atomic(folder / NAME, "".join(lines))
 
 

@@ -149,8 +149,8 @@ def _explain_no_hits(
         reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
         types = sorted({row["format"] for row in rows if row["id"] in below}) if "type" in " ".join(where) else []
-        more = ", …" * (len(types) > _LISTED_TYPES)
-        here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{more})" if types else ""
+        ellipsis = ", …" * (len(types) > _LISTED_TYPES)
+        here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{ellipsis})" if types else ""
         reason = f"no document passes {' and '.join(where)}{here}"
     else:
         required = parse(query).required

@@ -167,9 +167,9 @@ class Picker:
         )
         listed = Window(FormattedTextControl(self._list), width=Dimension(weight=1))
         passage = Window(FormattedTextControl(self._passage), wrap_lines=True, width=Dimension(weight=1))
-        beside = VSplit([listed, Window(width=1, char="│"), passage])
+        columns = VSplit([listed, Window(width=1, char="│"), passage])
         below = HSplit([listed, Window(height=1, char="─"), passage])
-        body = DynamicContainer(lambda: beside if self._is_wide() else below)
+        body = DynamicContainer(lambda: columns if self._is_wide() else below)
         keys = Window(FormattedTextControl(_KEYS), height=1, style="reverse")
         return Layout(HSplit([field, status, body, keys]), focused_element=field)
 

@@ -121,8 +121,8 @@ def optimize(
             progress=print_step,
         )
     if plot is not None:
-        chosen = result.choice.measurement if result.choice else None
-        plot.write_text(plot_svg(result.measurements, result.requirements, chosen), "utf-8")
+        measurement = result.choice.measurement if result.choice else None
+        plot.write_text(plot_svg(result.measurements, result.requirements, measurement), "utf-8")
     if as_json:
         echo_json(_as_dict(result))
     else:
@@ -133,10 +133,10 @@ def optimize(
 
 def _as_dict(result: TuningResult) -> dict[str, Any]:
     choice = result.choice
-    chosen = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
+    published = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
     return {
         "met": result.met,
-        **chosen,
+        **published,
         "measured": choice and choice.benchmark.as_dict(),
         "nearest": result.alternatives,
         "tried": [measurement.as_dict() for measurement in result.measurements],
@@ -191,10 +191,10 @@ def _curve(result: BenchmarkResult) -> list[tuple[str, str]]:
     if len(result.curve) < 2:
         return []
     lines = [("curve", "recall@10  at least  queries/s  bytes/vector  search")]
-    chosen = (result.recall, result.recall_bound, result.rate, result.p50, result.p99)
+    published = (result.recall, result.recall_bound, result.rate, result.p50, result.p99)
     for row in sorted(result.curve, key=lambda row: float(row["recall"])):
         figures = f"{row['recall']:9.4f}  {row['least']:8.4f}  {row['rate']:9,.0f}  {result.bytes_per_vector:12,.0f}"
         search = ", ".join(f"{name} {value}" for name, value in row["search"].items())
-        is_chosen = tuple(row[name] for name in ("recall", "least", "rate", "p50", "p99")) == chosen
+        is_chosen = tuple(row[name] for name in ("recall", "least", "rate", "p50", "p99")) == published
         lines.append(("", f"{figures}  {search}{'  <- chosen' * is_chosen}"))
     return lines

@@ -175,5 +175,5 @@ def _count_forgotten(count: int) -> None:
     """Say on stderr how many files were forgotten; the index does not have their names."""
     if count:
         files, them = ("file was", "it") if count == 1 else ("files were", "them")
-        again = f"{command_hint('index --retry')} reads {them} again"
-        echo(f"binocle: {count:,} {files} forgotten: {again}", err=True)
+        hint = f"{command_hint('index --retry')} reads {them} again"
+        echo(f"binocle: {count:,} {files} forgotten: {hint}", err=True)

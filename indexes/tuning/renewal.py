@@ -130,7 +130,7 @@ def synthetic_queries(index: VectorIndex, count: int) -> Floats:
     found .92 of the answers to these, .89 for sentences, and .97 for points between two vectors.
     """
     random, ids = np.random.default_rng(_SEED), index.ids
-    near, *far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(3))
-    queries = (near + sum(far)) / math.sqrt(3) + near.std(axis=0) * random.standard_normal(near.shape)
-    queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]
+    base, *further = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(3))
+    queries = (base + sum(further)) / math.sqrt(3) + base.std(axis=0) * random.standard_normal(base.shape)
+    queries *= np.linalg.norm(base, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]
     return np.ascontiguousarray(queries, np.float32)

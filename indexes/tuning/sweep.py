@@ -174,11 +174,11 @@ class ParameterSweep:
 
     def tuned_index(self, search: Setting, holdout: QuerySample, requirements: Requirements, source: str) -> TunedIndex:
         """Measure the index with this setting, and the curve around it, on held-out queries."""
-        chosen = self.measure(search, holdout, timed=True)
+        measurement = self.measure(search, holdout, timed=True)
         settings = [] if is_exact(self.index) else self.settings_around(search, (-6, -4, -2, 0, 2, 4))
         curve = [
-            chosen if setting == search else self.measure(setting, holdout, timed=True) for setting in settings
-        ] or [chosen]
+            measurement if setting == search else self.measure(setting, holdout, timed=True) for setting in settings
+        ] or [measurement]
         queries, count = len(holdout.queries), len(self.index.ids)
-        benchmark = BenchmarkResult.of(chosen, curve, requirements, queries=queries, count=count, source=source)
+        benchmark = BenchmarkResult.of(measurement, curve, requirements, queries=queries, count=count, source=source)
         return TunedIndex(self.built, replace(self.built.manifest.spec, search=search), benchmark)

@@ -283,8 +283,8 @@ class BinocleVectorStore(VectorStore):
         """
         pairs = self._found(None, fetch_k, vector=embedding, with_vectors=True, **options)
         vectors = [hit.vector.tolist() for _, hit in pairs if hit.vector is not None]
-        chosen = maximal_marginal_relevance(np.array(embedding, np.float32), vectors, lambda_mult, k) if pairs else []
-        return [pairs[position][0] for position in chosen]
+        rows = maximal_marginal_relevance(np.array(embedding, np.float32), vectors, lambda_mult, k) if pairs else []
+        return [pairs[position][0] for position in rows]
 
     async def amax_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **options: Any

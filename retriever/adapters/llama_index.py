@@ -205,10 +205,10 @@ class BinocleVectorStore(BasePydanticVectorStore):
         hits = documents_found(self._index, fetched, with_vectors=True, **search)
         threshold = options.get("mmr_threshold", query.mmr_threshold)
         vectors = [hit.vector.tolist() for hit in hits if hit.vector is not None]
-        scores, chosen = get_top_k_mmr_embeddings(
+        scores, positions = get_top_k_mmr_embeddings(
             query.query_embedding, vectors, similarity_top_k=count, mmr_threshold=threshold
         )
-        return [hits[position] for position in chosen], scores
+        return [hits[position] for position in positions], scores
 
 
 class BinocleRetriever(BaseRetriever):

@@ -183,8 +183,8 @@ class NamesLabeller:
         own, reference = (part.mean(part.vectors(self._dim)) for part in (passages, self._reference))
         fit = fit_labels(directions(np.concatenate([own, reference[is_other]])), self._vectors)
         sure = kept(log_odds(fit.evidence), self._precision)
-        chosen = zip(fit.labels[: len(own)].tolist(), sure[: len(own)].tolist(), strict=True)
-        return [(self._names[label] if is_sure else [],) for label, is_sure in chosen]
+        results = zip(fit.labels[: len(own)].tolist(), sure[: len(own)].tolist(), strict=True)
+        return [(self._names[label] if is_sure else [],) for label, is_sure in results]
 
 
 def load_labeller(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Labeller:

@@ -103,14 +103,14 @@ class Additions:
     def choose(self, batch: Sequence[Addition | DocumentError]) -> list[Addition]:
         """Return the documents of a batch that are to be added, each id once."""
         self._look_up([item.name for item in batch if isinstance(item, Addition)])
-        chosen: dict[str, Addition] = {}
+        additions: dict[str, Addition] = {}
         for item in batch:
             try:
                 if isinstance(item, DocumentError):
                     raise item
-                is_new = self._known[item.name][0] is None and item.name not in chosen
+                is_new = self._known[item.name][0] is None and item.name not in additions
                 if self._check(item, is_new=is_new):
-                    chosen[item.name] = item
+                    additions[item.name] = item
                 else:
                     self._report.unchanged += 1
                 self._report.ids.append(item.name)
@@ -120,7 +120,7 @@ class Additions:
                     done = f"the first {added:,} were" if added else "none was"
                     raise InputError(f"{error}; {done} added") from None
                 self._report.failures.append(Failure(error.number, error.name, str(error)))
-        return list(chosen.values())
+        return list(additions.values())
 
     def _look_up(self, names: Iterable[str]) -> None:
         names = [name for name in dict.fromkeys(names) if name not in self._known]

@@ -92,13 +92,13 @@ class Batch:
         ]
         self._check_changed(updated)
         additions = Additions(snapshot, self._policy, report)
-        chosen = additions.choose(self._additions)
-        _check_once([item.name for item in chosen], updated, deleted.values())
+        added = additions.choose(self._additions)
+        _check_once([item.name for item in added], updated, deleted.values())
         tables, dropped = [pa.Table.from_pylist(updated, document_schema())], list(deleted)
         next_document = writer.head.next_document
-        if chosen and encoder:
+        if added and encoder:
             indexer = Indexer(writer, encoder, report, commits=False)
-            additions.put(chosen, indexer)
+            additions.put(added, indexer)
             rows, replaced = indexer.take()
             tables, dropped, next_document = [*tables, rows], [*dropped, *replaced], indexer.next_ids[0]
         files = [row["path"] for row in deleted.values() if row["source"] == "file"]

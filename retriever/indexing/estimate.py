@@ -31,8 +31,8 @@ class Estimate:
     is_whole: bool  # else there are more: the folder takes long to look through
 
     def __str__(self) -> str:
-        more = "" if self.is_whole else "more than "
-        files = f"{more}{self.files:,} file{'s' * (self.files != 1)}"
+        prefix = "" if self.is_whole else "more than "
+        files = f"{prefix}{self.files:,} file{'s' * (self.files != 1)}"
         return f"{files}, {_rough(self.seconds)}{'' if self.is_whole else ' or more'}"
 
 

@@ -79,12 +79,12 @@ def update(
 
 def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange, report: Report) -> list[Row]:
     """Return the whole rows of the documents that differ after the change."""
-    chosen = {row["id"]: row for row in rows}
-    if file := next((row["path"] for row in chosen.values() if row["source"] == "file"), None):
+    by_id = {row["id"]: row for row in rows}
+    if file := next((row["path"] for row in by_id.values() if row["source"] == "file"), None):
         raise InputError(f"{file!r} is a file: its metadata come from the file, and `update` changes added documents")
-    report.ids += [row["path"] for row in chosen.values()]
+    report.ids += [row["path"] for row in by_id.values()]
     changed, of_heads = [], keys_of(snapshot.store.location)
-    for row in snapshot.documents_by_id(sorted(chosen), document_schema().names).values():
+    for row in snapshot.documents_by_id(sorted(by_id), document_schema().names).values():
         before = metadata_of(row)
         labels, own = _divided(before, of_heads)
         after = {**(labels if change.mode == "replace" else {}), **change.apply(before)}
@@ -92,7 +92,7 @@ def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange
             sha256 = with_metadata(row["sha256"], row["text"], row["title"], own, _divided(after, of_heads)[1])
             changed.append({**row, "metadata": json.dumps(after, ensure_ascii=False), "sha256": sha256})
     report.indexed += len(changed)
-    report.unchanged += len(chosen) - len(changed)
+    report.unchanged += len(by_id) - len(changed)
     return changed
 
 

@@ -155,9 +155,9 @@ class _Search:
         by_position: dict[int, Change] = {}
         for number in order:
             by_position.setdefault(proposed[number][1].position, proposed[number][1])
-        chosen = list(by_position.values())[: max(2, round(_KICKS * len(nearest.ids)))]
+        changes = list(by_position.values())[: max(2, round(_KICKS * len(nearest.ids)))]
         self._known = {}
-        self._score([(apply_changes(nearest.ids, chosen), self._slots_after(nearest, chosen))])
+        self._score([(apply_changes(nearest.ids, changes), self._slots_after(nearest, changes))])
         if not self._known:
             self._known = {nearest.ids: nearest}
 

@@ -245,8 +245,8 @@ def _fill_surest(ids: Tensor, positions: Tensor, likely: Tensor, classes: Tensor
         times[token] += 1
         likely[surest] = -math.inf
         likely[:, token] -= _AGAIN * (1 + 1 / times[token]).log()
-        again = tokens == token
-        highest[again], tokens[again] = likely[again].max(-1)
+        repeated = tokens == token
+        highest[repeated], tokens[repeated] = likely[repeated].max(-1)
 
 
 def _masked(ids: Ids, mask: int, longest: int) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:

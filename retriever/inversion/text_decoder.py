@@ -59,9 +59,9 @@ class TokenBag(nn.Module):
         """
         near = self.read(vectors * self.root)
         turned = self.turn(vectors)
-        chosen: Any = slice(None) if classes is None else classes
-        logits: Tensor = near @ self.words[chosen].T + turned @ self.alone[chosen].T.to(turned.dtype)
-        return logits + self.bias[chosen]
+        columns: Any = slice(None) if classes is None else classes
+        logits: Tensor = near @ self.words[columns].T + turned @ self.alone[columns].T.to(turned.dtype)
+        return logits + self.bias[columns]
 
     def lengths(self, vectors: Tensor) -> Tensor:
         """Logits of the number of tokens in the text (rows, longest + 1)."""
@@ -143,8 +143,8 @@ class TextDecoder(nn.Module):
         :param bag: the bag's logits of the same rows (positions, classes).
         :param classes: token ids to compute logits of; all by default.
         """
-        chosen: Any = slice(None) if classes is None else classes
-        return targets @ self.words[chosen].T + self.bias[chosen] + self.share * bag
+        columns: Any = slice(None) if classes is None else classes
+        return targets @ self.words[columns].T + self.bias[columns] + self.share * bag
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

@@ -91,9 +91,9 @@ class TokenDecoder(nn.Module):
         :param classes: token ids to compute logits of; all by default.
         :param hidden: (positions,), true where the state was hidden.
         """
-        chosen: Any = slice(None) if classes is None else classes
-        logits = targets @ self.words[chosen].T + self.bias[chosen]
-        return logits if hidden is None else logits + hidden[:, None] * self.common[chosen]
+        columns: Any = slice(None) if classes is None else classes
+        logits = targets @ self.words[columns].T + self.bias[columns]
+        return logits if hidden is None else logits + hidden[:, None] * self.common[columns]
 
 
 def _zero(layer: nn.Linear) -> nn.Linear:

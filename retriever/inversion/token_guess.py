@@ -53,10 +53,10 @@ def _occurrences(shares: Floats, count: float) -> list[tuple[int, float]]:
     for token in likely[np.argsort(-shares[likely], kind="stable")].tolist():
         mean = float(shares[token]) * count
         term = math.exp(-mean)
-        more, times = 1 - term, 0
-        while more > _LEAST and times < count:
-            tokens.append((token, more))
+        tail, times = 1 - term, 0
+        while tail > _LEAST and times < count:
+            tokens.append((token, tail))
             times += 1
             term *= mean / times
-            more -= term
+            tail -= term
     return sorted(tokens, key=lambda item: -item[1])

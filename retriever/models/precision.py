@@ -77,18 +77,18 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
     :param texts: passages; at most 400 of them, evenly spaced, are compared.
     :raises InputError: when the model cannot be computed in int8.
     """
-    chosen = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MOST)).astype(np.intp)]
+    sample = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MOST)).astype(np.intp)]
     own, int8 = load_encoder(model), load_encoder(model + INT8)
-    if len(chosen) < _FEWEST:
-        return Int8Check(len(chosen))
-    vectors, rounded = own.encode(chosen), int8.encode(chosen)
-    queries = own.encode([_query(text) for text in chosen], kind="query")
+    if len(sample) < _FEWEST:
+        return Int8Check(len(sample))
+    vectors, rounded = own.encode(sample), int8.encode(sample)
+    queries = own.encode([_query(text) for text in sample], kind="query")
     before, after = _nearest(queries, vectors), _nearest(queries, rounded)
     same = [len(set(left) & set(right)) for left, right in zip(before.tolist(), after.tolist(), strict=True)]
-    rows = np.arange(len(chosen))
+    rows = np.arange(len(sample))
     fewer_first = float((before[:, 0] == rows).mean() - (after[:, 0] == rows).mean())
     return Int8Check(
-        len(chosen), _speedup(own, int8, chosen[:_TIMED]), float(np.mean(same)) / before.shape[1], fewer_first
+        len(sample), _speedup(own, int8, sample[:_TIMED]), float(np.mean(same)) / before.shape[1], fewer_first
     )
 
 

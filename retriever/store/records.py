@@ -72,8 +72,8 @@ def get(snapshot: Snapshot, ids: Iterable[Id], *, vectors: bool = False, inside:
     names = [name_of(name) for name in ids]
     rows = positions(snapshot, names, inside)
     if missing := [name for name, position in zip(names, rows, strict=True) if position is None]:
-        more = f", nor are {len(missing) - 1:,} more of the {len(names):,} documents" if len(missing) > 1 else ""
-        raise NotFoundError(f"{missing[0]!r} is not in the index{more}")
+        remainder = f", nor are {len(missing) - 1:,} more of the {len(names):,} documents" if len(missing) > 1 else ""
+        raise NotFoundError(f"{missing[0]!r} is not in the index{remainder}")
     row_ids = snapshot.document_rows["id"].take(pa.array(rows, pa.int64())).to_pylist()
     return _records(snapshot, row_ids, vectors=vectors)
 
@@ -109,10 +109,10 @@ def page(
     if where is not None:
         order = order[snapshot.select(where)[order]]
     start = 0 if after is None else _first_after(rows["path"], order, after)
-    chosen = order[start : start + min(_PAGE, limit if limit is not None else _PAGE)]
-    sizes = np.cumsum(rows["size"].to_numpy()[chosen])
-    chosen = chosen[: max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right")))]
-    return _records(snapshot, rows["id"].to_numpy()[chosen].tolist(), vectors=vectors)
+    selected = order[start : start + min(_PAGE, limit if limit is not None else _PAGE)]
+    sizes = np.cumsum(rows["size"].to_numpy()[selected])
+    selected = selected[: max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right")))]
+    return _records(snapshot, rows["id"].to_numpy()[selected].tolist(), vectors=vectors)
 
 
 def facets(
@@ -170,9 +170,9 @@ def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -
     positions = np.flatnonzero(pc.is_valid(codes).to_numpy())
     if inside is not None:
         positions = positions[snapshot.select(Within(inside, None))[positions]]
-    chosen = rows.select(["path", "chunks", "source"]).take(pa.array(positions, pa.int64())).to_pylist()
+    columns = rows.select(["path", "chunks", "source"]).take(pa.array(positions, pa.int64())).to_pylist()
     best: dict[str, tuple[bool, bool, int]] = {}
-    for position, row in zip(positions.tolist(), chosen, strict=True):
+    for position, row in zip(positions.tolist(), columns, strict=True):
         rank = (not row["chunks"], row["source"] == "added", position)
         best[row["path"]] = min(rank, best.get(row["path"], rank))
     return [best[name][2] if name in best else None for name in names]

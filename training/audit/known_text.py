@@ -82,8 +82,8 @@ class KnownText:
 def _sample(documents: Iterable[Source], seed: int) -> list[str]:
     """Choose passages from as many documents as needed. Equal passages are counted separately."""
     texts = [passage.text for source in corpus.sample(documents, _PASSAGES, seed) for passage in source.passages]
-    chosen = np.random.default_rng(seed).permutation(len(texts))[:_PASSAGES]
-    return [texts[number] for number in chosen]
+    sample = np.random.default_rng(seed).permutation(len(texts))[:_PASSAGES]
+    return [texts[number] for number in sample]
 
 
 def _batches(documents: Iterable[Source]) -> Iterator[Sequence[str]]:

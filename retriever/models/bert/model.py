@@ -183,12 +183,12 @@ class BertModel:
 
     def _batch(self, encodings: Sequence[Tokens], positions: Positions, tokens: int) -> tuple[Integers, ...]:
         """Return ids and mask, and types if the model has them, each (texts, tokens), padded with 0."""
-        chosen = [encodings[position] for position in positions]
-        ids = _padded([encoding.ids for encoding in chosen], tokens)
-        mask = _padded([[1] * len(encoding.ids) for encoding in chosen], tokens)
+        batch = [encodings[position] for position in positions]
+        ids = _padded([encoding.ids for encoding in batch], tokens)
+        mask = _padded([[1] * len(encoding.ids) for encoding in batch], tokens)
         if not self._types:
             return ids, mask
-        return ids, mask, _padded([encoding.type_ids for encoding in chosen], tokens)
+        return ids, mask, _padded([encoding.type_ids for encoding in batch], tokens)
 
 
 def _precision() -> str | None:

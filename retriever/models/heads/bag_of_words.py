@@ -39,9 +39,9 @@ class BagOfWords:
         """Take the 8,000 words that are in the most texts, each in two at least."""
         counts = Counter(word for text in texts for word in set(words(text)))
         common = [(word, count) for word, count in counts.items() if count >= _FEWEST]
-        chosen = sorted(common, key=lambda pair: (-pair[1], pair[0]))[:_MOST]
-        rarity = [np.log((1 + len(texts)) / (1 + count)) + 1 for _, count in chosen]
-        return cls({word: column for column, (word, _) in enumerate(chosen)}, np.array(rarity, np.float32))
+        vocabulary = sorted(common, key=lambda pair: (-pair[1], pair[0]))[:_MOST]
+        rarity = [np.log((1 + len(texts)) / (1 + count)) + 1 for _, count in vocabulary]
+        return cls({word: column for column, (word, _) in enumerate(vocabulary)}, np.array(rarity, np.float32))
 
     @classmethod
     def read(cls, file: Path, rarity: Floats) -> BagOfWords:

@@ -173,10 +173,10 @@ def _prediction(logits: Floats, settings: ClassifierSettings, floor: float) -> P
     if settings.task == "number":
         return Prediction((), scores)
     best = settings.labels[order[0]]
-    chosen = [best] * (scores[best] >= floor)
+    labels = [best] * (scores[best] >= floor)
     if settings.task == "labels":
-        chosen = [label for label, score in scores.items() if score >= 0.5]
-    return Prediction(tuple(chosen), scores)
+        labels = [label for label, score in scores.items() if score >= 0.5]
+    return Prediction(tuple(labels), scores)
 
 
 def probabilities(logits: Floats, settings: ClassifierSettings) -> Floats:

@@ -282,8 +282,8 @@ def _form_field(element: Any) -> str:
             return "☒" if ticked else "☐"
         if local_name(node) == "ddList":
             entries = [attribute(child, "val") or "" for child in node if local_name(child) == "listEntry"]
-            chosen = parse_digits(states.get("result")) or 0
-            return entries[chosen] if chosen < len(entries) else ""
+            entry = parse_digits(states.get("result")) or 0
+            return entries[entry] if entry < len(entries) else ""
     return ""
 
 

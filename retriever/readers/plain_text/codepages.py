@@ -73,7 +73,7 @@ _CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
 
 def guess(sample: bytes) -> str:
     """The likeliest code page of bytes that are not UTF-8; cp1252 without evidence for another."""
-    best, chosen = 0.0, "cp1252"
+    best, likeliest = 0.0, "cp1252"
     for encoding, alphabets, coverage in _CANDIDATES:
         try:
             text = codecs.getincrementaldecoder(encoding)().decode(sample)
@@ -82,8 +82,8 @@ def guess(sample: bytes) -> str:
         share = max(_plausible_share(text, frozenset(alphabet)) for alphabet in alphabets)
         score = min(share / coverage, 1.0)
         if score > best + 0.001:
-            best, chosen = score, encoding
-    return chosen
+            best, likeliest = score, encoding
+    return likeliest
 
 
 def _plausible_share(text: str, alphabet: frozenset[str]) -> float:

@@ -194,8 +194,8 @@ class _Outline:
         for number, (start, heading) in enumerate(parts):
             end = parts[number + 1][0] if number + 1 < len(parts) else len(self.data)
             is_note = number > 0 and end - start <= _NOTE and self._is_comment(start, end)
-            beside = [near for _, near in (*parts[number + 1 : number + 2], parts[number - 1])] if is_note else []
-            yield start, next((near for near in beside if near[: len(heading)] == heading), heading)
+            neighbours = [near for _, near in (*parts[number + 1 : number + 2], parts[number - 1])] if is_note else []
+            yield start, next((near for near in neighbours if near[: len(heading)] == heading), heading)
 
     def _is_comment(self, start: int, end: int) -> bool:
         """Whether there are only comments, white space and closing brackets."""

@@ -63,15 +63,15 @@ def mmr(scores: Floats, vectors: Floats, weight: float, k: int) -> Positions:
     """
     nearest = np.zeros(len(scores), np.float32)  # cosine with the most similar chosen candidate
     left = np.ones(len(scores), np.bool_)
-    chosen: list[int] = []
-    while len(chosen) < min(k, len(scores)):
+    selected: list[int] = []
+    while len(selected) < min(k, len(scores)):
         gain = np.where(left, weight * scores - (1 - weight) * nearest, -np.inf)
         best = int(gain.argmax())
         cosines = vectors @ vectors[best]
-        nearest = np.maximum(nearest, cosines) if chosen else cosines
+        nearest = np.maximum(nearest, cosines) if selected else cosines
         left[best] = False
-        chosen.append(best)
-    return np.array(chosen, np.intp)
+        selected.append(best)
+    return np.array(selected, np.intp)
 
 
 def as_cosines(scores: Floats) -> Floats:

@@ -50,8 +50,8 @@ def invalid(error: ValidationError) -> Refusal:
     first = faults[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     message = first["msg"].removeprefix("Value error, ")
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return Refusal(400, f"{field}: {message}, but {_shown(first['input'])} came{more}")
+    remainder = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return Refusal(400, f"{field}: {message}, but {_shown(first['input'])} came{remainder}")
 
 
 def _shown(value: object) -> str:

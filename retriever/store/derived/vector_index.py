@@ -139,8 +139,8 @@ class IndexPublisher:
             result = replace(result, source=BenchmarkResult(result.requirements).source)
         renewal = renew(builder, spec, result, vectors)
         names = self._put(renewal.built, renewal.metadata)
-        chosen = renewal.requested or renewal.spec
-        self._commits.commit(_with_index(replace(head, demand=result.requirements), names, chosen))
+        published = renewal.requested or renewal.spec
+        self._commits.commit(_with_index(replace(head, demand=result.requirements), names, published))
         if queries:
             benchmark_queries.store_queries(self._location, queries, head.encoder, replace_all=False)
         return renewal.note

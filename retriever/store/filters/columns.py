@@ -114,10 +114,10 @@ class Column:
 
     def mask_of(self, codes: Sequence[int] | Positions) -> Mask:
         """Return which documents have one of these values, shape (documents,)."""
-        chosen = np.zeros(len(self.values), np.bool_)
-        chosen[np.asarray(codes, np.int64)] = True
+        flags = np.zeros(len(self.values), np.bool_)
+        flags[np.asarray(codes, np.int64)] = True
         mask = np.zeros(self.count, np.bool_)
-        mask[self.owners[np.repeat(chosen, np.diff(self.starts))]] = True
+        mask[self.owners[np.repeat(flags, np.diff(self.starts))]] = True
         return mask
 
     @cached_property

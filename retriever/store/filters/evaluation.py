@@ -188,12 +188,12 @@ def _like_ordered(operator: str, column: Column, text: str) -> Mask:
     texts, codes = column.folded
     bisect = bisect_left if operator in ("lt", "gte") else bisect_right
     border = bisect(texts, text.lower())
-    chosen = codes[:border] if operator in ("lt", "lte") else codes[border:]
+    passing = codes[:border] if operator in ("lt", "lte") else codes[border:]
     number = fields.number(text)
     if number is None:
-        return column.mask_of(chosen)
+        return column.mask_of(passing)
     first, end = column.kinds.booleans[0], column.kinds.numbers[1]
-    mask = column.mask_of(chosen[(chosen < first) | (chosen >= end)])
+    mask = column.mask_of(passing[(passing < first) | (passing >= end)])
     truths = [column.equal(truth) for truth in (False, True) if _is_ordered(operator, truth, number)]
     return mask | column.mask([column.ordered(operator, number), *truths])
 

@@ -164,8 +164,8 @@ class S3Objects:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code in ("PreconditionFailed", "ConditionalRequestConflict"):
-                again = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
-                raise (_SentAgain if again else Changed) from None
+                retries = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+                raise (_SentAgain if retries else Changed) from None
             if code in ("NoSuchKey", "404"):
                 raise FileNotFoundError(f"s3://{self._bucket}/{self._prefix}/{key}") from None
             raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error}): {_ENVIRONMENT}") from None
