@@ -67,13 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Import the tests without garbage collection, and never look at them again: modules are no garbage."""
+    """Import the tests without garbage collection, which takes a sixth of the time: modules are no garbage."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
-        gc.freeze()
         gc.enable()
 
 

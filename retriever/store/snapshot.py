@@ -57,9 +57,7 @@ _CITED_PASSAGE = ("document", "char_start", "char_end", "line_start", "line_end"
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = 2**63 - 1
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
-_NEVER_NULL = frozenset(
-    ("id", "document", "key", "path", "source", "state", "text", "char_start", "char_end", "line_start", "line_end")
-)
+_NULLABLE = frozenset(("page", SYMBOLS, PREVIOUS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,7 +531,7 @@ def _without_nulls(rows: _Rows) -> _Rows:
 
     :raises ValueError: when a value is missing that each row has.
     """
-    for name in _NEVER_NULL.intersection(rows.schema.names):
-        if rows.column(name).null_count:
+    for name in rows.schema.names:
+        if name not in _NULLABLE and rows.column(name).null_count:
             raise ValueError(f"rows without {name}")
     return rows

@@ -325,7 +325,10 @@ def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table,
     assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
 
 
-@pytest.mark.parametrize(("table", "column"), [("documents", "path"), ("chunks", "char_end")])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("documents", "path"), ("documents", "metadata"), ("chunks", "char_end"), ("chunks", "heading")],
+)
 def test_a_manifest_that_names_another_column_is_an_error(table, column, mine, tmp_path):
     """Lance then gives nulls for the column that no file has."""
     copy = shutil.copytree(mine, tmp_path / "copy")
