@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import shlex
@@ -230,6 +231,18 @@ def print_waiting(line: str) -> None:
     echo(f"binocle: {line}", err=True)
 
 
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Import modules in this block: they make many objects and hardly any garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def open_index(
     folder: Path | None,
     index: Path | None,
@@ -244,11 +257,12 @@ def open_index(
     :param wait: the seconds that a write waits for another process.
     :param narrow: FOLDER may be a file or a glob too, for commands that have a filter.
     """
-    from ..core.arrow import leave_out_pandas
+    with _without_garbage_collection():
+        from ..core.arrow import leave_out_pandas
 
-    leave_out_pandas()  # before the modules that import pyarrow
-    from ..retriever.documents.scan import find_index, is_index
-    from ..retriever.retriever import Retriever
+        leave_out_pandas()  # before the modules that import pyarrow
+        from ..retriever.documents.scan import find_index, is_index
+        from ..retriever.retriever import Retriever
 
     start = folder or Path.cwd()
     if narrow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pty
@@ -21,6 +22,7 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.cli import cli
+from binocle.commands.options import open_index
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
 COMMANDS = "index search similar show pick answer status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine score distill pretrain fill label enrich classify tag doctor completion".split()
@@ -1048,6 +1050,40 @@ def test_broken_pipe_of_another_connection_is_an_error():
     done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr == b"binocle: a connection was closed by the other side: Broken pipe\n"
+
+
+def test_a_command_ends_without_a_last_garbage_collection_however_often_it_ran():
+    code = """
+import atexit, contextlib, sys
+from binocle.cli import main
+
+class Cycle:
+    def __del__(self):
+        print("collected")
+
+cycle, counts = Cycle(), []
+cycle.itself = cycle
+sys.argv = ["binocle", "--version"]
+for _ in range(3):
+    with contextlib.suppress(SystemExit):
+        main()
+    counts.append(atexit._ncallbacks())
+assert counts[0] == counts[-1], counts
+"""
+    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == 3 * f"binocle, version {__version__}\n"
+
+
+def test_an_index_is_opened_with_garbage_collection_on_or_off_as_before(here: Path):
+    Retriever.open(here).sync()
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        try:
+            open_index(here, None)
+            assert gc.isenabled() is enabled
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
