@@ -73,18 +73,18 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
     def adapted(share: float) -> Encoder:
         return AdaptedEncoder(base.name, base, mixed(share))
 
-    def quality(share: float) -> float:
-        return sum(float(values.mean()) for values in judges.by_mode(adapted(share), vectors).values())
+    def values(share: float) -> dict[str, Floats]:
+        return judges.by_mode(adapted(share), vectors)
 
-    def agreement(share: float) -> float:
-        return float(log.agreement(adapted(share)).mean()) if log else 0.0
+    def quality(share: float) -> float:
+        return sum(float(of_mode.mean()) for of_mode in values(share).values())
 
     shares = (0.0, *base_share.SHARES)
-    if log is not None and len(judges.pairs) >= base_share.FEW:
-        before = judges.by_mode(base, vectors)
-        after = {share: judges.by_mode(adapted(share), vectors) for share in shares}
-        allowed = [share for share in shares if not judges.judge(before, after[share], log.seed).loses_much]
-        share = max(allowed, key=agreement)
-    else:
+    if log is None or len(judges.pairs) < base_share.FEW:
         share = base_share.best(shares, quality, judges)
+    else:
+        agreement = {share: float(log.agreement(adapted(share)).mean()) for share in shares}
+        before = values(0.0)
+        allowed = [share for share in shares if not judges.judge(before, values(share), log.seed).loses_much]
+        share = max(allowed, key=agreement.__getitem__)
     return mixed(share), share

@@ -84,9 +84,8 @@ class JudgesStub:
         return encoder
 
     def by_mode(self, encoder, base):
-        assert getattr(encoder, "base", encoder) is base
-        value = float(encoder.matrix[0, 0]) if isinstance(encoder, AdaptedEncoder) else 1.0
-        return {mode: np.array([value]) for mode, value in self.quality(value).items()}
+        assert encoder.base is base
+        return {mode: np.array([value]) for mode, value in self.quality(float(encoder.matrix[0, 0])).items()}
 
     def judge(self, before, after, seed):
         modes = {mode: comparison(value=float(after[mode][0] - before[mode][0]), p=0.2) for mode in before}
