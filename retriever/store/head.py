@@ -107,7 +107,7 @@ class Head:
         try:
             data["index"] = IndexSpec(**data.get("index", {}))
             for name in ("shards", "words"):
-                data[name] = tuple(data.get(name, ()))
+                data[name] = _names(data.get(name, []))
             if data.get("demand") is not None:
                 data["demand"] = Requirements(**data["demand"]).check()
             head = cls(**data)
@@ -211,6 +211,16 @@ def removed_meanwhile(location: Location) -> NoIndexError:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) and text and "\0" not in text for text in value)
+
+
+def _names(value: Any) -> tuple[Any, ...]:
+    """Return the items of a list.
+
+    :raises TypeError: when the value is no list: a text would be read as a list of its characters.
+    """
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(value)
 
 
 def _is_collection(folder: str | None, folders: list[str]) -> bool:
