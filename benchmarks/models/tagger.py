@@ -81,9 +81,7 @@ def main() -> None:
         },
         "span F1 by label": {label: _f1(predicted, texts.held_out, label) for label in sorted(labels)},
         "packages found": _packages_found(predicted, texts),
-        "learning curve, first 200 texts": {
-            row["step"]: round(row["eval_span F1"], 4) for row in result.loop.history if "eval_span F1" in row
-        },
+        "learning curve, first 200 texts": _curve(result.loop.history),
         "baseline, span F1": round(_most_frequent(texts), 4),
         "seconds of CPU": round(seconds, 1),
     }
@@ -119,6 +117,16 @@ def _entities(text: str, names: set[str]) -> list[dict[str, Any]]:
         if not spans or match.start() >= spans[-1]["end"]:
             spans.append({"label": label, "start": match.start(), "end": match.end()})
     return spans
+
+
+def _curve(history: list[dict[str, Any]]) -> dict[int, float]:
+    """Return the span F1 by step; rows between two evaluations repeat the last value."""
+    curve: dict[int, float] = {}
+    for row in history:
+        value = round(row.get("eval_span F1", 0.0), 4)
+        if value and value not in curve.values():
+            curve[row["step"]] = value
+    return curve
 
 
 def _f1(predicted: list[list[Span]], texts: list[TaggedText], label: str) -> float:
