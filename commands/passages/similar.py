@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,7 @@ from ..output import echo
 from .hits import PrintOptions, comment, print_hits
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ...retriever.retriever import Retriever
 
 
 @click.command()
@@ -43,7 +44,7 @@ def similar(
     \b
     binocle similar guide/install.md:40 docs
     """
-    retriever = open_index(folder, index, narrow=True)
+    retriever = _open_index_of(citation, folder, index, narrow=True)
     path, line = parse_citation(retriever, citation)
     root = retriever.folder
     hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
@@ -64,7 +65,7 @@ def show(citation: str, folder: Path | None, index: Path | None) -> None:
     binocle show report.pdf docs
     binocle show guide/install.md:40-60 docs
     """
-    retriever = open_index(folder, index)
+    retriever = _open_index_of(citation, folder, index)
     match = re.fullmatch(r"(.+):([0-9]{1,99})(?:-([0-9]{1,99}))?", citation, re.DOTALL)
     if match and not is_document(retriever, citation):
         first = int(match[2])
@@ -72,3 +73,20 @@ def show(citation: str, folder: Path | None, index: Path | None) -> None:
     else:
         text = retriever.text(find_document(retriever, citation))
     echo(text)
+
+
+def _open_index_of(citation: str, folder: Path | None, index: Path | None, *, narrow: bool = False) -> Retriever:
+    """Open the index that FOLDER and --index name, or that of the current folder, or else that of the cited file."""
+    from ...retriever.documents.scan import find_index
+
+    if folder is None and index is None and find_index(Path.cwd()) is None:
+        index = next(filter(None, map(find_index, filter(_is_folder, Path(citation).parents))), None)
+        click.get_current_context().params["index"] = index  # for hints
+    return open_index(folder, index, narrow=narrow)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or a NUL
+        return False

@@ -777,6 +777,18 @@ def test_citations_of_search_can_be_shown(here: Path, run):
         assert row["text"].strip() in shown
 
 
+def test_a_citation_opens_the_index_above_its_file_from_any_folder(here: Path, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cited = os.path.relpath(here / "notes/taxes.md")
+    assert run("show", f"{cited}:1").out == "# Taxes\n"
+    assert run("show", str(here / "notes/taxes.md")).out.startswith("# Taxes\n")
+    assert run("similar", f"{cited}:1", "--json").rows
+    missing = run("show", os.path.relpath(here / "notes/none.md"))
+    assert missing.code == 2
+    assert f"--index {here / '.binocle'}' lists its files" in missing.err
+    assert "no index in" in run("show", f"{'x' * 5_000}/none.md:1").err
+
+
 def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
