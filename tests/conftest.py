@@ -172,7 +172,7 @@ class _NoCollection:
 def _no_collection_of_modules():
     """Keep imported modules out of garbage collections, and training runs from forcing one at their end."""
     if "accelerate.utils.memory" in sys.modules:
-        sys.modules["accelerate.utils.memory"].gc = _NoCollection
+        vars(sys.modules["accelerate.utils.memory"])["gc"] = _NoCollection
     if len(sys.modules) > _frozen_modules[0] + 20:
         gc.collect()
         gc.freeze()

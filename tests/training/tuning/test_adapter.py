@@ -174,6 +174,7 @@ def test_an_adapter_of_an_index_in_int8_keeps_its_vectors(tmp_path, tiny_model, 
     result = tune.tune(retriever, recipe=ADAPTER)
     assert result.published
     assert result.model == str(result.folder)
+    assert isinstance(retriever.encoder, AdaptedEncoder)
     assert retriever.encoder.base.name == base.name
     assert retriever.encoder.base.fingerprint == base.fingerprint
     assert retriever.snapshot().head.chunks == head.chunks
