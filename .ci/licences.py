@@ -36,13 +36,15 @@ def dependencies(name: str) -> dict[str, Distribution]:
     waiting = [(name, frozenset(extras))]
     seen = set(waiting)
     while waiting:
-        current, needed = waiting.pop()
+        current, wanted_extras = waiting.pop()
         try:
             found[current] = distribution(current)
         except PackageNotFoundError:
             continue  # of an extra that is not installed
         for requirement in map(Requirement, found[current].requires or []):
-            if any(requirement.marker is None or requirement.marker.evaluate({"extra": e}) for e in {"", *needed}):
+            if any(
+                requirement.marker is None or requirement.marker.evaluate({"extra": e}) for e in {"", *wanted_extras}
+            ):
                 item = re.sub(r"[-_.]+", "-", requirement.name).lower(), frozenset(requirement.extras)
                 waiting += [item] if item not in seen else []
                 seen.add(item)

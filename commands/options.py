@@ -233,7 +233,7 @@ def print_waiting(line: str) -> None:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Import modules in this block: they make many objects and hardly any garbage."""
+    """Pause garbage collection in this block, for imports: they make many objects and hardly any garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -108,7 +108,7 @@ def measure(
         without.append(rest[0].score if rest else -np.inf)
     seconds = time.process_time() - start
     highest, right, taken = np.array(scores), np.array(exact) > 0, np.array(without)
-    cut = float(np.quantile(highest[right], _LOST)) if right.any() else 0.0
+    cutoff = float(np.quantile(highest[right], _LOST)) if right.any() else 0.0
     return {
         "reader": Path(reader.name).name,
         "paragraphs": len(rows),
@@ -122,7 +122,9 @@ def measure(
         "good answers lost, own threshold": round(float((highest[right] < threshold).mean()), 3)
         if right.any()
         else None,
-        f"refused without the article, losing {_LOST:.0%} of the exact answers": round(float((taken < cut).mean()), 3),
+        f"refused without the article, losing {_LOST:.0%} of the exact answers": round(
+            float((taken < cutoff).mean()), 3
+        ),
         "citations": len(opens),
         "citations that open on the answer": int(np.sum(opens)),
         "seconds of CPU a question": round(seconds / (2 * len(asked)), 2),

@@ -260,7 +260,7 @@ def _log(folder: Path, work: Path) -> Path:
 
 
 def _once(out: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what was measured before in the same work folder, or measure it."""
+    """Return the result in the work folder `out`; measure and store it if there is none."""
     done = out / "measured.json"
     if not done.is_file():
         out.mkdir(parents=True, exist_ok=True)

@@ -188,18 +188,18 @@ def contents(one: Retriever, other: Retriever) -> dict[str, Any]:
 
 def compared(one: Retriever, other: Retriever, seed: int) -> dict[str, Any]:
     """Whether the ten best passages of 200 queries are the same."""
-    texts, found = queries(one, seed), {}
+    query_texts, found = queries(one, seed), {}
     for mode in MODES:
         same = order = 0
         largest, began = 0.0, time.perf_counter()
-        for query in texts:
+        for query in query_texts:
             mine, theirs = (answers(retriever, query, mode) for retriever in (one, other))
             same += list(mine.items()) == list(theirs.items())
             order += list(mine) == list(theirs)
             largest = max([largest, *(abs(mine[place] - theirs[place]) for place in theirs if place in mine)])
         found[mode] = {
-            "same_paths_places_and_order": f"{order} of {len(texts)}",
-            "and_exactly_the_same_scores": f"{same} of {len(texts)}",
+            "same_paths_places_and_order": f"{order} of {len(query_texts)}",
+            "and_exactly_the_same_scores": f"{same} of {len(query_texts)}",
             "largest_difference_of_a_score": round(largest, 7),
             "seconds": round(time.perf_counter() - began, 1),
         }

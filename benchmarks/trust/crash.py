@@ -59,7 +59,7 @@ def answers(retriever: Retriever, query: str, mode: str) -> list[tuple[Any, ...]
 def compared(whole: Path, killed: Path, report: dict[str, Any], before: int, seed: int) -> dict[str, Any]:
     """What the run that finished a killed index did, and whether the two indexes answer alike."""
     one, other = Retriever.open(whole), Retriever.open(killed)
-    texts = queries(one, seed)
+    query_texts = queries(one, seed)
     passages = report["passages"]
     found: dict[str, Any] = {
         "committed_before_the_last_run": before,
@@ -69,8 +69,8 @@ def compared(whole: Path, killed: Path, report: dict[str, Any], before: int, see
         "verify_faults": len(other.verify().faults),
     }
     for mode in ("hybrid", "semantic", "lexical"):
-        same = sum(answers(one, query, mode) == answers(other, query, mode) for query in texts)
-        found[f"{mode}_answers_the_same"] = f"{same} of {len(texts)}"
+        same = sum(answers(one, query, mode) == answers(other, query, mode) for query in query_texts)
+        found[f"{mode}_answers_the_same"] = f"{same} of {len(query_texts)}"
     return found
 
 

@@ -39,7 +39,8 @@ def similar(
 ) -> int:
     """Find passages like the one at FILE:LINE.
 
-    FILE is a path as search prints it, or any path to the file. Exit 1 when nothing is found.
+    FILE is a path as search prints it, or any path to the file. Without FOLDER, and without an index here, the index
+    above FILE answers. Exit 1 when nothing is found.
 
     \b
     binocle similar guide/install.md:40 docs
@@ -59,7 +60,8 @@ def similar(
 def show(citation: str, folder: Path | None, index: Path | None) -> None:
     """Print the text of a document, as the index read it.
 
-    Prints the whole text, or only the lines of a citation.
+    Prints the whole text, or only the lines of a citation. Without FOLDER, and without an index here, the index above
+    FILE answers.
 
     \b
     binocle show report.pdf docs

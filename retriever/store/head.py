@@ -216,7 +216,7 @@ def _are_texts(value: Any) -> bool:
 def _names(value: Any) -> tuple[Any, ...]:
     """Return the items of a list.
 
-    :raises TypeError: when the value is no list: a text would be read as a list of its characters.
+    :raises TypeError: when the value is not a list. A text would become a tuple of its characters.
     """
     if not isinstance(value, list):
         raise TypeError

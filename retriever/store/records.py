@@ -170,9 +170,9 @@ def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -
     positions = np.flatnonzero(pc.is_valid(codes).to_numpy())
     if inside is not None:
         positions = positions[snapshot.select(Within(inside, None))[positions]]
-    columns = rows.select(["path", "chunks", "source"]).take(pa.array(positions, pa.int64())).to_pylist()
+    candidates = rows.select(["path", "chunks", "source"]).take(pa.array(positions, pa.int64())).to_pylist()
     best: dict[str, tuple[bool, bool, int]] = {}
-    for position, row in zip(positions.tolist(), columns, strict=True):
+    for position, row in zip(positions.tolist(), candidates, strict=True):
         rank = (not row["chunks"], row["source"] == "added", position)
         best[row["path"]] = min(rank, best.get(row["path"], rank))
     return [best[name][2] if name in best else None for name in names]

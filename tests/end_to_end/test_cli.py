@@ -1087,7 +1087,7 @@ assert counts[0] == counts[-1], counts
     assert done.stdout == 3 * f"binocle, version {__version__}\n"
 
 
-def test_an_index_is_opened_with_garbage_collection_on_or_off_as_before(here: Path):
+def test_opening_an_index_leaves_garbage_collection_on_or_off(here: Path):
     Retriever.open(here).sync()
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()

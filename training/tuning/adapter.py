@@ -2,8 +2,8 @@
 
 The loss is that of `ranking_distillation`, without an encoder: the teacher's scores of all passages, and the cosines of
 the mapped query with them, are two distributions, and their KL divergence is minimised. The map begins as the identity,
-and a penalty keeps it near. At the end it is averaged with the identity (Wortsman et al. 2021, arXiv:2109.01903), in
-the share that ranks queries of other documents best.
+and a penalty keeps it near. At the end it is averaged with the identity (Wortsman et al. 2021, arXiv:2109.01903).
+Queries that were not learned from choose the share: see `weaken`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def fit_map(queries: Floats, scores: Floats, passages: Floats, shares: NDArray[n
 def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None = None) -> tuple[Floats, float]:
     """Mix a map with the identity, and return it with its share.
 
-    Generated queries alone choose the share that ranks best. Queries of a log choose the share that agrees most with
-    the teacher, of those by which generated queries do not lose much. Share 0 is the identity and loses nothing.
+    Without a log, or with few generated queries, the latter choose the share that ranks best. With a log, the share
+    that agrees most with the teacher is chosen, among the shares by which generated queries do not lose much.
+    Share 0 is the identity.
 
     :param judges: queries that were not learned from.
     :param log: queries of a log that were not learned from.

@@ -49,7 +49,9 @@ _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
 _LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
-_LOG_HELD_OUT = 0.2  # share of such a log whose queries judge, and do not teach; as many choose an adapter's share
+_LOG_HELD_OUT = (
+    0.2  # share of such a log that judges and does not teach; as many more queries choose an adapter's share
+)
 _BLOCK = 128  # queries that a teacher ranks passages for at once
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
@@ -92,15 +94,14 @@ class IndexTuning:
         generated = len(self.pairs) - len(logged)
         run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
         if self._held_log:
-            run.report(
-                f"{len(self._choosing_log):,} other queries of the log choose, and {len(self._held_log):,} judge"
-            )
+            choosing = f"{len(self._choosing_log):,} choose the adapter's share, " if self._choosing_log else ""
+            run.report(f"other queries of the log: {choosing}{len(self._held_log):,} judge")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
 
     def _read_log(self) -> tuple[list[SyntheticPair], ...]:
-        """Read the log: queries to learn from; of one that teaches alone, those that choose a share, and that judge."""
+        """Return the log's queries that teach, choose an adapter's share, and judge; a small log only teaches."""
         config = self.config
         logged = read_log(Path(config.log)) if config.log else []
         if config.adapter:
@@ -109,8 +110,8 @@ class IndexTuning:
             return logged, [], []
         Random(config.seed).shuffle(logged)  # noqa: S311
         count = min(math.ceil(_LOG_HELD_OUT * len(logged)), config.queries)
-        learned = 2 * count if config.adapter else count
-        return logged[learned:], logged[count:learned], logged[:count]
+        held_back = 2 * count if config.adapter else count
+        return logged[held_back:], logged[count:held_back], logged[:count]
 
     def _natural(self, documents: Iterable[Source], maximum: int) -> list[SyntheticPair]:
         """Return natural queries that ask for one document: no title that others have, too."""
@@ -149,13 +150,13 @@ class IndexTuning:
 
     @cached_property
     def precision(self) -> str:
-        """The end of the name of an encoder that is tuned from the index's: documents keep their precision."""
+        """The suffix of the tuned encoder's name: @int8 if the index encodes documents in int8, else empty."""
         return INT8 if split_precision(self.base.name)[1] else ""
 
     def train(self) -> Verdict:
         """Learn, judge, and write the encoder with its card.
 
-        The weights are written as they were learned. They are judged in the precision of the index, as its own are.
+        The weights are written without rounding to int8, but judged in the precision of the index.
         """
         self.run.report("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about four letters each
@@ -177,7 +178,8 @@ class IndexTuning:
     def _choosing_judges(self) -> Judges:
         """Return queries of documents that are ranked while learning, but whose queries were not learned from.
 
-        If a log chooses, they only exclude shares, by the verdict's rule for a log, and as many as the verdict has.
+        If queries of a log choose the share, these only exclude shares, by the rule of `Verdict.loses_much`. There
+        are then as many queries and rivals as for the verdict.
         """
         has_log = bool(self._choosing_log)
         pairs = self._natural(self._choosing, self.config.queries if has_log else _CHOOSING_QUERIES)

@@ -105,7 +105,7 @@ class Verdict:
 
     @property
     def loses_much(self) -> bool:
-        """Whether a mode loses more than a log may cost."""
+        """Whether a mode loses more than is allowed when a log decides."""
         return any(mode.loses_much for mode in self.modes.values())
 
     @property
@@ -168,7 +168,7 @@ class LogJudges:
     def agreement(self, encoder: Encodes, vectors: Floats | None = None) -> Floats:
         """Return the agreement of an encoder with the teacher on each query, by nDCG@10.
 
-        :param vectors: the encoder's of the passages, if they are not those of the base.
+        :param vectors: the encoder's vectors of the passages; those of the base by default.
         """
         vectors = self.vectors if vectors is None else vectors
         return agreement(encoder.encode(self.queries, kind="query") @ vectors.T, self.teacher)

@@ -127,9 +127,9 @@ def _sample(shingles: frozenset[int]) -> tuple[int, ...]:
     return tuple(sorted(shingles)[: len(shingles) * (10 - _SHARED) // 10 + 1])
 
 
-def _may_be_near(size: int, others_size: int) -> bool:
+def _may_be_near(size: int, other_size: int) -> bool:
     """Whether sets of shingles of these sizes can be near: they share at most the smaller size."""
-    return 10 * min(size, others_size) >= _SHARED * max(size, others_size)
+    return 10 * min(size, other_size) >= _SHARED * max(size, other_size)
 
 
 def _are_near(ours: frozenset[int], theirs: frozenset[int]) -> bool:

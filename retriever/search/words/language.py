@@ -50,10 +50,10 @@ def foreign_language(text: str) -> str | None:
         return language
     words = re.findall(r"[^\W\d_]+", text.casefold())
     counts = Counter(language for word in words for language in _LANGUAGES_BY_WORD.get(word, ()))
-    language = max(_FREQUENT, key=counts.__getitem__)  # of equal ones the first in the table
+    language = max(_FREQUENT, key=counts.__getitem__)  # a tie goes to the first in the table
     count = counts[language]
-    is_told = count >= _WORDS and count >= _SHARE * len(words) and count > 2 * sum(word in _ENGLISH for word in words)
-    return language if is_told else None
+    is_clear = count >= _WORDS and count >= _SHARE * len(words) and count > 2 * sum(word in _ENGLISH for word in words)
+    return language if is_clear else None
 
 
 def _language_of_script(text: str) -> str | None:

@@ -34,7 +34,7 @@ class RecentRows:
         A caller must not change columns, but may add keys of its own to a row.
         """
         requested = list(dict.fromkeys(ids))
-        with contextlib.suppress(KeyError):  # as a rule all are here
+        with contextlib.suppress(KeyError):  # usually all are cached
             return dict(zip(requested, map(self._rows.__getitem__, requested), strict=True))
         rows = {number: row for number in requested if (row := self._rows.get(number)) is not None}
         missing = self._read([number for number in requested if number not in rows])

@@ -110,7 +110,7 @@ def test_the_map_is_mixed_with_the_identity_in_the_share_that_is_best_in_both_mo
 
 
 class LogStub:
-    """Queries of a log: the agreement of a map with the teacher is told by a function of its first element."""
+    """Queries of a log; a function of a map's first element gives its agreement with the teacher."""
 
     seed = 0
 
