@@ -122,10 +122,12 @@ def _entities(text: str, names: set[str]) -> list[dict[str, Any]]:
 def _curve(history: list[dict[str, Any]]) -> dict[int, float]:
     """Return the span F1 by step; rows between two evaluations repeat the last value."""
     curve: dict[int, float] = {}
+    last = None
     for row in history:
-        value = round(row.get("eval_span F1", 0.0), 4)
-        if value and value not in curve.values():
-            curve[row["step"]] = value
+        value = row.get("eval_span F1")
+        if value is not None and value != last:
+            curve[row["step"]] = round(value, 4)
+            last = value
     return curve
 
 

@@ -418,7 +418,9 @@ def main() -> None:
     parser.add_argument(
         "--collections", nargs="+", default=COLLECTIONS, choices=COLLECTIONS, help="Of tune and adapter."
     )
-    parser.add_argument("--work", type=Path, help="Keep the models here.")
+    parser.add_argument(
+        "--work", type=Path, help="Keep the models and results here; a new folder, unless a stopped run goes on."
+    )
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)

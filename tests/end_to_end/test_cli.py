@@ -789,6 +789,21 @@ def test_a_citation_opens_the_index_above_its_file_from_any_folder(here: Path, r
     assert "no index in" in run("show", f"{'x' * 5_000}/none.md:1").err
 
 
+def test_an_index_here_answers_before_the_one_above_the_cited_file(here: Path, run, tmp_path, monkeypatch):
+    (here / "notes/new.md").write_text("# New\n", "utf-8")  # which only the second index has
+    run("index", ".", "--index", str(tmp_path / "second"))
+    monkeypatch.chdir(tmp_path / "second")
+    assert run("show", f"{here / 'notes/new.md'}:1").out == "# New\n"
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else/one.txt").write_text("The sea.\n", "utf-8")
+    run("index", str(tmp_path / "else"))
+    monkeypatch.chdir(tmp_path / "else")
+    assert run("show", f"{here / 'notes/taxes.md'}:1").out == "# Taxes\n"
+    unknown = run("show", "none.txt")
+    assert unknown.code == 2
+    assert "'binocle files' lists its files" in unknown.err
+
+
 def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1

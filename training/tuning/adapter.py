@@ -58,9 +58,9 @@ def fit_map(queries: Floats, scores: Floats, passages: Floats, shares: NDArray[n
 def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None = None) -> tuple[Floats, float]:
     """Mix a map with the identity, and return it with its share.
 
-    Without a log, or with few generated queries, the latter choose the share that ranks best. With a log, the share
-    that agrees most with the teacher is chosen, among the shares by which generated queries do not lose much.
-    Share 0 is the identity.
+    Without a log, generated queries choose the share that ranks best, or share .5 if they are few. With a log, the
+    share that agrees most with the teacher is chosen, among the shares by which generated queries do not lose much;
+    few of them exclude none. Share 0 is the identity.
 
     :param judges: queries that were not learned from.
     :param log: queries of a log that were not learned from.
@@ -81,11 +81,12 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
         return sum(float(of_mode.mean()) for of_mode in values(share).values())
 
     shares = (0.0, *base_share.SHARES)
-    if log is None or len(judges.pairs) < base_share.FEW:
+    if log is None:
         share = base_share.best(shares, quality, judges)
     else:
         agreement = {share: float(log.agreement(adapted(share)).mean()) for share in shares}
-        before = values(0.0)
-        allowed = [share for share in shares if not judges.judge(before, values(share), log.seed).loses_much]
-        share = max(allowed, key=agreement.__getitem__)
+        if len(judges.pairs) >= base_share.FEW:
+            before = values(0.0)
+            shares = tuple(share for share in shares if not judges.judge(before, values(share), log.seed).loses_much)
+        share = max(shares, key=agreement.__getitem__)
     return mixed(share), share

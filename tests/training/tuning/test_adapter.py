@@ -141,6 +141,12 @@ def test_queries_of_a_log_choose_the_share_unless_generated_ones_lose_much(
     assert weaken(matrix, base, judges, LogStub(agreement))[1] == share
 
 
+def test_few_generated_queries_exclude_no_share_from_those_of_a_log(tiny_model):
+    base = load_encoder(tiny_model)
+    judges = JudgesStub(lambda value: {"semantic": -value, "hybrid": -value}, FEW - 1)
+    assert weaken(3 * np.eye(base.dim, dtype=np.float32), base, judges, LogStub(lambda value: value))[1] == 1
+
+
 @pytest.mark.parametrize("p", [0.001, 0.2])
 def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypatch):  # noqa: F811
     gain = comparison(p=p, title=0.1, claim=0.1)
