@@ -80,7 +80,7 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
     def quality(share: float) -> float:
         return sum(float(of_mode.mean()) for of_mode in values(share).values())
 
-    shares = (0.0, *base_share.SHARES)
+    shares: tuple[float, ...] = (0.0, *base_share.SHARES)
     if log is None:
         share = base_share.best(shares, quality, judges)
     else:

@@ -94,8 +94,8 @@ class IndexTuning:
         generated = len(self.pairs) - len(logged)
         run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
         if self._held_log:
-            choosing = f"{len(self._choosing_log):,} choose the adapter's share, " if self._choosing_log else ""
-            run.report(f"other queries of the log: {choosing}{len(self._held_log):,} judge")
+            choose = f"{len(self._choosing_log):,} choose the adapter's share, " if self._choosing_log else ""
+            run.report(f"other queries of the log: {choose}{len(self._held_log):,} judge")
         self.rivals = self.passages.sample(_RIVALS, config.seed)
         self.judges = Judges(self.judging_pairs, self.rivals)
         run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
