@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from ...retriever.models.heads.head import TAGGER
-from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, word_spans
+from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, touching, word_spans
 from ...retriever.models.heads.torch_head import has_types, inputs, outputs
 from ...retriever.models.heads.windows import ignores_case, text_windows
 from ..data.heads.tagged import TaggedText
@@ -18,27 +17,30 @@ from ..encoders import heldout
 from ..evaluation.heads.span_f1 import counts, span_f1
 from . import calibration
 from .config import HeadConfig
+from .crf import log_transitions, negative_log_likelihood
 from .head_training import HeadTraining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...core.arrays import Integers
     from ...retriever.models.heads.head import Head
     from ...retriever.models.heads.tagger import Entity
-    from ...retriever.models.heads.windows import Window
     from ..data.heads.tagged import TaggedTexts
     from ..runs.training_run import TrainingRun
 
 _GLANCE = 200  # held-out texts that are measured during the run
-_IGNORED = -100  # target of a token that begins no word
 
 
 class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
-    """The training of one tagger (Devlin et al. 2019, arXiv:1810.04805, section 5.3)."""
+    """The training of one tagger (Devlin et al. 2019, arXiv:1810.04805, section 5.3), as a linear chain.
+
+    The scores of its steps are the frequencies in the learned texts; the model learns the scores of words beside them.
+    """
 
     kind = TAGGER
     metric = "span F1"
-    objective = "cross-entropy of the tag at each word's first token (arXiv:1810.04805), decoded by Viterbi's algorithm"
+    objective = "likelihood of a linear chain of tags at each word's first token (arXiv:1810.04805, arXiv:1603.01360)"
 
     def __init__(self, run: TrainingRun[HeadConfig], texts: TaggedTexts) -> None:
         labels = dict(enumerate(texts.labels))
@@ -53,32 +55,38 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
             ignore_mismatched_sizes=True,
         )
         capitals = ignores_case(self.tokenizer) and has_types(self.model)
-        self.settings = TaggerSettings(self.size, capitals=capitals)
+        transitions = log_transitions(map(self._sequence, texts.learned), len(labels))
+        self._table = torch.from_numpy(transitions)
+        self.settings = TaggerSettings(self.size, capitals=capitals, transitions=transitions.tolist())
 
     def length(self, row: TaggedText) -> int:
         """Return the characters of a text."""
         return len(row.text)
 
     def loss(self, rows: list[TaggedText], random: np.random.Generator) -> torch.Tensor:
-        """Return the mean cross-entropy of the words of a window of each text."""
-        drawn = []
+        """Return the mean negative log-likelihood of the words of a window of each text."""
+        parts, drawn = [], []
         for row in rows:
-            parts = text_windows(self.tokenizer, row.text, self.size, capitals=self.settings.capitals)
-            drawn.append((parts[random.integers(len(parts))], row))
-        batch = inputs(self.model, [window for window, _ in drawn])
-        logits = outputs(self.model(**batch)).float()
-        targets = np.full(tuple(logits.shape[:2]), _IGNORED, np.int64)
-        for number, (window, row) in enumerate(drawn):
-            self._mark(targets[number], window, row)
-        flat = torch.from_numpy(targets).to(logits.device).flatten()
-        total = cross_entropy(logits.flatten(0, 1), flat, ignore_index=_IGNORED, reduction="sum")
-        return total / (flat != _IGNORED).sum().clamp(min=1)
+            choices = text_windows(self.tokenizer, row.text, self.size, capitals=self.settings.capitals)
+            parts.append(choices[random.integers(len(choices))])
+            numbers, touch = self._sequence(row)
+            words = np.array([*first_tokens(word_spans(row.text), parts[-1])], np.int64).reshape(-1, 2)
+            drawn.append((words[:, 1] + parts[-1].first, np.array(numbers, np.int64)[words[:, 0]], touch[words[:, 0]]))
+        logits = outputs(self.model(**inputs(self.model, parts))).float()
+        counts = np.array([len(tokens) for tokens, _, _ in drawn], np.int64)
+        filled = np.zeros((3, len(rows), max(1, counts.max())), np.int64)
+        for number, columns in enumerate(drawn):
+            filled[:, number, : counts[number]] = columns
+        tokens, labels, touches = torch.from_numpy(filled).to(logits.device)
+        scores = logits.gather(1, tokens[:, :, None].expand(-1, -1, logits.shape[2]))
+        return negative_log_likelihood(
+            scores, labels, touches, torch.from_numpy(counts).to(logits.device), self._table.to(logits.device)
+        )
 
-    def _mark(self, targets: np.ndarray[Any, np.dtype[np.int64]], window: Window, row: TaggedText) -> None:
+    def _sequence(self, row: TaggedText) -> tuple[list[int], Integers]:
+        """Return the label of each word, and whether it touches the one before it."""
         words = word_spans(row.text)
-        tags = row.tags(words)
-        for word, token in first_tokens(words, window):
-            targets[window.first + token] = self._numbers[tags[word]]
+        return [self._numbers[tag] for tag in row.tags(words)], touching(words)
 
     def measure(self) -> float:
         """Return the span F1 on the first held-out texts."""

@@ -1,9 +1,8 @@
 """Mark the names in a text, such as versions or persons: a label for each word, decoded into spans.
 
 Labels are BIO (Ramshaw and Marcus 1995): B-X begins a span of X, I-X continues it, O is outside. A word has the label
-of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). Viterbi's algorithm finds the best sequence in
-which I-X follows only B-X or I-X. Names are often told by capital letters, which many encoders do not see: their tokens
-with a capital letter have token type 1.
+of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). `chain` finds the best sequence of labels. Names
+are often told by capital letters, which many encoders do not see: their tokens with a capital letter have token type 1.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 
 from ....core.checks import is_real, is_whole
 from ..encoder import check_texts
+from .chain import marginals, valid, viterbi
 from .head import TAGGER, load_head, read_settings, wrong_settings
 from .windows import text_windows
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ....core.arrays import Floats
+    from ....core.arrays import Floats, Integers
     from .head import Head
     from .windows import Window
 
@@ -42,22 +42,34 @@ class TaggerSettings:
     slope: float = 1.0  # the probability that a span is right is the logistic function of slope * score + offset
     offset: float = 0.0
     capitals: bool = False  # whether tokens with a capital letter have type 1
+    transitions: list[list[list[float]]] | None = None  # log-probabilities of `chain`
 
     @classmethod
-    def read(cls, folder: Path) -> TaggerSettings:
+    def read(cls, folder: Path, labels: int) -> TaggerSettings:
         """Read them, or take the defaults.
 
+        :param labels: number of the model's labels.
         :raises InputError: when a value is wrong.
         """
         settings = read_settings(folder, "tagger", cls)
         numbers = is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)
-        if not numbers or not isinstance(settings.capitals, bool):
+        is_whole_table = settings.transitions is None or _are_transitions(settings.transitions, labels)
+        if not numbers or not isinstance(settings.capitals, bool) or not is_whole_table:
             raise wrong_settings(folder, "tagger")
         return settings
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings for JSON."""
         return asdict(self)
+
+
+def _are_transitions(table: Any, labels: int) -> bool:
+    """Whether a value of JSON is a table of log-probabilities of this many labels."""
+    try:
+        numbers = np.array(table, np.float64)
+    except (ValueError, TypeError):
+        return False
+    return numbers.shape == (2, labels + 1, labels) and bool((np.isfinite(numbers) & (numbers <= 0)).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,11 @@ class Entity:
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return the characters of each word: letters and digits, or one sign."""
     return [match.span() for match in _WORD.finditer(text)]
+
+
+def touching(words: Sequence[tuple[int, int]]) -> Integers:
+    """Return 1 for each word that begins where the one before it ends, else 0."""
+    return np.array([int(number > 0 and words[number - 1][1] == start) for number, (start, _) in enumerate(words)], int)
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -101,7 +118,8 @@ class Tagger:
     def __init__(self, head: Head, settings: TaggerSettings) -> None:
         self.head, self.settings = head, settings
         self.name, self.fingerprint, self.labels = head.name, head.fingerprint, head.settings.labels
-        self._allowed = transitions(self.labels)
+        self._valid = valid(self.labels)
+        self._transitions = None if settings.transitions is None else np.array(settings.transitions, np.float32)
         self._size = min(settings.length, head.settings.limit)
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
@@ -122,8 +140,7 @@ class Tagger:
             yield list(self._entities(text, words, scores))
 
     def _entities(self, text: str, words: list[tuple[int, int]], scores: Floats) -> Iterator[Entity]:
-        path = viterbi(scores, self._allowed)
-        likely = scores[np.arange(len(path)), path]
+        path, likely = self._decode(scores, touching(words))
         for label, first, end in entities([self.labels[number] for number in path]):
             surely = float(np.exp(likely[first:end].min()))
             score = float(np.log(max(surely, 1e-9) / max(1 - surely, 1e-9)))
@@ -131,6 +148,16 @@ class Tagger:
             probability = float(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
             start, stop = words[first][0], words[end - 1][1]
             yield Entity(label, text[start:stop], start, stop, probability, score)
+
+    def _decode(self, scores: Floats, touch: Integers) -> tuple[list[int], Floats]:
+        """Return the best label of each word, and its log-probability."""
+        if self._transitions is None:
+            path = viterbi(scores, self._valid[np.zeros_like(touch)])
+            return path, scores[np.arange(len(path)), path]
+        steps = (self._valid + self._transitions)[touch]
+        path = viterbi(scores, steps)
+        likely = marginals(scores, steps) if any(self.labels[number] != OUTSIDE for number in path) else scores
+        return path, likely[np.arange(len(path)), path]
 
 
 def _word_logits(
@@ -163,42 +190,6 @@ def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple
             yield word, starts[start]
 
 
-def transitions(labels: Sequence[str]) -> Floats:
-    """Return 0 where a label may follow another, else a large negative number; the last row is for the first word.
-
-    :returns: shape (labels + 1, labels). I-X is held to its rule only where there is a B-X.
-    """
-    allowed = np.zeros((len(labels) + 1, len(labels)), np.float32)
-    for column, label in enumerate(labels):
-        prefix, _, name = label.partition("-")
-        if prefix == "I" and f"B-{name}" in labels:
-            before = [label, f"B-{name}"]
-            allowed[[row for row, earlier in enumerate((*labels, "")) if earlier not in before], column] = -1e6
-    return allowed
-
-
-def viterbi(scores: Floats, allowed: Floats) -> list[int]:
-    """Return the labels with the highest sum of scores among the sequences that are allowed.
-
-    :param scores: (words, labels).
-    :param allowed: of `transitions`.
-    """
-    if not len(scores):
-        return []
-    path: list[int] = scores.argmax(1).tolist()
-    if not allowed[[-1, *path[:-1]], path].any():  # each word's best label, which is valid for most texts
-        return path
-    best, back = scores[0] + allowed[-1], []
-    for row in scores[1:]:
-        total = best[:, None] + allowed[:-1]
-        back.append(total.argmax(0))
-        best = total.max(0) + row
-    path = [int(best.argmax())]
-    for choice in reversed(back):
-        path.append(int(choice[path[-1]]))
-    return path[::-1]
-
-
 def load_tagger(name: str | os.PathLike[str]) -> Tagger:
     """Load a tagger by folder or name, without torch if it is a plain BERT.
 
@@ -206,4 +197,4 @@ def load_tagger(name: str | os.PathLike[str]) -> Tagger:
     :raises InputError: when the model is no tagger, or is damaged.
     """
     head = load_head(name, TAGGER)
-    return Tagger(head, TaggerSettings.read(head.folder))
+    return Tagger(head, TaggerSettings.read(head.folder, len(head.settings.labels)))
