@@ -49,5 +49,5 @@ def negative_log_likelihood(scores: Tensor, labels: Tensor, touch: Tensor, count
     for word in range(1, scores.shape[1]):
         longer = torch.logsumexp(total[:, :, None] + steps[:, word, :-1], 1) + scores[:, word]
         total = torch.where(real[:, word, None], longer, total)
-    some = counts > 0
-    return (torch.logsumexp(total, 1)[some].sum() - of_labels[real].sum()) / counts.sum().clamp(min=1)
+    has_words = counts > 0
+    return (torch.logsumexp(total, 1)[has_words].sum() - of_labels[real].sum()) / counts.sum().clamp(min=1)

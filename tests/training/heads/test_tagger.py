@@ -11,7 +11,7 @@ import pytest
 
 from binocle.core.errors import InputError
 from binocle.retriever.models.heads.chain import marginals, valid, viterbi
-from binocle.retriever.models.heads.tagger import entities, load_tagger, touching, word_spans
+from binocle.retriever.models.heads.tagger import Tagger, entities, load_tagger, touching, word_spans
 from binocle.training.data.heads.tagged import TaggedText, read_tagged
 from binocle.training.evaluation.heads.span_f1 import counts, span_f1
 
@@ -279,6 +279,20 @@ def test_capital_letters_are_seen_by_an_encoder_that_ignores_them(tiny_model, tm
     assert window.type_ids == [0, 0, 1, 0, 0]
 
 
+def test_scores_of_steps_decide_where_words_are_undecided(tmp_path, make_head):
+    folder = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A", "I-A"])
+    tagger = load_tagger(folder)
+    assert tagger.settings.transitions is None  # of an earlier version, or from the hub
+    never = -30.0
+    apart = [[0.0, never, never]] * 4  # always outside
+    together = [[never, never, 0.0]] * 4  # always continue the name
+    first = [*apart[:3], [never, 0.0, never]]
+    settings = replace(tagger.settings, transitions=[first, together])
+    (names,) = Tagger(tagger.head, settings).tag(["cat-dog red cow"])
+    assert [(name.label, name.text) for name in names] == [("A", "cat-dog")]
+    assert names[0].probability > 0.99
+
+
 def test_a_long_text_is_read_in_windows(trained):
     tagger = load_tagger(trained)
     text = "bread salt " * 30 + "red cat ran " + "bread salt " * 30
@@ -301,6 +315,15 @@ def test_another_model_is_no_tagger(trained, tiny_model, tmp_path, make_head):
     damaged = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A"], settings={"tagger": {"length": "x"}})
     with pytest.raises(InputError, match="wrong value in 'tagger'"):
         load_tagger(damaged)
+    for table in (
+        [[0.0, 0.0]],
+        [[[0.0, 0.0]] * 3, [[0.0, 1.0]] * 3],
+        [[[0.0, "x"]] * 3] * 2,
+        [[[0.0, 0.0]] * 3, [[0.0]]],
+    ):
+        (damaged / "binocle.json").write_text(json.dumps({"tagger": {"transitions": table}}), "utf-8")
+        with pytest.raises(InputError, match="wrong value in 'tagger'"):
+            load_tagger(damaged)
     config = json.loads((damaged / "config.json").read_text("utf-8"))
     (damaged / "config.json").write_text(json.dumps(config | {"id2label": {"0": "O", "1": "B-A", "2": "I-A"}}), "utf-8")
     (damaged / "binocle.json").unlink()
