@@ -59,7 +59,7 @@ def marginals(scores: Floats, steps: Floats) -> Floats:
 
     :param scores: and `steps`, as for `viterbi`.
     """
-    own = np.exp(scores.astype(np.float64) - scores.max(1, keepdims=True))
+    own = np.exp(np.maximum(scores.astype(np.float64) - scores.max(1, keepdims=True), -100))  # else some sums are 0
     moves = np.exp(steps.astype(np.float64))
     ahead, behind = np.empty_like(own), np.ones_like(own)
     ahead[0] = own[0] * moves[0, -1]

@@ -2,7 +2,8 @@
 
 Labels are BIO (Ramshaw and Marcus 1995): B-X begins a span of X, I-X continues it, O is outside. A word has the label
 of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). `chain` finds the best sequence of labels. Names
-are often told by capital letters, which many encoders do not see: their tokens with a capital letter have token type 1.
+often have capital letters, and many tokenizers drop them. With such a tokenizer, tokens with a capital letter have
+token type 1.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class TaggerSettings:
         :raises InputError: when a value is wrong.
         """
         settings = read_settings(folder, "tagger", cls)
-        numbers = is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)
+        has_numbers = is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)
         is_whole_table = settings.transitions is None or _are_transitions(settings.transitions, labels)
-        if not numbers or not isinstance(settings.capitals, bool) or not is_whole_table:
+        if not has_numbers or not isinstance(settings.capitals, bool) or not is_whole_table:
             raise wrong_settings(folder, "tagger")
         return settings
 

@@ -111,6 +111,12 @@ def test_a_chain_is_decoded_as_by_brute_force():
         np.testing.assert_allclose(np.exp(marginals(scores, steps)), expected, atol=1e-5)
 
 
+def test_marginals_of_scores_that_contradict_each_other_are_numbers():
+    scores = np.array([[1e4, 0, 0], [0, 0, 1e4]], np.float32)  # O, then I-X, which may not follow
+    likely = np.exp(marginals(scores, np.repeat(valid(["O", "B-X", "I-X"])[:1], 2, axis=0)))
+    np.testing.assert_allclose(likely.sum(1), 1, atol=1e-5)
+
+
 def test_the_loss_is_the_likelihood_among_all_sequences():
     torch = pytest.importorskip("torch")
     from binocle.training.heads.crf import negative_log_likelihood
