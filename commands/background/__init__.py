@@ -1,4 +1,4 @@
-"""A process in the background that keeps models and indexes open: the next search takes an eighth of the time.
+"""A process in the background that keeps models and indexes open: the next search takes a seventh of the time.
 
 `binocle search --stay 15m` leaves one behind (`server`). The program asks it before it imports anything else
 (`client`). What that process cannot answer exactly as the program itself would, the program does itself.

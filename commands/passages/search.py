@@ -167,7 +167,7 @@ class _QueryCommand(click.Command):
     metavar="TIME",
     type=DURATION,
     help="Keep the index open in the background until TIME (15m) after the last search: the next searches take "
-    "an eighth of the time. 0 ends it.",
+    "a seventh of the time. 0 ends it.",
 )
 @json_option
 @grouped(
