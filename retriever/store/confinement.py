@@ -59,13 +59,21 @@ def _refuse(entry: os.DirEntry[str]) -> None:
         raise StoreError(f"{entry.path} is a {_KINDS.get(mode, 'special file')}, and {_REGULAR}: remove it")
 
 
-def read_file(file: Path) -> bytes:
+def read_file(file: Path, limit: int) -> bytes:
     """Read a regular file whole.
 
-    :raises OSError: when it is missing, or something else.
+    :param limit: its largest size in bytes: a sparse file claims terabytes and takes no space.
+    :raises OSError: when it is missing, larger, or something else.
     """
     with open_file(file) as stream:
+        if os.fstat(stream.fileno()).st_size > limit:
+            raise too_large(file, limit)
         return stream.read()
+
+
+def too_large(file: object, limit: int) -> OSError:
+    """Return the error for a file of more than `limit` bytes."""
+    return OSError(errno.EFBIG, f"larger than {limit:,} bytes, the most that such a file may have", str(file))
 
 
 @contextlib.contextmanager

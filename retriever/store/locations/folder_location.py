@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import StoreError
 from ..confinement import check_files, read_file
 from ..tables import TableLocation
-from .location import ANY, HEAD, NEW, PREVIOUS, TABLES, Location
+from .location import ANY, HEAD, LARGEST, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles
 from .waiting_line import Busy, Patience, WaitingLine, is_ticket, wait_for
 
@@ -61,7 +61,7 @@ class FolderLocation:
 
     def read(self, file: str) -> tuple[bytes, str]:
         """Read the whole file; its tag is always `ANY`, because the lock keeps other writers away."""
-        return read_file(self.cache / file), ANY
+        return read_file(self.cache / file, LARGEST), ANY
 
     def exists(self, file: str) -> bool:
         """Tell whether a regular file is there; a missing folder is no error."""

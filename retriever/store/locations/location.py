@@ -23,6 +23,7 @@ HEAD = "HEAD.json"  # the committed state
 PREVIOUS = "HEAD.previous.json"  # the state before, for a damaged HEAD.json, or damaged files of its state
 KEEP_SECONDS = 600.0  # time for which readers may still open a replaced table version or vector index
 TABLES = ("documents.lance", "chunks.lance")
+LARGEST = 2**26  # bytes of a small file, at most: a larger one is not ours
 
 
 class Location(Protocol):
@@ -44,7 +45,7 @@ class Location(Protocol):
     def read(self, file: str) -> tuple[bytes, str]:
         """Read a small file and its tag, which changes whenever the file does.
 
-        :raises OSError: FileNotFoundError when there is none.
+        :raises OSError: FileNotFoundError when there is none; also when it has more than `LARGEST` bytes.
         """
         ...
 

@@ -13,7 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ....core.errors import InputError, MissingExtraError, StoreError
-from .location import ANY, NEW
+from ..confinement import too_large
+from .location import ANY, LARGEST, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ class Objects(Protocol):
     """The operations of an index on object storage. A missing object raises FileNotFoundError."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Return an object and its tag."""
+        """Return an object of at most `LARGEST` bytes and its tag; a larger one raises OSError."""
         ...
 
     def put(self, key: str, data: bytes, over: str) -> str:
@@ -93,6 +94,8 @@ class S3Objects:
         """Read the whole object into memory by one request; its tag is the ETag."""
         with self._translated(key):
             response = self._client.get_object(**self._at(key))
+            if response["ContentLength"] > LARGEST:
+                raise too_large(f"s3://{self._bucket}/{self._prefix}/{key}", LARGEST)
             return response["Body"].read(), response["ETag"]
         raise AssertionError  # not reached: `_translated` raises
 

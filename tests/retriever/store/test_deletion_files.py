@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -53,6 +54,12 @@ def test_deleted_rows_that_claim_more_than_their_file_are_damage(change, says, t
     with pytest.raises(DamagedError, match=says) as refusal:
         check_deletions(lance.dataset(table))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_deletion_file_that_claims_terabytes_is_not_read(table):
+    os.truncate(file_of(table), 2**42)  # sparse: it takes no space
+    with pytest.raises(DamagedError, match="larger than 65,548 bytes"):
+        check_deletions(lance.dataset(table))
 
 
 def test_whole_deletion_files_pass(table):

@@ -26,6 +26,7 @@ from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import store as stores
 from binocle.retriever.store import writer as writers
 from binocle.retriever.store.locations import s3_location as buckets
+from binocle.retriever.store.locations import s3_objects
 from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.locations.location import ANY, NEW
 from binocle.retriever.store.locations.open_location import open_location
@@ -437,10 +438,10 @@ class OfFewWords(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize(("held", "tag"), [(b"", '"tag"'), (b"another's", None)])
-def test_a_put_whose_answer_was_lost_has_been_made(held, tag, monkeypatch):
+@pytest.fixture
+def few_words(monkeypatch):
+    """Objects of a storage that answers in few words."""
     pytest.importorskip("boto3")
-    monkeypatch.setattr(OfFewWords, "held", held)
     server = ThreadingHTTPServer(("127.0.0.1", 0), OfFewWords)
     threading.Thread(target=server.serve_forever).start()
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -448,15 +449,29 @@ def test_a_put_whose_answer_was_lost_has_been_made(held, tag, monkeypatch):
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     try:
-        objects = S3Objects("bucket", "index")
-        if tag:
-            assert objects.put("HEAD.json", b"mine", NEW) == tag
-        for over in (NEW, '"other"'):
-            with pytest.raises(Changed):
-                objects.put("HEAD.json", b"mine", over)
+        yield S3Objects("bucket", "index")
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize(("held", "tag"), [(b"", '"tag"'), (b"another's", None)])
+def test_a_put_whose_answer_was_lost_has_been_made(held, tag, few_words, monkeypatch):
+    monkeypatch.setattr(OfFewWords, "held", held)
+    if tag:
+        assert few_words.put("HEAD.json", b"mine", NEW) == tag
+    for over in (NEW, '"other"'):
+        with pytest.raises(Changed):
+            few_words.put("HEAD.json", b"mine", over)
+
+
+def test_an_object_of_more_bytes_than_ours_have_is_not_read(few_words, monkeypatch):
+    monkeypatch.setattr(s3_objects, "LARGEST", 5)
+    monkeypatch.setattr(OfFewWords, "held", b"whole")
+    assert few_words.get("HEAD.json") == (b"whole", '"tag"')
+    monkeypatch.setattr(OfFewWords, "held", b"larger")
+    with pytest.raises(OSError, match="larger than 5 bytes"):
+        few_words.get("HEAD.json")
 
 
 def test_the_lease_is_given_up(place, objects, tiny):

@@ -419,6 +419,14 @@ def test_a_damaged_file_is_named_in_one_line(name, case, retriever):
     assert name in str(caught.value) or isinstance(caught.value, DamagedError)
 
 
+@pytest.mark.parametrize("name", ["HEAD.json", "settings.json"])
+def test_a_file_that_claims_terabytes_is_not_read(name, retriever):
+    os.truncate(retriever.path / name, 2**42)  # sparse: it takes no space
+    (retriever.path / "HEAD.previous.json").unlink()
+    with pytest.raises(DamagedError, match=f"{name} cannot be read .*larger than 67,108,864 bytes"):
+        Retriever.open(retriever.path).search("cat")
+
+
 @pytest.mark.parametrize("field", ["documents", "chunks"])
 @pytest.mark.parametrize("value", [0, 999, 10**12])
 def test_a_version_that_is_not_there_is_damage(field, value, retriever):
