@@ -9,10 +9,11 @@ clients as the queue holds ask a server with a short queue, and after them one c
 clock and of the processor time of the searching process: the second does not depend on what else the machine does.
 Clients cost processor time too, on the same processors.
 
-The bars: the rate beside writes by that of the threads (at least .9), the 99th percentile by the median (at most 4),
-the memory of the server at its end by that after a fifth of the time, and a sync beside the clients by one alone (at
-most 2; medians, and of the first sync, for which the writing process opens the index and all files are read). An added
-document is much less work than a sync, so that it waits for a processor for most of its time.
+The bars: the rate beside writes by that of the threads beside the same writes (at least .9), the rates without writes
+by each other, the 99th percentile by the median (at most 4), the memory of the server at its end by that after a fifth
+of the time, and a sync beside the clients by one alone (at most 2; medians, and of the first sync, for which the
+writing process opens the index and all files are read). An added document is much less work than a sync, so that it
+waits for a processor for most of its time.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ def main() -> None:
         results = {"queries": len(expected), "clients": options.clients, "threads": options.threads}
         shorter = min(options.seconds / 4, SHORTER)
         results["in_process"] = in_process(index, expected, options.threads, shorter)
+        with writing(index, files):
+            results["in_process_while_writing"] = in_process(index, expected, options.threads, shorter)
         with Served(index, options.threads, options.clients * 2) as server:
             results["quiet"] = server.load(expected, options.clients, shorter)
             with writing(index, files) as writes:
@@ -113,11 +116,12 @@ def copy_with_files(source: Path, index: Path, files: Path) -> None:
 
 def bars(results: dict[str, Any], beside: Writes, alone: Writes) -> dict[str, float]:
     """What the load costs, as shares."""
-    load, threads = results["while_writing"], results["in_process"]
+    load, threads = results["while_writing"], results["in_process_while_writing"]
     _, begin, *_, end = load["memory_mib"]
     shares = {
         "rate": load["rate"] / threads["rate"],
         "rate_of_cpu": load["rate_of_cpu"] / threads["rate_of_cpu"],
+        "rate_without_writes": results["quiet"]["rate"] / results["in_process"]["rate"],
         "p99_by_p50": load["milliseconds"]["p99"] / load["milliseconds"]["p50"],
         "memory": end / begin,
         "sync": median(beside, "sync") / median(alone, "sync"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -208,6 +210,43 @@ def test_the_map_lights_up_hits_and_opens_passages_by_keyboard_and_pointer(brows
         until(lambda: all(path.startswith("notes/") for path in hits(browser)))
         assert browser.find_element(By.CSS_SELECTOR, "#folders [aria-pressed=true]").text.startswith("notes")
         assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_state_of_the_page_passes_axe(scheme, width, browser, serving, retriever):
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None:
+        pytest.skip("needs pip install --no-deps axe-playwright-python, which contains axe-core")
+    axe = Path(package.origin).with_name("axe.min.js").read_text("utf-8")
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
+    def violations():
+        result = browser.execute_async_script("axe.run().then(arguments[0])")
+        assert len(result["passes"]) > 10
+        return [(rule["id"], node["html"]) for rule in result["violations"] for node in rule["nodes"]]
+
+    with serving(retriever) as address:
+        browser.get(address)
+        browser.execute_script(axe)
+        assert violations() == []
+        type_query(browser, "cancel a task")
+        until(lambda: hits(browser))
+        press(browser, Keys.ARROW_DOWN, "w")  # with its stages
+        assert violations() == []
+        press(browser, Keys.ENTER)
+        until(lambda: "Timeouts" in browser.find_element(By.ID, "reader-text").text)
+        assert violations() == []
+        press(browser, Keys.ESCAPE)
+        browser.find_element(By.ID, "map-on").click()
+        until(lambda: browser.find_element(By.ID, "chart").get_attribute("aria-label"))
+        assert violations() == []
+        type_query(browser, "asdfqwerzxcv blorptang")
+        until(lambda: not hits(browser) or browser.find_element(By.ID, "note").text)
+        assert violations() == []
 
 
 def test_the_page_works_below_a_path_of_another_application(browser, serving, retriever):
