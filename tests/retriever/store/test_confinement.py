@@ -140,9 +140,9 @@ def test_files_that_vanish_during_the_check_are_no_fault(tmp_path, monkeypatch):
 
 def test_small_file_is_read_only_if_it_is_a_regular_file(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
-    assert read_file(tmp_path / "file") == b"content"
+    assert read_file(tmp_path / "file", 100) == b"content"
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "missing", "."):
         with pytest.raises(OSError):
-            read_file(tmp_path / name)
+            read_file(tmp_path / name, 100)
