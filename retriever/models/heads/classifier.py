@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ....core.checks import is_real
+from ....core.checks import is_real, is_whole
 from ....core.errors import EncoderMismatchError, InputError
 from ....core.words import encodable
 from ..bert.weights import load_weights
 from ..load import load_encoder
 from ..settings import read_config
 from .bag_of_words import BagOfWords
-from .head import CLASSIFIER, load_head
+from .head import CLASSIFIER, check_settings, load_head
 from .kernel import KernelWeights
 
 if TYPE_CHECKING:
@@ -69,10 +69,16 @@ class ClassifierSettings:
             settings = cls(**facts)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InputError(f"{file} does not describe a classifier: copy the model folder again") from None
-        texts = (*settings.labels, settings.encoder, settings.fingerprint)
-        is_whole = settings.task in TASKS and settings.labels and all(isinstance(text, str) for text in texts)
-        if not is_whole or not is_real(settings.temperature) or settings.temperature <= 0 or settings.length < 3:
-            raise InputError(f"{file} has a wrong value in 'classifier': copy the model folder again")
+        has_names = all(isinstance(text, str) for text in settings.labels)
+        rules = {
+            "task": (settings.task in TASKS, f"one of {', '.join(TASKS)}"),
+            "labels": (bool(settings.labels) and has_names, "a list of names"),
+            "temperature": (is_real(settings.temperature) and settings.temperature > 0, "a number above 0"),
+            "length": (is_whole(settings.length, 3), "a whole number of tokens from 3"),
+            "encoder": (isinstance(settings.encoder, str), "a text"),
+            "fingerprint": (isinstance(settings.fingerprint, str), "a text"),
+        }
+        check_settings(folder, "classifier", settings, rules)
         return settings
 
     @classmethod

@@ -14,7 +14,7 @@ from ..bert.weights import BertConfig
 from ..settings import PADDED_POSITIONS, fingerprint, read_config, tokenizer_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tokenizers import Tokenizer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SettingsT = TypeVar("SettingsT")
 _POSITIONS = 512  # of a model that does not say
+_SHOWN = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,20 @@ def read_settings(folder: Path, noun: str, build: Callable[..., SettingsT]) -> S
         raise InputError(f"{file} does not describe a {noun}: copy the model folder again") from None
 
 
-def wrong_settings(folder: Path, noun: str) -> InputError:
-    """Return the error for a setting of another type or range."""
-    return InputError(f"{folder / 'binocle.json'} has a wrong value in '{noun}': copy the model folder again")
+def check_settings(folder: Path, noun: str, settings: Any, rules: Mapping[str, tuple[bool, str]]) -> None:
+    """Check the settings that came from a folder's `binocle.json`.
+
+    :param rules: of each setting, whether it is right, and what is expected.
+    :raises InputError: for the first wrong one.
+    """
+    for name, (is_right, expected) in rules.items():
+        if not is_right:
+            value = repr(getattr(settings, name))
+            raise InputError(
+                f"{folder / 'binocle.json'} has a wrong value in '{noun}': {name} is "
+                f"{value if len(value) <= _SHOWN else value[:_SHOWN] + '…'}, expected {expected}; copy the model "
+                "folder again"
+            )
 
 
 class Head(Protocol):

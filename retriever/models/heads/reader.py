@@ -15,7 +15,7 @@ import numpy as np
 from ....core.checks import is_real, is_whole
 from ....core.errors import InputError
 from ..encoder import check_texts
-from .head import READER, load_head, read_settings, wrong_settings
+from .head import READER, check_settings, load_head, read_settings
 from .windows import windows
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ class ReaderSettings:
         :raises InputError: when a value is wrong.
         """
         settings = read_settings(folder, "reader", cls)
-        numbers = (settings.slope, settings.offset, settings.threshold)
-        if not (is_whole(settings.window, 8) and is_whole(settings.stride, 0) and all(map(is_real, numbers))):
-            raise wrong_settings(folder, "reader")
+        rules = {name: (is_real(getattr(settings, name)), "a number") for name in ("slope", "offset", "threshold")}
+        rules["window"] = is_whole(settings.window, 8), "a whole number of tokens from 8"
+        rules["stride"] = is_whole(settings.stride, 0), "a whole number of tokens from 0"
+        check_settings(folder, "reader", settings, rules)
         return settings
 
     def as_dict(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ import numpy as np
 from ....core.checks import is_real, is_whole
 from ..encoder import check_texts
 from .chain import marginals, valid, viterbi
-from .head import TAGGER, load_head, read_settings, wrong_settings
+from .head import TAGGER, check_settings, load_head, read_settings
 from .windows import text_windows
 
 if TYPE_CHECKING:
@@ -53,10 +53,15 @@ class TaggerSettings:
         :raises InputError: when a value is wrong.
         """
         settings = read_settings(folder, "tagger", cls)
-        has_numbers = is_whole(settings.length, 8) and is_real(settings.slope) and is_real(settings.offset)
-        is_whole_table = settings.transitions is None or _are_transitions(settings.transitions, labels)
-        if not has_numbers or not isinstance(settings.capitals, bool) or not is_whole_table:
-            raise wrong_settings(folder, "tagger")
+        is_table = settings.transitions is None or _are_transitions(settings.transitions, labels)
+        rules = {
+            "length": (is_whole(settings.length, 8), "a whole number of tokens from 8"),
+            "slope": (is_real(settings.slope), "a number"),
+            "offset": (is_real(settings.offset), "a number"),
+            "capitals": (isinstance(settings.capitals, bool), "true or false"),
+            "transitions": (is_table, f"two tables of {labels + 1} rows with {labels} numbers up to 0"),
+        }
+        check_settings(folder, "tagger", settings, rules)
         return settings
 
     def as_dict(self) -> dict[str, Any]:

@@ -243,15 +243,18 @@ def test_a_damaged_probe_or_another_encoder_is_refused(tmp_path, tiny_model, mak
     file = tmp_path / "out" / "binocle.json"
     good = json.loads(file.read_text("utf-8"))
     other = str(make_model(tmp_path / "other", seed=5))
-    for change, error in (
-        ({"encoder": other}, EncoderMismatchError),
-        ({"labels": ["a"]}, InputError),
-        ({"task": "magic"}, InputError),
-        ({"temperature": 0}, InputError),
-        ({"sure": [1]}, InputError),
+    for change, error, message in (
+        ({"encoder": other}, EncoderMismatchError, ""),
+        ({"labels": ["a"]}, InputError, ""),
+        ({"labels": [3]}, InputError, r"in 'classifier': labels is \(3,\), expected a list of names; copy"),
+        ({"task": "magic"}, InputError, "task is 'magic', expected one of classes, labels, number; copy"),
+        ({"temperature": 0}, InputError, "temperature is 0, expected a number above 0; copy"),
+        ({"length": 7.5}, InputError, "length is 7.5, expected a whole number of tokens from 3; copy"),
+        ({"encoder": 3}, InputError, "encoder is 3, expected a text; copy"),
+        ({"sure": [1]}, InputError, "does not describe a classifier"),
     ):
         file.write_text(json.dumps({"classifier": good["classifier"] | change}), "utf-8")
-        with pytest.raises(error):
+        with pytest.raises(error, match=message):
             load_classifier(tmp_path / "out")
     file.write_text(json.dumps(good), "utf-8")
     words = tmp_path / "out" / WORDS

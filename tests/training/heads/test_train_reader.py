@@ -207,7 +207,10 @@ def test_another_model_is_no_reader(tmp_path, tiny_model, trained_reader, make_r
         load_reader("no-such-reader")
     shutil.copytree(trained_reader, tmp_path / "copy")
     for text, message in (
-        ('{"reader": {"window": "long"}}', "has a wrong value in .reader."),
+        (
+            '{"reader": {"window": "long"}}',
+            "in .reader.: window is .long., expected a whole number of tokens from 8; copy",
+        ),
         ('{"reader": {"evil": 1}}', "does not describe a reader"),
         ("[", "does not describe a reader"),
     ):
