@@ -184,6 +184,9 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
         assert read_heads(pets.location) == {}
     file.write_text("[" * 100_000)
     assert read_heads(pets.location) == {}
+    for precision in (0.01, 0.99, None):
+        file.write_text(json.dumps([row | {"precision": precision}]))
+        assert read_heads(pets.location)["topic"].precision == precision
 
 
 def test_a_filter_on_a_key_with_empty_lists_only_passes_nothing(pets):

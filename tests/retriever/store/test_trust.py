@@ -228,6 +228,15 @@ def test_untrusted_index_names_no_folder_but_its_own(mine, state, tmp_path):
     assert Retriever.open(tmp_path / "index").folder is None
 
 
+def test_untrusted_index_does_not_go_back_to_its_state_before(mine, state):
+    shutil.rmtree(state)
+    (mine / ".binocle/HEAD.json").write_text("{}")
+    before = bytes_of(mine)
+    with pytest.raises(UntrustedError):
+        Retriever.open(mine).repair()
+    assert bytes_of(mine) == before
+
+
 def test_state_that_cannot_be_written_is_a_warning(tmp_path, tiny_model, state):
     state.write_text("a file in the way")
     index = Retriever.open(tmp_path / "new", model=tiny_model)
