@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,6 +127,13 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
 )
 @click.option("--max-numbers", type=_SHARE, callback=_finite, metavar="X", help="The same of numbers.")
 @click.option(
+    "--max-known",
+    type=_SHARE,
+    callback=_finite,
+    metavar="X",
+    help="The highest share of passages with text that the attacker has, by its upper bound.",
+)
+@click.option(
     "--min-ndcg-keep",
     type=_SHARE,
     callback=_finite,
@@ -153,11 +161,6 @@ def audit(
     out: Path | None,
     defences: tuple[str, ...] | None,
     texts: int,
-    max_token_f1: float | None,
-    max_content_f1: float | None,
-    max_names: float | None,
-    max_numbers: float | None,
-    min_ndcg_keep: float | None,
     apply: bool,
     encoder: Path | None,
     erase: bool,
@@ -179,7 +182,7 @@ def audit(
     """
     from ...training.audit.gate import Gate
 
-    gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
+    gate = Gate(**{field.name: options.pop(field.name) for field in fields(Gate)})
     _check_options(gate, encoder, quick=quick, apply=apply, erase=erase)
     from ...training.audit.audit import audit as run_audit
     from ...training.audit.report import report_files, text_report

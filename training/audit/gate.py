@@ -24,39 +24,52 @@ class Gate:
     max_content_f1: float | None = None
     max_names: float | None = None  # share of names that come back
     max_numbers: float | None = None
+    max_known: float | None = None  # share of passages with text that the attacker has: no defence changes it
 
     @property
     def is_set(self) -> bool:
         """Whether the gate has any limit."""
-        return self.limits_leak or self.min_ndcg_keep is not None
+        return self.limits_leak or self.min_ndcg_keep is not None or self.max_known is not None
 
     @property
     def limits_leak(self) -> bool:
-        """Whether the gate limits what may be recovered."""
+        """Whether the gate limits what may be recovered, which differs between settings."""
         return any(limit is not None for limit, _ in self._limits())
 
     def passing(self, report: AuditReport) -> list[DefenceResult]:
         """Return the settings within all limits: best nDCG@10 first, or least leak first if any leak is allowed."""
-        results = [result for result in self._within(report) if not self.unknown(result)]
+        results = [result for result in self._within(report) if not self.unknown(report, result)]
         results.sort(key=lambda result: (-(result.ndcg.value or 0.0), result.leak))
         return results if self.limits_leak else sorted(results, key=lambda result: result.leak)
 
     def unmeasured(self, report: AuditReport) -> list[DefenceResult]:
         """Return the settings that seem to be within all limits, but were attacked too weakly to tell."""
-        return [result for result in self._within(report) if self.unknown(result)]
+        return [result for result in self._within(report) if self.unknown(report, result)]
 
-    def unknown(self, result: DefenceResult) -> str:
+    def exceeds_known(self, report: AuditReport) -> bool:
+        """Whether too many passages have text that the attacker has, by the upper bound; then no setting passes."""
+        upper = report.known.sharing.high
+        return self.max_known is not None and upper is not None and upper > self.max_known
+
+    def unknown(self, report: AuditReport, result: DefenceResult) -> str:
         """Why a setting that seems to be within the limits may be beyond them; "" if it is measured."""
+        if self.max_known is not None and report.known.sharing.high is None:
+            return "no passage was compared with the attacker's documents"
         absent = [measure for limit, measure in self._limits() if limit is not None and result.upper(measure) is None]
         if absent:
             return f"the attacked texts have nothing that counts as {' or '.join(map(_LABELS.__getitem__, absent))}"
         return result.unmeasured
 
     def nearest(self, report: AuditReport) -> list[DefenceResult]:
-        """Return the three settings that exceed the limits by the smallest sums, nearest first."""
+        """Return the three settings that exceed the limits by the smallest sums, nearest first.
+
+        Known text is left out, which is the same of all settings.
+        """
         return sorted(report.results, key=self._excess)[:_NEAREST]
 
     def _within(self, report: AuditReport) -> list[DefenceResult]:
+        if self.exceeds_known(report):
+            return []
         return [result for result in report.results if not self._excess(result)]
 
     def _limits(self) -> tuple[tuple[float | None, str], ...]:

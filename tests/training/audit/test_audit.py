@@ -527,6 +527,30 @@ def test_a_limit_on_names_is_not_met_where_no_attacked_text_has_a_name(found):
     assert told.endswith("the attacked texts have nothing that counts as names")
 
 
+def test_a_limit_on_known_text_takes_the_upper_bound_and_no_setting_passes_beyond_it(found):
+    report = replace(found, known=KnownText(2_000, Value(0.03, 0.02, 0.04), Value(0.05, 0.04, 0.06)))
+    within, beyond = Gate(max_known=0.06, max_token_f1=1), Gate(max_known=0.055, max_token_f1=1)
+    assert within.passing(report) == Gate(max_token_f1=1).passing(report) != []
+    assert (beyond.passing(report), beyond.unmeasured(report)) == ([], [])
+    assert beyond.as_dict(report)["max_known"] == 0.055 and beyond.as_dict(report)["within"] == []
+    told = (
+        "at most 6.0% of passages have text that the attacker has, more than --max-known 0.055: no defence changes that"
+    )
+    assert told in text_report.lines(report, beyond)
+    assert not any("--max-known" in line for line in text_report.lines(report, within))
+    alone = Gate(max_known=0.06)
+    leaks = [result.leak for result in alone.passing(report)]
+    assert alone.is_set and leaks == sorted(leaks) != []  # nothing else tells the settings apart
+
+
+def test_a_limit_on_known_text_is_not_met_where_no_passage_was_compared(found):
+    nothing = Value(None, None, None)
+    report, gate = replace(found, known=KnownText(0, nothing, nothing)), Gate(max_known=1)
+    assert gate.passing(report) == [] and gate.unmeasured(report) == report.results
+    told = "not measured: none, for no passage was compared with the attacker's documents"
+    assert told in text_report.lines(report, gate)
+
+
 def _without(by_length):
     nothing = Value(None, None, None)
     return {size: replace(one, measures=one.measures | {"names": nothing}) for size, one in by_length.items()}
@@ -802,6 +826,8 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
         (("--min-ndcg-keep", 0.01), 0, "within the gate, least leak first: "),
         (("--max-token-f1", 0.001, "--min-ndcg-keep", 0.98), 1, "no setting is within the gate; nearest: "),
         (("--min-ndcg-keep", 3), 1, "no setting is within the gate; nearest: "),
+        (("--max-known", 1), 0, "within the gate, least leak first: "),
+        (("--max-known", 0.001), 1, "no setting is within the gate; nearest: "),
     ],
 )
 def test_a_gate_is_an_exit_code_and_names_the_settings(gate, code, says, run):

@@ -92,10 +92,15 @@ def _f1s(by_length: ByLength, lengths: Iterable[int]) -> str:
 
 def _gate_lines(report: AuditReport, gate: Gate) -> list[str]:
     passing, unmeasured = gate.passing(report), gate.unmeasured(report)
-    closed = [f"not measured: {result.name}, for {gate.unknown(result)}" for result in unmeasured]
+    closed = [f"not measured: {result.name}, for {gate.unknown(report, result)}" for result in unmeasured]
     if passing:
         first = "best nDCG@10" if gate.limits_leak else "least leak"
         return [*closed, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
+    if gate.exceeds_known(report):
+        closed.append(
+            f"at most {report.known.sharing.high:.1%} of passages have text that the attacker has, more than "
+            f"--max-known {gate.max_known:g}: no defence changes that"
+        )
     if not unmeasured:
         closed.append(f"no setting is within the gate; nearest: {', '.join(map(_brief, gate.nearest(report)))}")
     floor, length = max((recovery["f1"], length) for length, recovery in report.frequent.items())
