@@ -12,7 +12,7 @@ from ...retriever.models import files as model_files
 from ...retriever.models.heads.torch_head import load_tokenizer
 from ...retriever.models.settings import read_config, read_modules
 from ..encoders.base_model import join_segments, keep_layers, layer_count, set_dropout
-from ..runs import environment
+from ..runs import attention, environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,7 @@ def make_model(base: str, kind: HeadKind, config: HeadConfig, **options: Any) ->
     if config.layers is not None:
         _shorten(model, base, config.layers)
     set_dropout(model, config.dropout)
+    attention.speed_up(model)
     if not str((read_config(folder).get("architectures") or [""])[0]).endswith(f"For{kind.task}"):
         join_segments(model)
     return model.to(environment.device()), tokenizer

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from ...retriever.models.heads.head import READER
 from ...retriever.models.heads.reader import Reader, ReaderSettings
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
 _CANDIDATES = 4  # passages without the answer; the nearest in length is read
+_NOWHERE = [(0, 0)]  # [CLS]: no answer
 _WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
 
 
@@ -46,6 +46,7 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
 
     def __init__(self, run: TrainingRun[ReaderConfig], rows: Sequence[Question], held_out: Sequence[Question]) -> None:
         super().__init__(run, rows, held_out)
+        self._counts: dict[str, int] = {}  # tokens of each text
         self._others = _Others(rows)
         self._judged = [*held_out]
         if run.config.unanswerable:
@@ -55,8 +56,13 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
             self._judged += [question for question in elsewhere if question is not None]
 
     def length(self, row: Question) -> int:
-        """Return the characters of question and passage."""
-        return len(row.text) + len(row.passage)
+        """Return the tokens of question and passage, or of a whole window."""
+        return min(self.size, self._count(row.text) + self._count(row.passage))
+
+    def _count(self, text: str) -> int:
+        if text not in self._counts:
+            self._counts[text] = len(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._counts[text]
 
     def loss(self, rows: list[Question], random: np.random.Generator) -> torch.Tensor:
         """Return the mean cross-entropy of the first and of the last token of each answer."""
@@ -64,18 +70,17 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
         batch = inputs(self.model, [window for window, *_ in drawn])
         logits = outputs(self.model(**batch)).float()
         logits = logits.masked_fill(batch["attention_mask"][:, :, None] == 0, -1e4)
-        targets = torch.tensor([target for _, *target in drawn], device=logits.device)
-        return cross_entropy(logits.transpose(1, 2).flatten(0, 1), targets.flatten())
+        return span_loss(logits, [targets for _, targets in drawn])
 
-    def _drawn(self, question: Question, random: np.random.Generator) -> tuple[Window, int, int]:
-        """Draw a window of a question's passage, or of another one, with the places of the answer's ends there."""
+    def _drawn(self, question: Question, random: np.random.Generator) -> tuple[Window, list[tuple[int, int]]]:
+        """Draw a window of a question's passage, or of another one, with the places of the answers' ends there."""
         if random.random() < self.config.unanswerable and question.answers:
             question = self._others.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
-        answered = [part for part in parts if _target(part, question) != (0, 0)]
+        answered = [part for part in parts if _targets(part, question) != _NOWHERE]
         candidates = answered if answered and random.random() < _WITH_ANSWER else parts
         window = candidates[random.integers(len(candidates))]
-        return window, *_target(window, question)
+        return window, _targets(window, question)
 
     def measure(self) -> float:
         """Return F1 on the first held-out questions."""
@@ -128,9 +133,7 @@ class _Others:
     def without_answer(self, question: Question, random: np.random.Generator) -> Question | None:
         """Return the question with a passage of its document that lacks its answers; of any, where it has no other."""
         passages = self._passages.get(question.document, [])
-        passages = passages if len(passages) > 1 else self._all
-        if not passages:
-            return None
+        passages = [text for text in passages if text != question.passage] or self._all
         drawn = [passages[number] for number in random.integers(len(passages), size=_CANDIDATES)]
         passage = min(drawn, key=lambda text: abs(len(text) - len(question.passage)))  # fits into the same batch
         folded = passage.casefold()
@@ -139,14 +142,35 @@ class _Others:
         return replace(question, passage=passage, answers=(), starts=())
 
 
-def _target(window: Window, question: Question) -> tuple[int, int]:
-    """Return the positions of the answer's first and last token in a window; (0, 0), [CLS], if it is not inside."""
-    for answer, start in zip(question.answers, question.starts, strict=True):
-        end = start + len(answer)
-        inside = [position for position, (left, right) in enumerate(window.offsets) if left < end and right > start]
-        if inside and window.offsets[inside[0]][0] <= start and window.offsets[inside[-1]][1] >= end:
-            return window.first + inside[0], window.first + inside[-1]
-    return 0, 0
+def span_loss(logits: torch.Tensor, targets: list[list[tuple[int, int]]]) -> torch.Tensor:
+    """Return the mean cross-entropy of an answer's start and end, half of each.
+
+    The probabilities of several places are added (Clark and Gardner 2018, arXiv:1710.10723, section 3.1).
+
+    :param logits: (texts, tokens, 2), of start and end.
+    :param targets: of each text, the positions of the first and the last token of its answers; at least one.
+    """
+    likely = logits.log_softmax(1)
+    losses = []
+    for of_text, pairs in zip(likely, targets, strict=True):
+        start, end = torch.tensor(pairs, device=logits.device).T
+        losses.append(-(of_text[start, 0] + of_text[end, 1]).logsumexp(0) / 2)
+    return torch.stack(losses).mean()
+
+
+def _targets(window: Window, question: Question) -> list[tuple[int, int]]:
+    """Return the positions of the first and last token of each answer inside a window; else those of [CLS]."""
+    spans = (_inside(window, *answer) for answer in zip(question.answers, question.starts, strict=True))
+    return sorted({span for span in spans if span}) or _NOWHERE
+
+
+def _inside(window: Window, answer: str, start: int) -> tuple[int, int] | None:
+    """Return the positions of an answer's first and last token; None if the window lacks a part of it."""
+    end = start + len(answer)
+    inside = [position for position, (left, right) in enumerate(window.offsets) if left < end and right > start]
+    if inside and window.offsets[inside[0]][0] <= start and window.offsets[inside[-1]][1] >= end:
+        return window.first + inside[0], window.first + inside[-1]
+    return None
 
 
 def _spans(reader: Reader, questions: Sequence[Question]) -> list[Span | None]:

@@ -34,7 +34,9 @@ def trained_reader(made_once, tiny_model):
     from binocle.training.heads.config import ReaderConfig
     from binocle.training.heads.train import train_reader
 
-    config = ReaderConfig(steps=40, max_length=48, learning_rate=5e-3, held_out=0.1, evaluations=1, bf16=False)
+    config = ReaderConfig(
+        steps=40, max_length=48, learning_rate=5e-3, unanswerable=0.2, held_out=0.1, evaluations=1, bf16=False
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BINOCLE_PRECISION", "float32")
         return made_once("reader", lambda folder: train_reader(make_rows(), folder, base=tiny_model, config=config))

@@ -85,3 +85,13 @@ def test_whole_documents_are_held_out():
     learned, held_out = squad.split(squad.read_questions(rows), 0.2, 1_000, 0)
     assert (len(learned), len(held_out)) == (80, 20)
     assert {row.document for row in learned}.isdisjoint(row.document for row in held_out)
+
+
+@pytest.mark.parametrize(
+    ("answer", "starts"),
+    [("the mat", (15,)), ("mat", (19, 28)), ("at", (5, 9, 20, 29)), ("red.", (36,)), ("The", (0, 24))],
+)
+def test_an_answer_without_a_start_has_each_place_preferably_as_whole_words(answer, starts):
+    (question,) = squad.read_questions([{"question": "Where?", "context": PASSAGE, "answers": [answer]}])
+    assert (question.starts, set(question.answers)) == (starts, {answer})
+    assert all(PASSAGE[start:].startswith(answer) for start in starts)

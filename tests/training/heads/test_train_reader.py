@@ -244,4 +244,32 @@ def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_lengt
     others = _Others(questions)
     drawn = [(question, others.without_answer(question, random)) for question in questions * 20]
     gaps = [abs(len(given.passage) - len(asked.passage)) / 12 for asked, given in drawn if given]
-    assert len(gaps) > 300 and np.mean(gaps) < 6  # ten, for any passage
+    assert len(gaps) == 600 and np.mean(gaps) < 6  # ten, for any passage
+
+
+def test_the_loss_is_the_cross_entropy_of_both_ends_and_adds_the_probabilities_of_places():
+    from binocle.training.heads.reader_training import span_loss
+
+    torch.manual_seed(0)
+    logits = torch.randn(2, 5, 2)
+    ends = torch.tensor([[1, 2], [0, 0]])
+    plain = torch.nn.functional.cross_entropy(logits.transpose(1, 2).flatten(0, 1), ends.flatten())
+    torch.testing.assert_close(span_loss(logits, [[(1, 2)], [(0, 0)]]), plain)
+    start, end = logits[0].softmax(0).T
+    both = -torch.log(start[1] * end[2] + start[3] * end[4]) / 2
+    torch.testing.assert_close(span_loss(logits[:1], [[(1, 2), (3, 4)]]), both)
+
+
+def test_every_place_of_an_answer_is_learned_and_rows_are_as_long_as_their_tokens(tmp_path, tiny_model):
+    from binocle.training.data.heads.squad import read_questions
+    from binocle.training.heads.reader_training import ReaderTraining
+    from binocle.training.runs.training_run import TrainingRun
+
+    context = "the cat sat on the mat and the cat ran"
+    (question,) = read_questions([{"question": "who", "context": context, "answers": ["cat"]}])
+    run = TrainingRun(tmp_path / "out", tiny_model, ReaderConfig(max_length=48, bf16=False), None)
+    training = ReaderTraining(run, [question], [])
+    window, places = training._drawn(question, np.random.default_rng(0))
+    words = [context[slice(*window.offsets[first - window.first])] for first, _ in places]
+    assert (words, len(places)) == (["cat", "cat"], 2)
+    assert training.length(question) == len(window.ids) - window.ids.count(window.ids[0]) - 2

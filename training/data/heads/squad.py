@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ class Question:
 
     text: str
     passage: str
-    answers: tuple[str, ...]  # each is a part of the passage
+    answers: tuple[str, ...]  # each is a part of the passage; again for each place, if the data do not say which
     starts: tuple[int, ...]  # of the answers, in characters
     document: str  # that the passage is from: a title, else the passage itself
 
@@ -130,7 +131,7 @@ def _question(location: str, row: Mapping[str, Any], passages: dict[str, str]) -
 
 
 def _answers(location: str, row: Mapping[str, Any], passage: str) -> list[tuple[str, int]]:
-    """Return each answer with its start; without one, it is where the passage first has the answer."""
+    """Return each answer with its start; one without a start comes once for each place where the passage has it."""
     answers = row.get("answers")
     if isinstance(answers, dict):  # as the hub has SQuAD: lists of texts and of starts
         texts, starts = _list(location, answers, "text"), _list(location, answers, "answer_start")
@@ -139,10 +140,10 @@ def _answers(location: str, row: Mapping[str, Any], passage: str) -> list[tuple[
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
     if not isinstance(answers, list):
         raise InputError(f"{location} has no list of 'answers': expected one, empty where the context has no answer")
-    return [_answer(location, answer, passage) for answer in answers]
+    return [pair for answer in answers for pair in _answer(location, answer, passage)]
 
 
-def _answer(location: str, answer: Any, passage: str) -> tuple[str, int]:
+def _answer(location: str, answer: Any, passage: str) -> list[tuple[str, int]]:
     fields = {"text": answer} if isinstance(answer, str) else _object(location, answer)
     text = _text(location, fields, "text")
     start: Any = fields.get("answer_start", passage.find(text))
@@ -152,7 +153,19 @@ def _answer(location: str, answer: Any, passage: str) -> tuple[str, int]:
             f"{location}: the context does not have the answer {text[:_SHOWN]!r}{where}: an answer is a part of its "
             "context, letter by letter"
         )
-    return text, int(start)
+    return (
+        [(text, int(start))] if "answer_start" in fields else [(text, first) for first in _occurrences(text, passage)]
+    )
+
+
+def _occurrences(text: str, passage: str) -> list[int]:
+    """Return where a passage has an answer: as whole words, or inside others if it never is."""
+    left, right = r"\b" * text[0].isalnum(), r"\b" * text[-1].isalnum()
+    whole, anywhere = (
+        [match.start() for match in re.finditer(f"(?={pattern})", passage)]
+        for pattern in (left + re.escape(text) + right, re.escape(text))
+    )
+    return whole or anywhere
 
 
 def _text(location: str, row: Mapping[str, Any], name: str) -> str:
