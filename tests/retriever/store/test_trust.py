@@ -327,9 +327,13 @@ def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table,
         with pytest.raises(DamagedError, match=r"its end names parts outside of its [\d,]+ bytes"):
             damaged.verify() if trusted else damaged.search("cat", mode="lexical")
     part = values[2]
-    file.write_bytes(whole[:part] + (2**40).to_bytes(8, "little") + whole[part + 8 :])
-    with pytest.raises(DamagedError, match="its end names parts outside"):
-        tables._check_footer(file)
+    start, size = tables._PART.unpack(whole[part : part + 16])
+    for claim in ((2**40, size), (start, len(whole) - start + 1)):
+        file.write_bytes(whole[:part] + tables._PART.pack(*claim) + whole[part + 16 :])
+        with pytest.raises(DamagedError, match="its end names parts outside"):
+            tables._check_footer(file)
+    file.write_bytes(whole[:part] + tables._PART.pack(start, len(whole) - start) + whole[part + 16 :])
+    tables._check_footer(file)  # up to its last byte
     file.write_bytes(whole)
     assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
 
