@@ -33,7 +33,7 @@ from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import vector_index as vectors
 from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.filters.where import parse
-from binocle.retriever.store.head import FORMAT, SCOPED, Settings, read_json
+from binocle.retriever.store.head import FORMAT, SCOPED, Settings, is_index, read_json
 from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
@@ -442,6 +442,24 @@ def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
     (retriever.path / "HEAD.previous.json").unlink()
     with pytest.raises(DamagedError):
         Retriever.open(retriever.path).search("cat", mode="semantic")
+
+
+@pytest.mark.parametrize("name", ["words", "shards"])
+def test_a_text_in_place_of_a_list_is_damage(name, retriever):
+    change(retriever.path / "HEAD.json", **{name: "abc"})
+    (retriever.path / "HEAD.previous.json").unlink()
+    with pytest.raises(DamagedError, match="HEAD.json"):
+        Retriever.open(retriever.path).search("cat")
+
+
+def test_an_index_that_cannot_be_looked_at_is_there():
+    """So that reading it raises the error."""
+
+    class Denied:
+        def exists(self, name):
+            raise PermissionError(name)
+
+    assert is_index(Denied())
 
 
 # Damage below

@@ -7,6 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from binocle import Retriever
@@ -336,6 +338,13 @@ def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table,
     tables._check_footer(file)  # up to its last byte
     file.write_bytes(whole)
     assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
+
+
+def test_ends_of_files_are_checked_in_folders_alone_and_where_there_is_an_end(tmp_path):
+    tables.check_pages(lance.write_dataset(pa.table({"id": [1, 2]}), "memory://table"))
+    tables._check_footer(tmp_path / "missing")  # Lance names it
+    (tmp_path / "short").write_bytes(b"LANC")
+    tables._check_footer(tmp_path / "short")
 
 
 @pytest.mark.parametrize(
