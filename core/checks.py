@@ -8,9 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHOWN = 60  # characters of a wrong value
 
 
 def above_0(settings: Any, *names: str) -> None:
@@ -62,5 +67,23 @@ def is_whole(value: Any, minimum: int) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a finite real number, Python's or an array library's, and no bool."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value is a finite real number, Python's or an array library's, and no bool.
+
+    A whole number that no float can hold is none.
+    """
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def first_wrong(settings: Any, rules: Mapping[str, tuple[bool, str]]) -> str:
+    """Name the first wrong setting that came from a file, its value and what is expected; "" if all are right.
+
+    :param rules: of each setting, whether it is right, and what is expected.
+    """
+    for name, (is_right, expected) in rules.items():
+        if not is_right:
+            value = repr(getattr(settings, name))
+            return f"{name} is {value if len(value) <= _SHOWN else value[:_SHOWN] + '…'}, expected {expected}"
+    return ""

@@ -20,7 +20,7 @@ from ..models.load import load_encoder
 from ..models.tokens.token_ids import EncoderTokens
 from .correction import Correction, correct
 from .decoder_settings import TextDecoderSettings
-from .inverter_info import FILE, InverterInfo
+from .inverter_info import InverterInfo
 from .text_shape import TextShape
 from .token_guess import TokenGuess, bag_tokens, expected_tokens
 
@@ -89,10 +89,7 @@ class EmbeddingInverter:
         if info.kind != "embedding":
             raise InputError(f"{folder} inverts hidden states: expected an inverter of embeddings")
         encoder = info.check_encoder(encoder or load_encoder(info.encoder), folder)
-        try:
-            decoder = TextDecoder(TextDecoderSettings(**info.decoder))
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{folder / FILE} is damaged ({error}): copy the folder again") from None
+        decoder = TextDecoder(info.decoder_settings(TextDecoderSettings, folder))
         tokens = EncoderTokens(encoder)
         decoder = load_weights(folder, decoder).to(device())
         shape = TextShape.read(folder, info.dim)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...core.checks import is_real
+from ...core.checks import first_wrong, is_real, is_whole
 from ...core.errors import EncoderMismatchError, InputError, first_line
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..models.encoder import Encoder
+    from .decoder_settings import TextDecoderSettings, TokenDecoderSettings
+
+    Settings = TypeVar("Settings", TextDecoderSettings, TokenDecoderSettings)
 
 FILE, WEIGHTS = "inverter.json", "inverter.safetensors"
 FORMAT = 1
@@ -50,18 +53,32 @@ class InverterInfo:
             raise InputError(f"{folder} is no inverter: expected a folder that 'binocle train inverter' made")
         try:
             facts = json.loads(file.read_text("utf-8"))
-            by_seconds = [cosine for _, cosine in facts.pop("chance", ())]
+            _check_format(facts.get("format"), file)
+            by_seconds = _earlier_thresholds(facts.pop("chance", ()))
             info = cls(**facts)
-            info = replace(info, threshold=max(info.threshold, *by_seconds)) if by_seconds else info
+            _check(info)
             _check_thresholds(info)
-            valid = info.kind in INVERTER_KINDS and isinstance(info.dim, int)
+            info = replace(info, threshold=max(info.threshold, *by_seconds)) if by_seconds else info
+        except InputError:
+            raise
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{file} is damaged ({first_line(error)}): copy the inverter's folder again") from None
-        if not valid:
-            raise InputError(f"{file} names no known kind of inverter: copy the inverter's folder again")
-        if info.format != FORMAT:
-            raise InputError(f"{file} has format {info.format}, this version reads {FORMAT}")
         return info
+
+    def decoder_settings(self, settings: type[Settings], folder: Path) -> Settings:
+        """Return the settings of the decoder in this folder.
+
+        :raises InputError: for unknown or impossible settings.
+        """
+        try:
+            sizes = settings(**self.decoder)
+            sizes.check()
+            if sizes.inputs != self.dim:
+                raise InputError(f"dim is {self.dim}, but the decoder reads {sizes.inputs} numbers")
+        except (TypeError, ValueError) as error:
+            reason = first_line(error)
+            raise InputError(f"{folder / FILE} is damaged ({reason}): copy the inverter's folder again") from None
+        return sizes
 
     def minimum_cosine(self, rounds: int, *, of_text: bool = False) -> float:
         """The cosine that a recovered text reaches after these rounds of correction, and a vector of no text does not.
@@ -102,10 +119,47 @@ class InverterInfo:
         return encoder
 
 
+def _check_format(version: object, file: Path) -> None:
+    """:raises InputError: for a later format, whose other facts may be unknown."""
+    if is_whole(version, FORMAT + 1):
+        raise InputError(f"{file} has format {version}, this version reads {FORMAT}")
+
+
+def _earlier_thresholds(rows: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the cosines of rows of seconds and cosine."""
+    cosines = [cosine for _, cosine in rows]
+    if not all(map(is_real, cosines)):
+        raise ValueError("expected rows of two finite numbers in chance")
+    return cosines
+
+
+def _check(info: InverterInfo) -> None:
+    """:raises ValueError: for the first fact of a wrong type."""
+    control = info.control
+    rules = {
+        "format": (is_whole(info.format, FORMAT), f"{FORMAT}"),
+        "kind": (info.kind in INVERTER_KINDS, f"one of {', '.join(INVERTER_KINDS)}"),
+        "encoder": (_is_name(info.encoder), "a name or a folder"),
+        "fingerprint": (_is_name(info.fingerprint), "the encoder's fingerprint"),
+        "dim": (is_whole(info.dim, 1), "a whole number from 1"),
+        "decoder": (isinstance(info.decoder, dict), "settings by name"),
+        "layer": (info.layer is None or is_whole(info.layer, 0), "a whole number from 0, or null"),
+        "threshold": (is_real(info.threshold), "a number"),
+        "control": (
+            control is None or (isinstance(control, dict) and all(map(is_real, control.values()))),
+            "cosines by name, or null",
+        ),
+    }
+    if wrong := first_wrong(info, rules):
+        raise ValueError(wrong)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
 def _check_thresholds(info: InverterInfo) -> None:
-    """:raises ValueError: for thresholds that are not numbers, or rows that do not ascend by their rounds."""
-    if not is_real(info.threshold):
-        raise ValueError(f"the threshold is {info.threshold!r}, expected a number")
+    """:raises ValueError: for rows that are not numbers, or do not ascend by their rounds."""
     rows = np.array(info.no_texts)
     if rows.shape == (0,):
         return

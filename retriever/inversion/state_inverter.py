@@ -54,13 +54,13 @@ class StateInverter:
         if info.kind != "hidden":
             raise InputError(f"{folder} inverts embeddings: expected an inverter of hidden states")
         info.check_encoder(load_encoder(info.encoder), folder)
+        decoder = load_weights(folder, TokenDecoder(info.decoder_settings(TokenDecoderSettings, folder)))
+        states = HiddenStates(info.encoder, device=device())
         try:
-            settings = TokenDecoderSettings(**info.decoder)
-            settings.check()
-            decoder = TokenDecoder(settings)
-        except TypeError as error:
-            raise InputError(f"{folder / FILE} is damaged ({error}): copy the folder again") from None
-        return cls(info, load_weights(folder, decoder).to(device()), HiddenStates(info.encoder, device=device()))
+            states.check_layer(info.layer)
+        except InputError as error:
+            raise InputError(f"{folder / FILE} is damaged ({error}): copy the inverter's folder again") from None
+        return cls(info, decoder.to(device()), states)
 
     def read(self, text: str, *, masked: float = 0.0, seed: int = 0) -> StateReading:
         """Compute the hidden states of a text and recover its tokens from them.

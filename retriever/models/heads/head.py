@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ....core.checks import first_wrong
 from ....core.errors import InputError
 from .. import files as model_files
 from ..bert.weights import BertConfig
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 SettingsT = TypeVar("SettingsT")
 _POSITIONS = 512  # of a model that does not say
-_SHOWN = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,10 @@ def check_settings(folder: Path, noun: str, settings: Any, rules: Mapping[str, t
     :param rules: of each setting, whether it is right, and what is expected.
     :raises InputError: for the first wrong one.
     """
-    for name, (is_right, expected) in rules.items():
-        if not is_right:
-            value = repr(getattr(settings, name))
-            raise InputError(
-                f"{folder / 'binocle.json'} has a wrong value in '{noun}': {name} is "
-                f"{value if len(value) <= _SHOWN else value[:_SHOWN] + '…'}, expected {expected}; copy the model "
-                "folder again"
-            )
+    if wrong := first_wrong(settings, rules):
+        raise InputError(
+            f"{folder / 'binocle.json'} has a wrong value in '{noun}': {wrong}; copy the model folder again"
+        )
 
 
 class Head(Protocol):

@@ -265,18 +265,83 @@ def test_an_inverter_of_an_earlier_version_is_read_with_its_highest_threshold(tm
         ({"no_texts": [[0, 0.2, 0.1], [1, 0.4]]}, "damaged"),
         ({"no_texts": [[1, 0.2, 0.1], [1, 0.4, 0.2]]}, "expected rows of no_texts by ascending rounds, from 0"),
         ({"no_texts": [[-2, 0.2, 0.1], [1, 0.4, 0.2]]}, "expected rows of no_texts by ascending rounds, from 0"),
-        ({"threshold": float("nan")}, "the threshold is nan, expected a number"),
-        ({"threshold": "high"}, "the threshold is 'high', expected a number"),
+        ({"threshold": float("nan")}, "threshold is nan, expected a number"),
+        ({"threshold": "high"}, "threshold is 'high', expected a number"),
+        ({"threshold": 10**400}, "threshold is 10+…, expected a number"),
         ({"chance": [[0, 0.4, 0.2]]}, "damaged"),
-        ({"chance": [[0, "a"]]}, "damaged"),
+        ({"chance": [[0, "a"]]}, "expected rows of two finite numbers in chance"),
+        ({"chance": [[0, float("nan")]]}, "expected rows of two finite numbers in chance"),
+        ({"control": 0.9}, "control is 0.9, expected cosines by name, or null"),
+        ({"control": [["texts, 5th percentile", 0.9]]}, "expected cosines by name, or null"),
+        ({"control": {"texts, 5th percentile": "0.9"}}, "expected cosines by name, or null"),
+        ({"control": {"texts, 5th percentile": None}}, "expected cosines by name, or null"),
+        ({"control": {"no texts, highest": float("inf")}}, "expected cosines by name, or null"),
+        ({"kind": ["embedding"]}, r"kind is \['embedding'\], expected one of embedding, hidden"),
+        ({"kind": "bag"}, "kind is 'bag', expected one of embedding, hidden"),
+        ({"encoder": 3}, "encoder is 3, expected a name or a folder"),
+        ({"encoder": ""}, "encoder is '', expected a name or a folder"),
+        ({"fingerprint": None}, "fingerprint is None, expected the encoder's fingerprint"),
+        ({"dim": "8"}, "dim is '8', expected a whole number from 1"),
+        ({"dim": 0}, "dim is 0, expected a whole number from 1"),
+        ({"dim": True}, "dim is True, expected a whole number from 1"),
+        ({"decoder": []}, r"decoder is \[\], expected settings by name"),
+        ({"layer": 1.5}, "layer is 1.5, expected a whole number from 0, or null"),
+        ({"layer": -1}, "layer is -1, expected a whole number from 0, or null"),
+        ({"format": "1"}, "format is '1', expected 1"),
+        ({"words": 3}, "damaged"),
     ],
 )
-def test_thresholds_that_are_no_numbers_are_told_in_one_line(tmp_path: Path, facts: dict[str, object], says: str):
+def test_facts_of_wrong_types_are_told_in_one_line(tmp_path: Path, facts: dict[str, object], says: str):
     settings = {"kind": "embedding", "encoder": "a", "fingerprint": "b", "dim": 8, "decoder": {}, "threshold": 0.4}
     (tmp_path / "inverter.json").write_text(json.dumps(settings | facts), "utf-8")
     with pytest.raises(InputError, match=f"{says}.*: copy the inverter's folder again$") as refused:
         InverterInfo.read(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_an_inverter_of_a_later_format_is_told_before_its_unknown_facts(tmp_path: Path):
+    (tmp_path / "inverter.json").write_text('{"format": 2, "words": 3}', "utf-8")
+    with pytest.raises(InputError, match="has format 2, this version reads 1$"):
+        InverterInfo.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"layers": "4"}, "layers of a decoder is a whole number from 1, not '4'"),
+        ({"width": -1}, "width of a decoder is a whole number from 1, not -1"),
+        ({"heads": 0}, "heads of a decoder is a whole number from 1, not 0"),
+        ({"heads": 5}, r"5 heads do not divide a width of \d+"),
+        ({"longest": None}, "longest of a decoder is a whole number from 1, not None"),
+        ({"dim": 7}, r"dim is \d+, but the decoder reads 7 numbers"),
+        ({"colour": 1}, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_wrong_sizes_of_a_decoder_are_told_before_it_is_built(
+    sizes: dict[str, object], says: str, embedding: Path, tmp_path: Path
+):
+    folder = shutil.copytree(embedding, tmp_path / "inverter")
+    info = InverterInfo.read(folder)
+    replace(info, decoder=info.decoder | sizes).write(folder)
+    with pytest.raises(InputError, match=f"is damaged \\(.*{says}.*: copy the inverter's folder again$"):
+        load(folder)
+
+
+def test_wrong_settings_of_a_decoder_of_states_are_told(texts: Path, tiny_model: str, tmp_path: Path):
+    folder = tmp_path / "out"
+    train_inverter(texts, folder, encoder=tiny_model, config=config(kind="hidden", decoder="linear", steps=1))
+    info = InverterInfo.read(folder)
+    for decoder, layer, says in (
+        ({"kind": ["linear"]}, None, r"there is no decoder \['linear'\]"),
+        ({"layers": 0}, None, "a decoder has 1 layer at least, not 0"),
+        ({"bidirectional": 1}, None, "bidirectional is true or false, not 1"),
+        ({"inner": -1}, None, "inner of a decoder is a whole number from 0, not -1"),
+        ({"width": 7}, None, r"dim is \d+, but the decoder reads 7 numbers"),
+        ({}, 99, r"the encoder has layers 0 \(its embeddings\) to \d+, not 99"),
+    ):
+        replace(info, decoder=info.decoder | decoder, layer=layer).write(folder)
+        with pytest.raises(InputError, match=f"is damaged \\({says}.*: copy the inverter's folder again$"):
+            load(folder)
 
 
 def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):
