@@ -4,8 +4,12 @@ hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's para
            each decoder, for each layer, and of states that are masked
 embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a book, manual pages and Cranfield: token
            F1 on other documents of these and on scifact, before and after correction; and vectors of no text
+restarts   texts of scifact corrected for 10 s, with and without new starts of a search that has stopped rising: token
+           F1 and cosine, paired, and the seconds used
+no-text    how many vectors of no text, of texts and of texts with noise the inverter gives a text for
 pooling    the same encoder fine-tuned alike with mean and with CLS pooling: which vectors give away more
 
+With --work, embedding, restarts and no-text use the inverter in its folder `inverter`, if there is one.
 FOLDER holds squad11, debian_descriptions, docs_rust_book, docs_tldr.tar.gz, cranfield, scifact and stsb. Results go to
 results/inversion-TASK.json.
 """
@@ -189,7 +193,8 @@ def _apart(documents: list[str], known: KnownTexts, inverter: EmbeddingInverter,
     return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
 
 
-def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, seconds: float = 10.0) -> dict[str, Any]:
+def _trained(data: Path, work: Path, minutes: float) -> tuple[EmbeddingInverter, list[str], dict[str, list[str]]]:
+    """Train the inverter of `embedding`, or load it; also the documents it learned, and held-out ones."""
     sources = {
         "squad": _squad(data),
         "debian": _debian(data),
@@ -207,37 +212,95 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, second
     out = work / "inverter"
     if not (out / FILE).is_file():
         train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say)
-    card = json.loads((out / "binocle.json").read_text("utf-8"))
-    inverter = EmbeddingInverter.load(out)
+    return EmbeddingInverter.load(out), train, held_out
+
+
+def _known(train: Sequence[str], inverter: EmbeddingInverter) -> KnownTexts:
+    starts = range(0, len(train), 1_000)
+    return KnownTexts(ids for start in starts for ids in inverter.tokens(train[start : start + 1_000]))
+
+
+def _training(inverter: EmbeddingInverter, work: Path) -> dict[str, Any]:
+    """How long and from what the inverter learned, and its thresholds."""
+    card = json.loads((work / "inverter" / "binocle.json").read_text("utf-8"))
+    return {
+        "seconds of training": round(card["seconds"]),
+        "texts": card["data"],
+        "threshold": inverter.info.threshold,
+        "control": inverter.info.control,
+    }
+
+
+def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, seconds: float = 10.0) -> dict[str, Any]:
+    inverter, train, held_out = _trained(data, work, minutes)
+    known = _known(train, inverter)
     tests = {
         "scifact (another collection)": _beir(data / "scifact"),
         "squad (other documents)": held_out["squad"],
         "debian (other documents)": held_out["debian"],
     }
-    known = KnownTexts(
-        ids for start in range(0, len(train), 1_000) for ids in inverter.tokens(train[start : start + 1_000])
-    )
-    found: dict[str, Any] = {
+    return {
         "tokens": 32,
-        "seconds of training": round(card["seconds"]),
-        "texts": card["data"],
-        "threshold": inverter.info.threshold,
-        "control": inverter.info.control,
+        **_training(inverter, work),
         "tests": {
             name: _tested(inverter, _apart(documents, known, inverter, texts), seconds)
             for name, documents in tests.items()
         },
+        "vectors of no text": _controls(inverter, data, work),
     }
-    found["vectors of no text"] = _controls(inverter, data, work)
+
+
+def restarts(data: Path, work: Path, minutes: float, *, texts: int = 30, seconds: float = 10.0) -> dict[str, Any]:
+    """Both searches have the same seed, so they are equal until the first one stops."""
+    inverter, train, _ = _trained(data, work, minutes)
+    originals = _apart(_beir(data / "scifact"), _known(train, inverter), inverter, texts)
+    true = inverter.tokens(originals)
+    found: dict[str, Any] = {"tokens": 32, "seconds": seconds, **_training(inverter, work)}
+    values: dict[str, dict[str, list[float]]] = {}
+    for name, starts in (("without new starts", 0), ("with new starts", None)):
+        corrected, spent = [], []
+        for vector in inverter.check(inverter.encoder.encode(originals)):
+            begun = time.perf_counter()
+            corrected.append(inverter.correct(vector, seconds, starts=starts))
+            spent.append(time.perf_counter() - begun)
+        values[name] = {
+            "token F1": [overlap(t, one.ids)[2] for t, one in zip(true, corrected, strict=True)],
+            "cosine": [one.cosine for one in corrected],
+            "seconds": spent,
+        }
+        found[name] = {measure: _mean(of) for measure, of in values[name].items()}
+    for measure in ("token F1", "cosine"):
+        found[f"with - without, {measure}"] = _difference(*(of[measure] for of in reversed(values.values())))
     return found
 
 
+def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+    difference = significance.difference(first, second)
+    return {
+        "value": round(difference.value, 4),
+        "interval": [round(difference.low, 4), round(difference.high, 4)],
+        "p": difference.p,
+    }
+
+
+def no_text(data: Path, work: Path, minutes: float) -> dict[str, Any]:
+    inverter, _, _ = _trained(data, work, minutes)
+    return {**_training(inverter, work), **_controls(inverter, data, work)}
+
+
 def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, Any]:
-    """Random directions, and another encoder's vectors of real texts: how many give a text."""
+    """How many vectors give a text: random directions, another encoder's vectors, texts, and texts with noise."""
     random_vectors = np.random.default_rng(5).standard_normal((40, inverter.info.dim)).astype(np.float32)
     other = _fine_tuned(data, work, "cls")
     texts = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, 40, seed=1)
-    rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts)}
+    own = inverter.check(inverter.encoder.encode(texts))
+    noise = 0.06 * np.random.default_rng(6).standard_normal(own.shape).astype(np.float32)
+    rows = {
+        "random directions": random_vectors,
+        "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts),
+        "texts": own,
+        "texts with noise=0.06": own + noise,
+    }
     found = {}
     for name, vectors in rows.items():
         made = inverter.invert(vectors[:30], seconds=2.0)
@@ -282,16 +345,17 @@ def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds:
             "token F1 after correction": _mean(values[mode]),
             "cosine after correction": _mean([one.cosine for one in made]),
         }
-    difference = significance.difference(values["mean"], values["cls"])
-    found["mean - cls, token F1"] = {
-        "value": round(difference.value, 4),
-        "interval": [round(difference.low, 4), round(difference.high, 4)],
-        "p": difference.p,
-    }
+    found["mean - cls, token F1"] = _difference(values["mean"], values["cls"])
     return found
 
 
-TASKS = {"hidden": (hidden, 8.0), "embedding": (embedding, 30.0), "pooling": (pooling, 5.0)}
+TASKS = {
+    "hidden": (hidden, 8.0),
+    "embedding": (embedding, 30.0),
+    "restarts": (restarts, 30.0),
+    "no-text": (no_text, 30.0),
+    "pooling": (pooling, 5.0),
+}
 
 
 def main() -> None:

@@ -91,6 +91,7 @@ def correct(
     seed: int = 0,
     longest: int = 128,
     rounds: int | None = None,
+    starts: int | None = None,
 ) -> Correction:
     """Find a text near `vector`; stop when the time or the rounds are up, or a text has this vector.
 
@@ -98,8 +99,9 @@ def correct(
     :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
     :param longest: maximum number of tokens in a text.
     :param rounds: maximum number of rounds, which does not depend on the machine's speed.
+    :param starts: maximum number of new starts, after which a search that has stopped rising ends.
     """
-    return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds, rounds)
+    return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds, rounds, starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +131,21 @@ class _Search:
         self._measured = _MeasuredChanges(len(vector))
         self._proposed: tuple[Ids, list[tuple[float, Change]]] = ((), [])
 
-    def run(self, proposals: Sequence[Ids], deadline: float, limit: int | None = None) -> Correction:
+    def run(
+        self, proposals: Sequence[Ids], deadline: float, limit: int | None = None, starts: int | None = None
+    ) -> Correction:
         self._score([(ids, self._new_slots(len(ids) + 1)) for ids in proposals])
         if not self._known:
             return Correction((), 0.0, 0)
         nearest, waited, rounds = self._best(1)[0], 0, 0
         while rounds != limit and time.monotonic() < deadline and float(nearest.vector @ self._vector) < _EXACT:
-            rounds += 1
             if waited == _PATIENCE:
+                if starts == 0:
+                    break
+                starts = None if starts is None else starts - 1
                 self._start_again(nearest)
                 waited = 0
+            rounds += 1
             best = self._best(1)[0]
             self._measure(best, 0.5 + waited)
             self._combine()

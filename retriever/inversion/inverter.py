@@ -161,11 +161,13 @@ class EmbeddingInverter:
         *,
         seed: int = 0,
         rounds: int | None = None,
+        starts: int | None = None,
     ) -> Correction:
         """Return the nearest text that correction finds in time, whatever its cosine.
 
         :param vector: (dim,) of length 1.
         :param rounds: a limit that does not depend on the machine's speed.
+        :param starts: maximum number of new starts of a search that has stopped rising; as many as fit by default.
         """
         return correct(
             vector,
@@ -176,6 +178,7 @@ class EmbeddingInverter:
             seed=seed,
             longest=self.proposer.decoder.settings.longest,
             rounds=rounds,
+            starts=starts,
         )
 
     def proposals(self, vectors: Floats) -> list[list[Ids]]:

@@ -65,6 +65,10 @@ def test_a_search_that_no_longer_rises_begins_again_and_gets_further():
     few = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=4)
     many = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=400)
     assert few.ids == (0, 0) and many.ids == (7, 7) and few.rounds < many.rounds < 400
+    alone = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=400, starts=0)
+    assert alone.ids == (0, 0) and alone.rounds == few.rounds  # it ends where a new start would begin
+    once = correct(np.array([1, 0], np.float32), start, Anything(), trap, seconds=60, rounds=400, starts=1)
+    assert once.rounds > few.rounds
 
 
 def test_no_time_gives_the_nearest_proposal():
