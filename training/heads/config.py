@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ...core import checks
 from ...core.errors import InputError
 
+_HIGHEST_RATE = 1e-3  # that is chosen
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadConfig:
@@ -16,7 +18,7 @@ class HeadConfig:
     steps: int | None = None  # instead of epochs
     minutes: float | None = None  # instead of epochs: as many steps as fit
     batch_size: int = 16  # rows
-    learning_rate: float = 5e-5
+    learning_rate: float | None = None  # None: `usual_rate` of the base
     dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
     max_length: int = 384  # tokens of a text or pair, special ones included
     layers: int | None = None  # of the base, the first ones; None: all
@@ -34,6 +36,16 @@ class HeadConfig:
             raise InputError(f"max length is in tokens, special ones included: at least 16, not {self.max_length}")
         if self.steps is not None and self.minutes is not None:
             raise InputError("steps and minutes both say how long: give one of them")
+
+
+def usual_rate(width: int) -> float:
+    """Return the learning rate for a base: 5e-5 for 768 dimensions (arXiv:1810.04805), 2e-4 for 384.
+
+    In 100 steps, heads of all-MiniLM-L6-v2 learn far more with 2e-4 than with 5e-5.
+
+    :param width: dimensions of a token in the base.
+    """
+    return min(_HIGHEST_RATE, 5e-5 * (768 / width) ** 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from ..pretraining.batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
 from .base_model import make_model
+from .config import usual_rate
 from .result import HeadResult
 
 if TYPE_CHECKING:
@@ -46,9 +48,11 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
         self, run: TrainingRun[ConfigT], rows: Sequence[RowT], held_out: Sequence[RowT], **options: Any
     ) -> None:
         """:param options: of the model's configuration, such as the names of its labels."""
-        self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
         run.report("loading the model")
-        self.model, self._tokenizer = make_model(run.base, self.kind, self.config, **options)
+        self.model, self._tokenizer = make_model(run.base, self.kind, run.config, **options)
+        self.learning_rate = run.config.learning_rate or usual_rate(self.model.config.hidden_size)
+        run.config = replace(run.config, learning_rate=self.learning_rate)  # for the card
+        self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
         settings = HeadSettings.of(Path(run.base), self.model.config.to_dict(), self.kind)
         self.head: Head = TorchHead(
             run.base, run.folder, "", settings, self.kind, model=self.model, tokenizer=self._tokenizer
@@ -112,7 +116,7 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
         config, count = self.config, len(self.rows)
         steps = config.steps or max(1, math.ceil(count / config.batch_size * config.epochs))
         return Schedule(
-            learning_rate=config.learning_rate,
+            learning_rate=self.learning_rate,
             batch_size=config.batch_size,
             steps=None if config.minutes else steps,
             seconds=60 * config.minutes if config.minutes else None,

@@ -18,7 +18,7 @@ from binocle.retriever.models.heads.bert_head import BertHead
 from binocle.retriever.models.heads.reader import load_reader
 from binocle.retriever.models.heads.torch_head import inputs
 from binocle.retriever.models.heads.windows import windows
-from binocle.training.heads.config import ReaderConfig
+from binocle.training.heads.config import ReaderConfig, usual_rate
 from binocle.training.heads.train import train_reader
 from binocle.training.runs.checkpoints import last_checkpoint
 
@@ -102,6 +102,12 @@ def test_a_killed_run_resumes_and_takes_the_same_steps(tmp_path, tiny_model, squ
     resumed = train_reader(squad_rows(40), tmp_path / "out", base=tiny_model, config=config)
     assert (resumed.loop.resumed_from, resumed.loop.steps) == (4, 6)
     assert resumed.fingerprint == whole.fingerprint  # of the same weights
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert facts["config"]["learning_rate"] == 1e-3  # the highest that is chosen, for a base of 32 dimensions
+
+
+def test_a_wide_base_learns_more_slowly():
+    assert [usual_rate(width) for width in (32, 384, 768, 1024)] == pytest.approx([1e-3, 2e-4, 5e-5, 2.8125e-5])
 
 
 def test_wrong_data_and_settings_are_refused_and_leave_nothing(tmp_path, tiny_model, squad_rows):
