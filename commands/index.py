@@ -11,16 +11,15 @@ import click
 
 from ..core.errors import InputError, NoIndexError, StoreError
 from ..core.printable import printable_path
+from .documents import find_document, is_forgotten, open_cited
 from .options import (
     EXIT_NEGATIVE,
     PATH,
     command_hint,
     count_of,
-    find_document,
     folder_above,
     folder_argument,
     index_option,
-    is_forgotten,
     is_interactive,
     json_option,
     open_index,
@@ -220,6 +219,11 @@ def summary(report: Report) -> str:
     )
 
 
+def _remembered(retriever: Retriever, path: str) -> str | None:
+    """The path in the index of a document or folder; None if it was forgotten."""
+    return None if is_forgotten(retriever, path) else find_document(retriever, path, folders=True)
+
+
 @click.command()
 @click.argument("path")
 @folder_argument
@@ -229,17 +233,17 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
     """Take a document or a folder out of the index and erase it.
 
     Everything that the index stored of it is erased from the disk, its name too. The file itself is not touched; it
-    stays out until 'binocle index --retry'. Exit 1 when it was forgotten already.
+    stays out until 'binocle index --retry'. Without FOLDER, the index above PATH is taken if the one here does not
+    have it. Exit 1 when it was forgotten already.
 
     \b
     binocle forget private/diary.md ~/notes
     """
-    retriever = open_index(folder, index, wait=wait)
-    if is_forgotten(retriever, path):
+    retriever, document = open_cited(path, _remembered, folder, index, wait=wait)
+    if document is None:
         echo(f"{printable_path(path)} was forgotten already")
         return EXIT_NEGATIVE
-    path = find_document(retriever, path, folders=True)
-    report = retriever.delete(path, folder=path, erase=True)
+    report = retriever.delete(document, folder=document, erase=True)
     print_note(report.note)
     echo(f"{count_of(report.removed, 'document')} forgotten")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.printable import printable
+from .documents import name_from_here
 from .options import (
     EXIT_NEGATIVE,
     count_of,
@@ -80,13 +81,14 @@ def label(
     labels = label_documents(
         retriever.iterate(scope, vectors=True), retriever.encoder, names, precision=precision, examples=known
     )
+    name = name_from_here(retriever)
     for answer in labels:
         if as_json:
             label_if_sure = answer.label if answer.sure else None
             row = {"document": answer.document, "label": label_if_sure, "guess": answer.label}
             echo_json({**row, "chance": answer.chance})
         elif answer.sure:
-            echo(f"{answer.chance:.2f}  {answer.label}  {answer.document}")
+            echo(f"{answer.chance:.2f}  {answer.label}  {name(answer.document)}")
     number = sum(answer.sure for answer in labels)
     print_note(
         f"binocle: {count_of(number, 'label')} for {count_of(len(labels), 'document')}; {_meaning(precision, known)}"

@@ -1,4 +1,4 @@
-"""Options that commands share; find the index and the documents that a user names."""
+"""Options that commands share; find the index that a user names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError
-from ..retriever.documents.file_parts import file_of
 from .background.kept import open_kept
 from .configuration import COLLECTION, FILE
 from .output import echo
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that finds a fault
 _DAY = 24 * 3_600  # seconds
-_MAXIMUM_COMPARED = 5_000  # documents: comparing a misspelt name with more takes too long
 
 
 class _FilePath(click.Path):
@@ -385,79 +383,3 @@ def path_from_here(root: Path | None) -> Callable[[str], str]:
         return os.path.join(root, path) if relative.split("/")[0] == ".." else relative  # noqa: PTH118
 
     return from_here
-
-
-def parse_citation(retriever: Retriever, citation: str) -> tuple[str, int]:
-    """The document's path in the index and the line of a citation FILE:LINE."""
-    match = re.fullmatch(r"(.+):([0-9]{1,99})", citation, re.DOTALL)
-    if not match:
-        raise InputError(f"{citation[:200]!r} is not a citation: expected FILE:LINE, such as guide.md:12")
-    return find_document(retriever, match[1]), int(match[2])
-
-
-def is_document(retriever: Retriever, path: str) -> bool:
-    """Whether the index has a document under exactly this path."""
-    return path in retriever.snapshot().document_rows["path"].to_pylist()
-
-
-def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
-    """The path in the index of a user's document, named from the current folder or by its path in the index.
-
-    :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
-    :raises InputError: when there is no such document, with the nearest name.
-    """
-    rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
-    rows += [{**row, "path": name} for row in rows if (name := file_of(row["path"])) != row["path"]]  # of its parts
-    paths = {row["path"] for row in rows}
-    files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
-    root = retriever.folder
-    local, stored = _path_in(root, path), path.rstrip("/")
-    candidates = [local] * (local in files or _is_folder_of(local, files))
-    if stored not in candidates and (stored in paths or _is_folder_of(stored, paths if folders else files)):
-        candidates.append(stored)
-    if folders and root is not None and len(candidates) > 1:
-        raise InputError(
-            f"{path!r} means {candidates[0]!r} of the index from here, and there is {stored!r} too: "
-            f"expected a whole path, such as {str(root / candidates[0])!r}"
-        )
-    for candidate in candidates:
-        if folders or candidate in paths:
-            return candidate
-        listing = command_hint("files", Path(path_from_here(root)(candidate)))
-        raise InputError(f"{path!r} is a folder: {listing} lists its files")
-    if is_forgotten(retriever, path):
-        raise InputError(f"{path!r} was forgotten on request: {command_hint('index --retry')} reads it again")
-    nearest = _nearest(path, paths)
-    shown = path_from_here(root) if nearest in files else str
-    hint = f"is it {shown(nearest)!r}? " if nearest else ""
-    raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
-
-
-def is_forgotten(retriever: Retriever, path: str) -> bool:
-    """Whether a user's path names a forgotten file, from the current folder or by its path in the index."""
-    from ..retriever.store.documents import named
-
-    snapshot = retriever.snapshot()
-    names = [_path_in(retriever.folder, path), path.rstrip("/")]
-    return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
-
-
-def _path_in(root: Path | None, path: str) -> str:
-    """The path relative to the indexed folder; "" if there is none, or the path lies outside."""
-    if root is not None and "\0" not in path:
-        with contextlib.suppress(ValueError, OSError):
-            return Path(path).resolve().relative_to(root.resolve()).as_posix()
-    return ""
-
-
-def _is_folder_of(folder: str, paths: set[str]) -> bool:
-    return any(path.startswith(folder + "/") for path in paths)
-
-
-def _nearest(path: str, paths: set[str]) -> str | None:
-    """The only path with this ending, or else the path with the most similar spelling."""
-    from difflib import get_close_matches
-
-    endings = [candidate for candidate in paths if candidate.endswith(f"/{path}")]
-    similar = get_close_matches(path, sorted(paths), 1, 0.8) if len(paths) < _MAXIMUM_COMPARED else []
-    return endings[0] if len(endings) == 1 else next(iter(similar), None)

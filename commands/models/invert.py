@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
+from ..documents import parse_citation
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -15,7 +16,6 @@ from ..options import (
     index_option,
     json_option,
     open_index,
-    parse_citation,
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar

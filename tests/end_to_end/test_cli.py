@@ -789,6 +789,14 @@ def test_a_citation_opens_the_index_above_its_file_from_any_folder(here: Path, r
     assert "no index in" in run("show", f"{'x' * 5_000}/none.md:1").err
 
 
+def test_forget_takes_a_printed_path_from_the_folder_above(here: Path, run, monkeypatch):
+    monkeypatch.chdir(here.parent)
+    cited = os.path.relpath(here / "notes/taxes.md")
+    assert run("forget", cited) == (0, "1 document forgotten\n", "")
+    assert run("forget", cited) == (1, f"{cited} was forgotten already\n", "")
+    assert run("forget", "notes/none.md").code == 2
+
+
 def test_an_index_here_answers_before_the_one_above_the_cited_file(here: Path, run, tmp_path, monkeypatch):
     (here / "notes/new.md").write_text("# New\n", "utf-8")  # which only the second index has
     run("index", ".", "--index", str(tmp_path / "second"))

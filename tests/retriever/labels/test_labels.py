@@ -128,6 +128,16 @@ def labelled(tmp_path, tiny_model):
     return retriever
 
 
+def test_a_command_prints_files_as_paths_from_the_current_folder(run, tmp_path, tiny_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/cat.md").write_text("The cat sat.\n")
+    run("index", "notes", "--model", tiny_model)
+    printed = run("label", "notes", "--as", "cat, tax", "--precision", ".01").out
+    assert printed.endswith("  notes/cat.md\n")
+    assert [row["document"] for row in run("label", "notes", "--as", "cat, tax", "--json").rows] == ["cat.md"]
+
+
 def test_a_command_samples_calibrates_and_labels(labelled, run, tmp_path):
     index = ["--index", labelled.path]
     sample = run("label", *index, "--as", "cat, tax", "--sample", 55)

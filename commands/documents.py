@@ -1,0 +1,146 @@
+"""The documents that a user names by paths and citations, and the names that a user sees."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ..core.errors import InputError, NoIndexError
+from ..retriever.documents.file_parts import file_of
+from .options import command_hint, open_index, path_from_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..retriever.retriever import Retriever
+
+_MAXIMUM_COMPARED = 5_000  # documents: comparing a misspelt name with more takes too long
+_Cited = TypeVar("_Cited")
+
+
+def open_cited(
+    citation: str,
+    locate: Callable[[Retriever, str], _Cited],
+    folder: Path | None,
+    index: Path | None,
+    *,
+    narrow: bool = False,
+    wait: float = 0.0,
+) -> tuple[Retriever, _Cited]:
+    """Open the index that FOLDER and --index name, and locate the citation in it.
+
+    If neither is given and the index of the current folder fails, the one above the cited file is tried.
+
+    :param locate: finds the document that a citation or a path names.
+    :param wait: the seconds that a write waits for another process.
+    :param narrow: FOLDER may be a file or a glob too.
+    """
+    retriever = None
+    try:
+        retriever = open_index(folder, index, wait=wait, narrow=narrow)
+        return retriever, locate(retriever, citation)
+    except (InputError, NoIndexError):
+        above = None if folder or index else _index_above(citation)
+        if above is None or (retriever is not None and retriever.path == above):
+            raise
+    click.get_current_context().params["index"] = above  # for hints
+    retriever = open_index(None, above, wait=wait)
+    return retriever, locate(retriever, citation)
+
+
+def _index_above(citation: str) -> Path | None:
+    """The nearest index above a cited file; None if there is none, or it cannot be read."""
+    from ..retriever.documents.scan import find_index
+
+    for folder in Path(citation).parents:
+        with contextlib.suppress(OSError, ValueError):  # a name that is too long, a NUL, a folder of another user
+            if folder.is_dir():
+                return find_index(folder)
+    return None
+
+
+def parse_citation(retriever: Retriever, citation: str) -> tuple[str, int]:
+    """The document's path in the index and the line of a citation FILE:LINE."""
+    match = re.fullmatch(r"(.+):([0-9]{1,99})", citation, re.DOTALL)
+    if not match:
+        raise InputError(f"{citation[:200]!r} is not a citation: expected FILE:LINE, such as guide.md:12")
+    return find_document(retriever, match[1]), int(match[2])
+
+
+def name_from_here(retriever: Retriever) -> Callable[[str], str]:
+    """A function from the id of a document to its name for a user: of a file, the path from the current folder."""
+    rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
+    files, from_here = {row["path"] for row in rows if row["source"] == "file"}, path_from_here(retriever.folder)
+    return lambda document: from_here(document) if document in files else document
+
+
+def is_document(retriever: Retriever, path: str) -> bool:
+    """Whether the index has a document under exactly this path."""
+    return path in retriever.snapshot().document_rows["path"].to_pylist()
+
+
+def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
+    """The path in the index of a user's document, named from the current folder or by its path in the index.
+
+    :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
+    :raises InputError: when there is no such document, with the nearest name.
+    """
+    rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
+    rows += [{**row, "path": name} for row in rows if (name := file_of(row["path"])) != row["path"]]  # of its parts
+    paths = {row["path"] for row in rows}
+    files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
+    root = retriever.folder
+    local, stored = _path_in(root, path), path.rstrip("/")
+    candidates = [local] * (local in files or _is_folder_of(local, files))
+    if stored not in candidates and (stored in paths or _is_folder_of(stored, paths if folders else files)):
+        candidates.append(stored)
+    if folders and root is not None and len(candidates) > 1:
+        raise InputError(
+            f"{path!r} means {candidates[0]!r} of the index from here, and there is {stored!r} too: "
+            f"expected a whole path, such as {str(root / candidates[0])!r}"
+        )
+    for candidate in candidates:
+        if folders or candidate in paths:
+            return candidate
+        listing = command_hint("files", Path(path_from_here(root)(candidate)))
+        raise InputError(f"{path!r} is a folder: {listing} lists its files")
+    if is_forgotten(retriever, path):
+        raise InputError(f"{path!r} was forgotten on request: {command_hint('index --retry')} reads it again")
+    nearest = _nearest(path, paths)
+    shown = path_from_here(root) if nearest in files else str
+    hint = f"is it {shown(nearest)!r}? " if nearest else ""
+    raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
+
+
+def is_forgotten(retriever: Retriever, path: str) -> bool:
+    """Whether a user's path names a forgotten file, from the current folder or by its path in the index."""
+    from ..retriever.store.documents import named
+
+    snapshot = retriever.snapshot()
+    names = [_path_in(retriever.folder, path), path.rstrip("/")]
+    return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
+
+
+def _path_in(root: Path | None, path: str) -> str:
+    """The path relative to the indexed folder; "" if there is none, or the path lies outside."""
+    if root is not None and "\0" not in path:
+        with contextlib.suppress(ValueError, OSError):
+            return Path(path).resolve().relative_to(root.resolve()).as_posix()
+    return ""
+
+
+def _is_folder_of(folder: str, paths: set[str]) -> bool:
+    return any(path.startswith(folder + "/") for path in paths)
+
+
+def _nearest(path: str, paths: set[str]) -> str | None:
+    """The only path with this ending, or else the path with the most similar spelling."""
+    from difflib import get_close_matches
+
+    endings = [candidate for candidate in paths if candidate.endswith(f"/{path}")]
+    similar = get_close_matches(path, sorted(paths), 1, 0.8) if len(paths) < _MAXIMUM_COMPARED else []
+    return endings[0] if len(endings) == 1 else next(iter(similar), None)
