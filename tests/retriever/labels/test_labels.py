@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binocle import InputError
-from binocle.retriever.labels import precision, zero_shot
-from binocle.retriever.labels.document_labels import label_documents, read_examples
+from binocle import InputError, Retriever
+from binocle.retriever.labels import document_labels, precision, zero_shot
+from binocle.retriever.labels.document_labels import DocumentLabel, label_documents, read_examples
 from binocle.retriever.labels.precision import chance, corrected, kept, log_odds
 from binocle.retriever.labels.zero_shot import fit_labels
 
@@ -132,10 +132,13 @@ def test_a_command_prints_files_as_paths_from_the_current_folder(run, tmp_path, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/cat.md").write_text("The cat sat.\n")
-    run("index", "notes", "--model", tiny_model)
-    printed = run("label", "notes", "--as", "cat, tax", "--precision", ".01").out
-    assert printed.endswith("  notes/cat.md\n")
-    assert [row["document"] for row in run("label", "notes", "--as", "cat, tax", "--json").rows] == ["cat.md"]
+    Retriever.open("notes", model=tiny_model).add([{"id": "added", "text": "The tax"}])
+    run("index", "notes")
+    labels = [DocumentLabel("cat.md", "cat", 0.9, sure=True), DocumentLabel("added", "tax", 0.8, sure=True)]
+    monkeypatch.setattr(document_labels, "label_documents", lambda *_, **__: labels)
+    assert run("label", "notes", "--as", "cat, tax").out == "0.90  cat  notes/cat.md\n0.80  tax  added\n"
+    rows = run("label", "notes", "--as", "cat, tax", "--json").rows
+    assert [row["document"] for row in rows] == ["cat.md", "added"]
 
 
 def test_a_command_samples_calibrates_and_labels(labelled, run, tmp_path):
