@@ -38,6 +38,18 @@ def test_a_batch_of_nothing_commits_nothing_and_one_may_only_delete(notes):
     assert set(metadata(notes)) == {"a/b", "c"}
 
 
+def test_ids_follow_each_other_where_a_batch_adds_documents_and_deletes_files(retriever):
+    passages = retriever.snapshot().head.next_chunk
+    with retriever.batch() as batch:
+        batch.add([{"id": "new", "text": "\n\n".join(["the cat ran 1 " * 40] * 3)}])
+        batch.delete("notes/cats.txt")
+    snapshot = retriever.snapshot()
+    assert snapshot.head.next_chunk > passages + 1
+    ids = snapshot.documents.to_table(columns=["id"])["id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    assert snapshot.head.next_document == max(ids) + 1
+
+
 def test_invalid_hash_is_replaced_with_the_next_metadata():
     assert with_metadata("damaged", "text", "title", {"a": 1}, {"b": 2}) == sha256_of("text", "title", {"b": 2})
     assert with_metadata("0" * 63 + "g", "", "", {}, {}) == sha256_of("", "", {})

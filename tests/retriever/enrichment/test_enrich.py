@@ -178,6 +178,9 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
         {"keys": 1},
         {"names": ["a"]},
         {"precision": "x"},
+        {"precision": 0},
+        {"precision": 1.0},
+        {"precision": 1.5},
         {"more": 1},
     ):
         file.write_text(json.dumps([row | wrong]))

@@ -14,6 +14,11 @@ def test_files_with_a_reader_are_counted(tmp_path, write):
     assert estimate(tmp_path, within=["a.md", "no"]).files == 2
 
 
+def test_text_takes_longer_than_other_files_of_its_size(tmp_path, write):
+    write(tmp_path, {"text/a.md": "x" * 80_000, "office/a.pdf": "x" * 80_000})
+    assert estimate(tmp_path / "text").seconds > estimate(tmp_path / "office").seconds
+
+
 def test_folder_that_takes_long_is_not_looked_through(tmp_path, write):
     write(tmp_path, {"a.md": "", "b.md": ""})
     assert not estimate(tmp_path, seconds=-1).is_whole

@@ -117,6 +117,24 @@ def test_what_an_earlier_commit_has_synced_is_not_synced_again(retriever, monkey
     assert {file for file in after if file.stat().st_ino in synced} == after - before != set()
 
 
+def test_the_name_of_a_commit_is_synced_after_it_is_renamed(retriever, monkeypatch):
+    head, events, fsync, replace = retriever.path / HEAD, [], os.fsync, Path.replace
+
+    def renaming(source, target):
+        events.append(Path(target).name)
+        return replace(source, target)
+
+    def syncing(descriptor):
+        if os.fstat(descriptor).st_ino == head.parent.stat().st_ino:
+            events.append("the folder is synced")
+        fsync(descriptor)
+
+    monkeypatch.setattr(Path, "replace", renaming)
+    monkeypatch.setattr(os, "fsync", syncing)
+    retriever.add([{"id": "one", "text": "The queen sailed by night."}])
+    assert "the folder is synced" in events[events.index(HEAD) :]
+
+
 def test_a_small_file_is_synced_before_its_name(tmp_path, monkeypatch):
     synced, fsync = [], os.fsync
 

@@ -17,6 +17,7 @@ import weakref
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import lance
 import numpy as np
@@ -450,6 +451,13 @@ def test_a_text_in_place_of_a_list_is_damage(name, retriever):
     (retriever.path / "HEAD.previous.json").unlink()
     with pytest.raises(DamagedError, match="HEAD.json"):
         Retriever.open(retriever.path).search("cat")
+
+
+@pytest.mark.parametrize(("newer", "masked"), [(0, 0), (500, 500), (600, 401), (1_001, 0), (0, 1_001)])
+def test_a_vector_index_is_stale_when_new_and_deleted_rows_are_more_than_a_thousand(newer, masked):
+    present = np.arange(masked, 5_000 + newer)
+    snapshot = SimpleNamespace(head=SimpleNamespace(vectors="flat"), published_ids=np.arange(5_000), sorted_ids=present)
+    assert vectors.is_stale(snapshot) == (newer + masked > 1_000)
 
 
 def test_an_index_that_cannot_be_looked_at_is_there():
