@@ -16,6 +16,7 @@ from binocle.retriever.models.heads.reader import load_reader
 from binocle.retriever.models.heads.tagger import load_tagger
 from binocle.training.heads.config import ClassifierConfig, HeadConfig, ReaderConfig
 from binocle.training.heads.train import train_classifier, train_reader, train_tagger
+from binocle.training.runs import attention
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # 21 trainings of a few seconds
 
@@ -88,3 +89,21 @@ def test_a_tagger_of_every_family_is_trained_and_served(base, tmp_path):
     train_tagger(rows, tmp_path / "out", base=folder, config=HeadConfig(**STEPS, layers=layers))
     tagger = load_tagger(tmp_path / "out")
     assert isinstance(tagger.tag(["the cat 3"])[0], list) and tagger.labels == ("O", "B-PET", "I-PET")
+
+
+def test_the_attention_of_training_gives_every_family_about_the_same_gradients(base):
+    _, folder = base
+    gradients = []
+    for is_fast in (False, True):
+        torch.manual_seed(0)
+        model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder)
+        if is_fast:
+            attention.speed_up(model)
+        ids = torch.arange(5, 53).view(2, 24) % 20
+        mask = torch.ones(2, 24, dtype=torch.long)
+        mask[1, 15:] = 0
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(input_ids=ids, attention_mask=mask, start_positions=ids[:, 1], end_positions=ids[:, 2])
+        output.loss.backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.999
