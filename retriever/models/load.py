@@ -67,7 +67,8 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     """Load a cross-encoder by folder or name, without torch if the model is a plain BERT.
 
     A loaded reranker is returned as it came. A name is looked up like an encoder's: a folder, the Hugging Face cache,
-    the hub. A single word names a model of `cross-encoder/`.
+    the hub. A single word names a model of `cross-encoder/`. A plain BERT with @int8 at the end of its name is computed
+    in int8.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.
@@ -78,13 +79,16 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a reranker: expected a folder, a name on the hub, or a Reranker")
     folder = model_folder.find(os.fspath(name), model_folder.RERANKER)
-    name = str(folder) if Path(name).expanduser().is_dir() else os.fspath(name)
+    name, is_int8 = model_folder.split_precision(os.fspath(name))
+    name = str(folder) if Path(name).expanduser().is_dir() else name
     settings = model_settings.CrossEncoderSettings.read(folder)
     if settings.labels != 1 and settings.modules == ("Transformer",):
         raise InputError(f"{folder} gives {settings.labels} scores a pair: expected a cross-encoder with one")
     config = BertReranker.config_of(folder, settings)
     if config:
-        return BertReranker(name, folder, settings, config)
+        return BertReranker(name, folder, settings, config, int8=is_int8)
+    if is_int8:
+        raise InputError(f"{name} is no plain BERT reranker, and only those are computed in int8: leave @int8 out")
     from .torch_reranker import TorchReranker
 
     return TorchReranker(name, folder, settings)

@@ -11,26 +11,28 @@ import numpy as np
 from ...core.errors import InputError
 from .bert.openvino import has_int8_products
 from .files import INT8
-from .load import load_encoder
+from .load import load_encoder, load_reranker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from ...core.arrays import Floats
-    from .encoder import Encoder
 
 _FEWEST = 100  # passages, to compare ten nearest among
 _MOST = 400
 _QUERY_WORDS = 8
 _TIMED = 64  # passages, in each of the rounds
 _ROUNDS = 3
+_LISTS, _LIST = 8, 50  # passages that follow each other are reranked, for a query made of the first
 # Limits for int8: minimum speedup, minimum share of the nearest ten that stay, maximum share of first places lost.
 _LEAST_SPEEDUP, _LEAST_AGREEMENT, _MOST_PLACES_LOST = 1.15, 0.9, 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Int8Check:
-    """Int8 against the encoder's own precision, on passages and on queries made of eight words of each."""
+    """Int8 against the model's own precision, on passages and on queries made of eight words of them."""
 
     passages: int
     speedup: float = 1.0  # processor time of the own precision by that of int8
@@ -83,13 +85,28 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
         return Int8Check(len(sample))
     vectors, rounded = own.encode(sample), int8.encode(sample)
     queries = own.encode([_query(text) for text in sample], kind="query")
-    before, after = _nearest(queries, vectors), _nearest(queries, rounded)
-    same = [len(set(left) & set(right)) for left, right in zip(before.tolist(), after.tolist(), strict=True)]
-    rows = np.arange(len(sample))
-    fewer_first = float((before[:, 0] == rows).mean() - (after[:, 0] == rows).mean())
-    return Int8Check(
-        len(sample), _speedup(own, int8, sample[:_TIMED]), float(np.mean(same)) / before.shape[1], fewer_first
-    )
+    agreement, fall = _compared(queries @ vectors.T, queries @ rounded.T, np.arange(len(sample)))
+    timed = sample[:_TIMED]
+    return Int8Check(len(sample), _speedup(lambda: own.encode(timed), lambda: int8.encode(timed)), agreement, fall)
+
+
+def check_int8_reranker(model: str, texts: Sequence[str]) -> Int8Check:
+    """Compare a plain BERT reranker with itself in int8: how it orders passages for eight queries.
+
+    :param model: its folder or name.
+    :param texts: passages in the order of their documents: each query ranks 50 in a row.
+    :raises InputError: when the model cannot be computed in int8.
+    """
+    own, int8 = load_reranker(model), load_reranker(model + INT8)
+    if len(texts) < _FEWEST:
+        return Int8Check(len(texts))
+    starts = np.linspace(0, len(texts) - _LIST, _LISTS).astype(np.intp).tolist()
+    lists = [texts[start : start + _LIST] for start in starts]
+    before, after = (np.stack([model.score(_query(rows[0]), rows) for rows in lists]) for model in (own, int8))
+    agreement, fall = _compared(before, after, np.zeros(_LISTS, np.intp))
+    query, timed = _query(texts[0]), texts[:_TIMED]
+    speedup = _speedup(lambda: own.score(query, timed), lambda: int8.score(query, timed))
+    return Int8Check(_LISTS * _LIST, speedup, agreement, fall)
 
 
 def _query(text: str) -> str:
@@ -99,17 +116,24 @@ def _query(text: str) -> str:
     return " ".join(words[start : start + _QUERY_WORDS])
 
 
-def _nearest(queries: Floats, vectors: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
-    order: np.ndarray[tuple[int, int], np.dtype[np.intp]] = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")
-    return order[:, :10]
+def _compared(own: Floats, int8: Floats, sources: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the share of the best ten that stay, and by how much the share of queries with the right first falls.
+
+    :param own: scores of passages, shape (queries, passages), as `int8`.
+    :param sources: the passage that each query is made of, shape (queries,).
+    """
+    before, after = (np.argsort(-scores, axis=1, kind="stable")[:, :10] for scores in (own, int8))
+    same = [len(set(left) & set(right)) for left, right in zip(before.tolist(), after.tolist(), strict=True)]
+    fewer_first = float((before[:, 0] == sources).mean() - (after[:, 0] == sources).mean())
+    return float(np.mean(same)) / before.shape[1], fewer_first
 
 
-def _speedup(own: Encoder, int8: Encoder, texts: Sequence[str]) -> float:
-    """Return the least processor time of one encoder by that of the other; they take turns."""
-    seconds: dict[str, list[float]] = {own.fingerprint: [], int8.fingerprint: []}
+def _speedup(own: Callable[[], object], int8: Callable[[], object]) -> float:
+    """Return the least processor time of one call by that of the other; they take turns."""
+    seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(_ROUNDS):
-        for encoder in (own, int8):
+        for call, spent in zip((own, int8), seconds, strict=True):
             start = time.process_time()
-            encoder.encode(texts)
-            seconds[encoder.fingerprint].append(time.process_time() - start)
-    return min(seconds[own.fingerprint]) / min(seconds[int8.fingerprint])
+            call()
+            spent.append(time.process_time() - start)
+    return min(seconds[0]) / min(seconds[1])

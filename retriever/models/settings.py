@@ -218,6 +218,11 @@ def fingerprint(folder: Path, settings: Any) -> str:
     return digest.hexdigest()[:32]
 
 
+def int8_fingerprint(fingerprint: str) -> str:
+    """Derive the int8 fingerprint from a model's own. Raise its number when the rounding changes."""
+    return hashlib.sha256(f"{fingerprint} int8 1".encode()).hexdigest()[:32]
+
+
 def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
     mode = config.get("pooling_mode") or [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
     return (_text(mode),) if isinstance(mode, str) else tuple(map(_text, mode))

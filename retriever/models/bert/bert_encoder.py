@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -45,7 +44,7 @@ class BertEncoder:
     ) -> None:
         self.name = name + INT8 if int8 else name
         fingerprint = model_settings.fingerprint(folder, settings)
-        self.fingerprint = int8_fingerprint(fingerprint) if int8 else fingerprint
+        self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
         self._settings = settings
         self._int8 = int8
         self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens)
@@ -122,11 +121,6 @@ class BertEncoder:
     def _normalize(self, text: str) -> str:
         """Return the text for the tokenizer. Its length stays the same, so offsets in it are offsets in the text."""
         return lower_case(text) if self._settings.lowercase else text
-
-
-def int8_fingerprint(fingerprint: str) -> str:
-    """Derive the int8 fingerprint from an encoder's own. Raise its number when the rounding changes."""
-    return hashlib.sha256(f"{fingerprint} int8 1".encode()).hexdigest()[:32]
 
 
 def expect_queries(encoder: Encoder) -> None:

@@ -127,9 +127,22 @@ def test_a_folder_that_ends_like_that_is_itself(make_model, tmp_path):
             load_encoder(name)
 
 
-def test_only_encoders_are_in_int8(make_reranker, tmp_path):
-    folder = make_reranker(tmp_path / "reranker")
-    with pytest.raises(ModelNotFoundError):
+def test_a_reranker_in_int8_scores_nearly_the_same(make_reranker, tmp_path, products):
+    folder = str(make_reranker(tmp_path / "reranker"))
+    own, reranker = load_reranker(folder), load_reranker(folder + INT8)
+    assert reranker.name == own.name + INT8
+    assert reranker.fingerprint != own.fingerprint
+    expected, scores = own.score("a cancelled task", TEXTS), reranker.score("a cancelled task", TEXTS)
+    assert 1e-7 < np.abs(scores - expected).max() < 0.2 * np.std(expected)
+    alone = [reranker.score("a cancelled task", [text])[0] for text in TEXTS]
+    np.testing.assert_allclose(alone, scores, atol=1e-5)
+
+
+def test_other_rerankers_are_refused_in_int8(make_reranker, tmp_path):
+    folder = make_reranker(tmp_path / "relu")
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), "hidden_act": "relu"}), "utf-8")
+    with pytest.raises(InputError, match="relu is no plain BERT reranker, and only those are computed in int8"):
         load_reranker(f"{folder}{INT8}")
 
 

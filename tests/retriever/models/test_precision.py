@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from binocle.commands.precision import _sample as sampled
 from binocle.retriever.models import precision
 from binocle.retriever.models.bert.openvino import import_openvino
-from binocle.retriever.models.precision import Int8Check, check_int8
+from binocle.retriever.models.precision import Int8Check, check_int8, check_int8_reranker
 from binocle.retriever.retriever import Retriever
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WORDS = (
     "cat dog mat house tax income task server client network index vector river moon night bread cheese oven".split()
@@ -48,18 +53,36 @@ def test_each_limit_counts(check, passed):
     assert check.as_text().startswith("int8: " if passed else "not int8: ")
 
 
-def test_the_times_are_those_of_each_encoder(monkeypatch):
+def test_the_times_are_those_of_each_call(monkeypatch):
     now = [0.0]
 
-    class Encoder:
-        def __init__(self, fingerprint: str, seconds: float) -> None:
-            self.fingerprint, self.seconds = fingerprint, seconds
+    def lasting(seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            now[0] += seconds
 
-        def encode(self, _texts: object, **_: object) -> None:
-            now[0] += self.seconds
+        return call
 
     monkeypatch.setattr(precision.time, "process_time", lambda: now[0])
-    assert precision._speedup(Encoder("a", 3.0), Encoder("b", 2.0), TEXTS) == pytest.approx(1.5)
+    assert precision._speedup(lasting(3.0), lasting(2.0)) == pytest.approx(1.5)
+
+
+def test_a_reranker_in_int8_is_compared_by_its_order_of_passages(make_reranker, tmp_path, monkeypatch):
+    monkeypatch.setattr(precision, "_speedup", lambda *_: 1.4)
+    name = str(make_reranker(tmp_path / "reranker"))
+    check = check_int8_reranker(name, TEXTS)
+    assert check.passages == 400
+    assert check.agreement > 0.8
+    assert abs(check.first_places_lost) <= 0.25
+    assert check_int8_reranker(name, TEXTS[:99]) == Int8Check(99)
+
+
+def test_the_best_ten_and_first_places_are_compared():
+    own = np.arange(40.0).reshape(2, 20)
+    assert precision._compared(own, own, np.array([19, 0])) == (1, 0)
+    assert precision._compared(own, -own, np.array([19, 0])) == (0, 0)
+    swapped = own.copy()
+    swapped[0, [9, 19]] = swapped[0, [19, 9]]  # the best leaves the best ten of one query
+    assert precision._compared(own, swapped, np.array([19, 19])) == (pytest.approx(0.95), 0.5)
 
 
 @pytest.fixture(autouse=True)

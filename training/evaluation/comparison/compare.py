@@ -15,7 +15,6 @@ from ....core.errors import InputError
 from ....core.progress import Progress, ignore, within
 from ....retriever.models import files as model_folder
 from ....retriever.models import settings as model_settings
-from ....retriever.models.bert.bert_encoder import int8_fingerprint
 from ....retriever.models.load import load_reranker
 from ....retriever.search.arguments import check_reranking
 from ...runs import plots
@@ -254,7 +253,7 @@ class _Collection:
         folder = model_folder.find(model)
         fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
         if model_folder.split_precision(model)[1]:
-            fingerprint = int8_fingerprint(fingerprint)
+            fingerprint = model_settings.int8_fingerprint(fingerprint)
         collection = self._data.path.resolve()
         key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]
         return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}"
