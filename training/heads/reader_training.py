@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
-_CANDIDATES = 4  # passages without the answer; the nearest in length is read
+_CANDIDATES = 16  # passages without the answer; the nearest in length is read
 _NOWHERE = [(0, 0)]  # [CLS]: no answer
 _WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
 
