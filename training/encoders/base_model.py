@@ -12,7 +12,7 @@ from ...core.errors import InputError, MissingExtraError, first_line
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.settings import PADDED_POSITIONS
-from ..runs import environment
+from ..runs import attention, environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,23 +21,16 @@ if TYPE_CHECKING:
     from .config import EncoderConfig
 
 
-def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) -> Any:
+def make_model(base: str, config: EncoderConfig) -> Any:
     """Load the `SentenceTransformer` to train, or a transformer with pooling and unit length on top.
 
-    :param typical_tokens: length of the longer texts, which decides the faster attention.
     :raises ModelNotFoundError: if the base is neither on this machine nor available.
     """
     environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
-    options: dict[str, Any] = {"attn_implementation": environment.attention(typical_tokens), "use_safetensors": True}
     try:
-        try:
-            model = _load(folder, options)
-        except ValueError as error:
-            if "attn_implementation" not in str(error) and "scaled_dot_product" not in str(error):
-                raise
-            model = _load(folder, {"use_safetensors": True})
+        model = _load(folder)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         reason = first_line(error)
         raise InputError(f"{base} does not load as an encoder ({reason})") from error
@@ -47,12 +40,14 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
     model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as in a search
     set_dropout(model, config.dropout)
+    attention.speed_up(getattr(model[0], "auto_model", None))
     if config.lora:
         add_adapter(model, config)
     return model.to(environment.device())
 
 
-def _load(folder: Path, options: dict[str, Any]) -> Any:
+def _load(folder: Path) -> Any:
+    options: dict[str, Any] = {"use_safetensors": True}
     if (folder / "modules.json").is_file():
         return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=options, trust_remote_code=False)
     words = Transformer(str(folder), model_kwargs={**options, "local_files_only": True})

@@ -28,7 +28,7 @@ from . import heldout
 from .base_model import make_model, merge_adapter, shortest
 from .config import SAMPLERS, EncoderConfig
 from .evaluator import HeldOutEvaluator
-from .objective_data import CHARACTERS, ObjectiveData, typical_tokens
+from .objective_data import CHARACTERS, ObjectiveData
 from .objectives import OBJECTIVES
 from .result import TrainingResult
 
@@ -77,7 +77,7 @@ class EncoderTraining:
         )
         run.report(self.account)
         run.report("loading the model")
-        self.model = make_model(run.base, self.config, typical_tokens([data, *(part for _, part, _ in auxiliary)]))
+        self.model = make_model(run.base, self.config)
         self.base_prompts = dict(self.model.prompts)
         prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
         self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 from datasets import Dataset
 from sentence_transformers.base.sampler import GroupByLabelBatchSampler
 
@@ -22,21 +21,10 @@ from .teacher_vectors import teacher_vectors, with_vectors
 from .tsdae import delete_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..data.dataset import TrainingSet
     from ..runs.training_run import TrainingRun
 
 CHARACTERS = 4  # of a token, about
-
-
-def typical_tokens(data: Sequence[TrainingSet]) -> float:
-    """Estimate the tokens of the longer texts, at four characters each."""
-    lengths = []
-    for part in data:
-        sample = part.table().slice(0, 2_000)
-        lengths += [np.percentile(pc.utf8_length(sample[name]).to_numpy(), 75) for name in part.texts]
-    return float(max(lengths, default=0)) / CHARACTERS
 
 
 class ObjectiveData:
@@ -80,7 +68,7 @@ class ObjectiveData:
         if "guide" not in OBJECTIVES[self.objective].takes:
             return None
         unchanged = EncoderConfig(seed=self.config.seed)
-        return make_model(self.config.guide or self.run.base, unchanged, typical_tokens([self.data])).eval()
+        return make_model(self.config.guide or self.run.base, unchanged).eval()
 
     # Batches
 

@@ -18,7 +18,7 @@ from ..data.texts import documents
 from ..data.tokenized import Rows
 from ..encoders.base_model import set_dropout
 from ..evaluation.best_so_far import BestSoFar
-from ..runs import environment
+from ..runs import attention, environment
 from ..runs.trainer import affordable, make_trainer, paced
 from . import model as masked_model
 from .batches import Frame, MaskedBatches
@@ -59,6 +59,7 @@ class MaskedTraining:
         self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
         torch.manual_seed(config.seed)
         set_dropout(self.masked.model, config.dropout)
+        attention.speed_up(self.masked.model)
         self.learner = MaskedLearner(self.masked.model, pairs=self.pairs).to(environment.device())
         tokenizer = self.masked.tokenizer
         masking = Masking.of(
@@ -76,10 +77,9 @@ class MaskedTraining:
     def _model(self) -> MaskedModel:
         """Load the base, or build a new BERT."""
         config, settings = self.config, self.run.settings
-        attention = environment.attention(config.max_length or _LENGTH)
         if settings["from_scratch"] is not None:
-            return masked_model.new_bert(settings["from_scratch"], self._vocabulary(), attention=attention)
-        masked = masked_model.load(settings["base"], attention=attention)
+            return masked_model.new_bert(settings["from_scratch"], self._vocabulary())
+        masked = masked_model.load(settings["base"])
         if config.max_length is not None and config.max_length > masked.max_length:
             raise InputError(
                 f"max length is {config.max_length} tokens, but {settings['base']} takes {masked.max_length} at most"

@@ -59,16 +59,15 @@ class MaskedModel:
         return predicted
 
 
-def load(name: str, *, attention: str = "sdpa") -> MaskedModel:
+def load(name: str) -> MaskedModel:
     """Load an encoder by folder or name; one without a head gets a new one tied to its word embeddings.
 
-    :param attention: implementation of attention, if the model supports it.
     :raises InputError: when it is not an encoder with a mask token, or is damaged.
     """
     folder = transformer_folder(model_folder.find(name))
     require_safetensors(folder)
     try:
-        model, missing = _model(folder, attention)
+        model, missing = _model(folder)
         tokenizer = read_tokenizer(folder)
     except (*LOADING_ERRORS, SafetensorError) as error:
         reason = first_line(error)
@@ -78,11 +77,11 @@ def load(name: str, *, attention: str = "sdpa") -> MaskedModel:
     return MaskedModel(model, tokenizer, any(part.endswith(".weight") for part in missing))
 
 
-def _model(folder: Path, attention: str) -> tuple[Any, set[str]]:
+def _model(folder: Path) -> tuple[Any, set[str]]:
     """Load the model; return it with the names of the weights that the folder lacks."""
     config = AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
 
-    def read(**options: Any) -> tuple[Any, set[str]]:
+    def read() -> tuple[Any, set[str]]:
         model, info = AutoModelForMaskedLM.from_pretrained(
             str(folder),
             config=config,
@@ -90,16 +89,10 @@ def _model(folder: Path, attention: str) -> tuple[Any, set[str]]:
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
-            **options,
         )
         return model, set(info["missing_keys"])
 
-    try:
-        model, missing = read(attn_implementation=attention)
-    except ValueError as error:
-        if "attention" not in str(error):
-            raise
-        model, missing = read()
+    model, missing = read()
     if missing and not config.tie_word_embeddings:
         config.tie_word_embeddings = True
         model, missing = read()
@@ -127,7 +120,7 @@ def _check(name: str, model: Any, tokenizer: Any, missing: Iterable[str]) -> Non
         raise InputError(f"{name} has {len(tokenizer):,} tokens but embeddings for {rows:,}: they are not of one model")
 
 
-def new_bert(size: str, tokenizer: Any, *, attention: str = "sdpa") -> MaskedModel:
+def new_bert(size: str, tokenizer: Any) -> MaskedModel:
     """A BERT with random weights from torch's generator.
 
     :param size: one of `SIZES`.
@@ -141,6 +134,5 @@ def new_bert(size: str, tokenizer: Any, *, attention: str = "sdpa") -> MaskedMod
         "intermediate_size": 4 * width,
         "max_position_embeddings": POSITIONS,
         "pad_token_id": tokenizer.pad_token_id,
-        "attn_implementation": attention,
     }
     return MaskedModel(BertForMaskedLM(BertConfig(**settings)), tokenizer, new_head=True)

@@ -28,7 +28,7 @@ from ..encoders.base_model import join_segments, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
 from ..evaluation.best_so_far import BestSoFar
-from ..runs import environment, start_weights
+from ..runs import attention, environment, start_weights
 from ..runs.resumable_trainer import ResumableTrainer
 from ..runs.trainer import affordable, count_steps, make_trainer, schedule
 from . import rows as reranker_rows
@@ -204,6 +204,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
+    attention.speed_up(model[0].auto_model)
     if not _has_head(folder):
         join_segments(model)
     return model

@@ -13,8 +13,8 @@ _NAME = "binocle_bf16"  # in transformers' table
 
 
 def speed_up(model: Any) -> None:
-    """Let a model of transformers use this attention, if it can exchange its own."""
-    if getattr(model.config, "_attn_implementation", None) == "sdpa":
+    """Let a model of transformers use this attention, if it can exchange its own. Another module, or None, stays."""
+    if getattr(getattr(model, "config", None), "_attn_implementation", None) == "sdpa":
         AttentionInterface.register(_NAME, _forward)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)

@@ -10,8 +10,6 @@ from ...core.device import device as device  # noqa: PLC0414 - part of this modu
 from ...core.device import has_bf16 as has_bf16  # noqa: PLC0414 - part of this module
 from ...core.errors import MissingExtraError
 
-_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
-
 
 def require(purpose: str) -> None:
     """:raises MissingExtraError: if torch or a library that trains with it is not installed.
@@ -45,11 +43,6 @@ def silence() -> None:
 def bf16(config: Any) -> bool:
     """Whether a run computes in bfloat16: as configured, else if the machine supports it."""
     return has_bf16() if config.bf16 is None else bool(config.bf16)
-
-
-def attention(tokens: float) -> str:
-    """Return the attention that trains fastest on texts of about this many tokens."""
-    return "eager" if device() == "cpu" and tokens < _SHORT else "sdpa"
 
 
 def processes() -> int:

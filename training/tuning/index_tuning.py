@@ -159,8 +159,7 @@ class IndexTuning:
         The weights are written without rounding to int8, but judged in the precision of the index.
         """
         self.run.report("loading the encoder to train")
-        tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about four letters each
-        model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.config.seed), tokens)
+        model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.config.seed))
         base = base_share.weights_of(model)
         loop = self._learn(model)
         self.run.report("choosing the share of the base")
