@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _K1 = 1.2
 _B = 0.75
+_LONG = 8  # rows of a posting list for each row to find: from here on a binary search is faster than a pass over it
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +195,12 @@ class LexicalIndex:
             rows, own = self._rows(part, ids)
             columns: Any = slice(None) if len(own) == len(ids) else own
             for number, (with_term, counts) in enumerate(part.stems(terms)):
-                by_row[with_term] = counts
-                table[number, columns] = by_row[rows]
-                by_row[with_term] = 0
+                if len(with_term) > _LONG * len(rows):
+                    table[number, columns] = _looked_up(rows, with_term, counts)
+                else:
+                    by_row[with_term] = counts
+                    table[number, columns] = by_row[rows]
+                    by_row[with_term] = 0
                 totals[number] += len(with_term)
         return table, list(map(self._idf, totals))
 
@@ -245,6 +249,17 @@ class LexicalIndex:
 
     def _with_token(self, term: str) -> Ids:
         return np.concatenate([np.empty(0, np.int64), *(part.whole(term) for part in self._parts)])
+
+
+def _looked_up(rows: Positions, with_term: Rows, counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return how often each of these rows holds the term of a posting list, 0 if it is not there.
+
+    :param with_term: the rows of the posting list, ascending, as many as `counts`.
+    """
+    own = rows.astype(with_term.dtype)
+    positions = np.searchsorted(with_term, own).clip(max=len(with_term) - 1)
+    result: NDArray[np.uint8] = np.where(with_term[positions] == own, counts[positions], np.uint8(0))
+    return result
 
 
 def _best(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:

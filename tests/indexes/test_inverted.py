@@ -118,6 +118,17 @@ def test_frequencies_and_lengths_are_those_of_the_passages():
     assert (index.document_frequencies(["cat"]), index.average_length) == ([2], 7 / 4)
 
 
+@pytest.mark.parametrize("live", [None, np.arange(400) % 5 > 0])
+def test_the_frequencies_of_few_passages_are_those_among_all(live):
+    draw = np.random.default_rng(0)
+    counts = draw.integers(0, 4, 400)
+    index = LexicalIndex([Part(segment_of(["cat " * count + "ship" * (count > 2) for count in counts.tolist()]), live)])
+    expected = np.stack([counts, counts > 2]) * (1 if live is None else live)
+    for size in (0, 1, 3, 20, 400):
+        ids = draw.permutation(400)[:size]
+        assert index.frequency_table(["cat", "ship"], ids)[0].tolist() == expected[:, ids].tolist()
+
+
 def test_a_term_counts_as_often_as_the_query_has_it_and_only_allowed_passages_answer():
     index = index_of("cat ship", "ship", "cat", "cat")
     once, twice = (index.search(terms_, 9)[0] for terms_ in (["ship"], ["ship", "ship"]))
