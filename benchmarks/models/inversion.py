@@ -285,7 +285,7 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, An
 
 def no_text(data: Path, work: Path, minutes: float) -> dict[str, Any]:
     inverter, _, _ = _trained(data, work, minutes)
-    return {**_training(inverter, work), **_controls(inverter, data, work)}
+    return {**_training(inverter, work), "vectors": _controls(inverter, data, work)}
 
 
 def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, Any]:
