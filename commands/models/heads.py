@@ -59,7 +59,7 @@ def _run_options(command: Any) -> Any:
 @click.option(
     "--unanswerable",
     type=float,
-    default=0.3,
+    default=0.15,
     show_default=True,
     help="Share of rows with a passage that does not answer.",
 )

@@ -52,7 +52,7 @@ def usual_rate(width: int) -> float:
 class ReaderConfig(HeadConfig):
     """How to train a reader."""
 
-    unanswerable: float = 0.3  # share of the rows that show a question with another passage of its document
+    unanswerable: float = 0.15  # share of the rows that show a question with another passage of its document
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
