@@ -1,4 +1,4 @@
-"""The documents that a user names by paths and citations, and the names that a user sees."""
+"""Find the documents that a user names by path or citation, and name documents in output."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def open_cited(
 ) -> tuple[Retriever, _Cited]:
     """Open the index that FOLDER and --index name, and locate the citation in it.
 
-    If neither is given and the index of the current folder fails, the one above the cited file is tried.
+    If neither is given, and the index of the current folder is missing or lacks the citation, the index above the
+    cited file is tried.
 
     :param locate: finds the document that a citation or a path names.
-    :param wait: the seconds that a write waits for another process.
     :param narrow: FOLDER may be a file or a glob too.
+    :param wait: the seconds that a write waits for another process.
     """
     retriever = None
     try:
@@ -71,8 +72,8 @@ def parse_citation(retriever: Retriever, citation: str) -> tuple[str, int]:
     return find_document(retriever, match[1]), int(match[2])
 
 
-def name_from_here(retriever: Retriever) -> Callable[[str], str]:
-    """A function from the id of a document to its name for a user: of a file, the path from the current folder."""
+def printed_name(retriever: Retriever) -> Callable[[str], str]:
+    """Return a function from a document's id to the name to print: for a file, its path from the current folder."""
     rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
     files, from_here = {row["path"] for row in rows if row["source"] == "file"}, path_from_here(retriever.folder)
     return lambda document: from_here(document) if document in files else document

@@ -219,7 +219,7 @@ def summary(report: Report) -> str:
     )
 
 
-def _remembered(retriever: Retriever, path: str) -> str | None:
+def _find_unless_forgotten(retriever: Retriever, path: str) -> str | None:
     """The path in the index of a document or folder; None if it was forgotten."""
     return None if is_forgotten(retriever, path) else find_document(retriever, path, folders=True)
 
@@ -233,13 +233,13 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
     """Take a document or a folder out of the index and erase it.
 
     Everything that the index stored of it is erased from the disk, its name too. The file itself is not touched; it
-    stays out until 'binocle index --retry'. Without FOLDER, the index above PATH is taken if the one here does not
-    have it. Exit 1 when it was forgotten already.
+    stays out until 'binocle index --retry'. Without FOLDER, the index above PATH is used if the index of the
+    current folder lacks PATH. Exit 1 when it was forgotten already.
 
     \b
     binocle forget private/diary.md ~/notes
     """
-    retriever, document = open_cited(path, _remembered, folder, index, wait=wait)
+    retriever, document = open_cited(path, _find_unless_forgotten, folder, index, wait=wait)
     if document is None:
         echo(f"{printable_path(path)} was forgotten already")
         return EXIT_NEGATIVE

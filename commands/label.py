@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.printable import printable
-from .documents import name_from_here
+from .documents import printed_name
 from .options import (
     EXIT_NEGATIVE,
     count_of,
@@ -81,7 +81,7 @@ def label(
     labels = label_documents(
         retriever.iterate(scope, vectors=True), retriever.encoder, names, precision=precision, examples=known
     )
-    name = name_from_here(retriever)
+    name = printed_name(retriever)
     for answer in labels:
         if as_json:
             label_if_sure = answer.label if answer.sure else None

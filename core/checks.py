@@ -69,7 +69,7 @@ def is_whole(value: Any, minimum: int) -> bool:
 def is_real(value: Any) -> bool:
     """Whether a value is a finite real number, Python's or an array library's, and no bool.
 
-    A whole number that no float can hold is none.
+    It is False for a whole number that is too large for a float.
     """
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -77,10 +77,10 @@ def is_real(value: Any) -> bool:
         return False
 
 
-def first_wrong(settings: Any, rules: Mapping[str, tuple[bool, str]]) -> str:
-    """Name the first wrong setting that came from a file, its value and what is expected; "" if all are right.
+def describe_first_wrong(settings: Any, rules: Mapping[str, tuple[bool, str]]) -> str:
+    """Describe the first wrong setting by its name, its value and what is expected; "" if all are right.
 
-    :param rules: of each setting, whether it is right, and what is expected.
+    :param rules: for each setting, whether its value is right, and what is expected.
     """
     for name, (is_right, expected) in rules.items():
         if not is_right:

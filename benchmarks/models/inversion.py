@@ -6,7 +6,7 @@ embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a
            F1 on other documents of these and on scifact, before and after correction; and vectors of no text
 restarts   texts of scifact corrected for 10 s, with and without new starts of a search that has stopped rising: token
            F1 and cosine, paired, and the seconds used
-no-text    how many vectors of no text, of texts and of texts with noise the inverter gives a text for
+no-text    for how many vectors the inverter gives a text: vectors of no text, of texts, and of texts with noise
 pooling    the same encoder fine-tuned alike with mean and with CLS pooling: which vectors give away more
 
 With --work, embedding, restarts and no-text use the inverter in its folder `inverter`, if there is one.

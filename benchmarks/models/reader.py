@@ -3,9 +3,9 @@
     binocle train reader /data/squad11/squad11_train.jsonl.gz --out my-reader --minutes 60
     python -m benchmarks.models.reader --data /data --reader my-reader --core-minutes 60
 
-SQuAD's script takes the best of a question's answers, which several people gave. The training set has one answer to
-each question, and so have the questions that training holds out: the same reader has lower measures there. So the
-benchmark also measures against the first answer alone.
+SQuAD's script compares with each answer of a question and takes the best; several people gave these answers. The
+training set has one answer to each question, so the same reader scores lower on the questions that training holds out.
+The benchmark therefore also measures against the first answer alone.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def in_turns(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str,
 
 
 def times_as_fast(seconds: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
-    """The median of `predict` by that of each other contender."""
+    """The median time of `predict` divided by that of each other contender."""
     median = {
         name: {clock: statistics.median(row) for clock, row in clocks.items()} for name, clocks in seconds.items()
     }

@@ -9,11 +9,13 @@ clients as the queue holds ask a server with a short queue, and after them one c
 clock and of the processor time of the searching process: the second does not depend on what else the machine does.
 Clients cost processor time too, on the same processors.
 
-The bars: the rate beside writes by that of the threads beside the same writes (at least .9), the rates without writes
-by each other, the 99th percentile by the median (at most 4), the memory of the server at its end by that after a fifth
-of the time, and a sync beside the clients by one alone (at most 2; medians, and of the first sync, for which the
-writing process opens the index and all files are read). An added document is much less work than a sync, so that it
-waits for a processor for most of its time.
+The bars are quotients:
+- the server's rate during writes by the threads' rate during the same writes (at least .9), and the same without writes
+- the 99th percentile by the median (at most 4)
+- the memory of the server at the end by its memory after a fifth of the time
+- the seconds of a sync beside the clients by those of a sync alone (at most 2): medians, and of the first sync, for
+  which the writing process opens the index and reads all files
+- the same of an added document, which waits for a processor for most of its time: it is much less work than a sync
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _K1 = 1.2
 _B = 0.75
-_LONG = 8  # rows of a posting list for each row to find: from here on a binary search is faster than a pass over it
+_LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class LexicalIndex:
             columns: Any = slice(None) if len(own) == len(ids) else own
             for number, (with_term, counts) in enumerate(part.stems(terms)):
                 if len(with_term) > _LONG * len(rows):
-                    table[number, columns] = _looked_up(rows, with_term, counts)
+                    table[number, columns] = _frequencies_of(rows, with_term, counts)
                 else:
                     by_row[with_term] = counts
                     table[number, columns] = by_row[rows]
@@ -251,10 +251,10 @@ class LexicalIndex:
         return np.concatenate([np.empty(0, np.int64), *(part.whole(term) for part in self._parts)])
 
 
-def _looked_up(rows: Positions, with_term: Rows, counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return how often each of these rows holds the term of a posting list, 0 if it is not there.
+def _frequencies_of(rows: Positions, with_term: Rows, counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return how often each row has the term of a posting list; 0 for a row that is not in the list.
 
-    :param with_term: the rows of the posting list, ascending, as many as `counts`.
+    :param with_term: the rows of the posting list, in ascending order, one for each of `counts`.
     """
     own = rows.astype(with_term.dtype)
     positions = np.searchsorted(with_term, own).clip(max=len(with_term) - 1)

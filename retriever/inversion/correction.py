@@ -99,7 +99,7 @@ def correct(
     :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
     :param longest: maximum number of tokens in a text.
     :param rounds: maximum number of rounds, which does not depend on the machine's speed.
-    :param starts: maximum number of new starts, after which a search that has stopped rising ends.
+    :param starts: maximum number of new starts; after the last one, the search ends when its cosine stops rising.
     """
     return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds, rounds, starts)
 

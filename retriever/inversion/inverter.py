@@ -167,7 +167,7 @@ class EmbeddingInverter:
 
         :param vector: (dim,) of length 1.
         :param rounds: a limit that does not depend on the machine's speed.
-        :param starts: maximum number of new starts of a search that has stopped rising; as many as fit by default.
+        :param starts: maximum number of new starts, one each time the cosine stops rising; by default, no maximum.
         """
         return correct(
             vector,

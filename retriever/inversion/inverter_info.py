@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...core.checks import first_wrong, is_real, is_whole
+from ...core.checks import describe_first_wrong, is_real, is_whole
 from ...core.errors import EncoderMismatchError, InputError, first_line
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _check_format(version: object, file: Path) -> None:
 
 
 def _earlier_thresholds(rows: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the cosines of rows of seconds and cosine."""
+    """Return the thresholds of an earlier version: the cosines in its rows of (seconds, cosine)."""
     cosines = [cosine for _, cosine in rows]
     if not all(map(is_real, cosines)):
         raise ValueError("expected rows of two finite numbers in chance")
@@ -150,7 +150,7 @@ def _check(info: InverterInfo) -> None:
             "cosines by name, or null",
         ),
     }
-    if wrong := first_wrong(info, rules):
+    if wrong := describe_first_wrong(info, rules):
         raise ValueError(wrong)
 
 

@@ -68,7 +68,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
 
 def split_precision(name: str) -> tuple[str, bool]:
-    """Return the name of a model without @int8, and whether that stood at its end. A folder's own name stays."""
+    """Return a model's name without @int8, and whether it ended in @int8. The name of a folder stays whole."""
     is_int8 = name.endswith(INT8) and not _is_folder(_folder(name))
     return (name.removesuffix(INT8) if is_int8 else name), is_int8
 

@@ -67,8 +67,7 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     """Load a cross-encoder by folder or name, without torch if the model is a plain BERT.
 
     A loaded reranker is returned as it came. A name is looked up like an encoder's: a folder, the Hugging Face cache,
-    the hub. A single word names a model of `cross-encoder/`. A plain BERT with @int8 at the end of its name is computed
-    in int8.
+    the hub. A single word names a model of `cross-encoder/`. A plain BERT scores in int8 if its name ends in @int8.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.

@@ -25,7 +25,7 @@ _MOST = 400
 _QUERY_WORDS = 8
 _TIMED = 64  # passages, in each of the rounds
 _ROUNDS = 3
-_LISTS, _LIST = 8, 50  # passages that follow each other are reranked, for a query made of the first
+_LISTS, _LIST_LENGTH = 8, 50  # consecutive passages; a list's query is made of its first passage
 # Limits for int8: minimum speedup, minimum share of the nearest ten that stay, maximum share of first places lost.
 _LEAST_SPEEDUP, _LEAST_AGREEMENT, _MOST_PLACES_LOST = 1.15, 0.9, 0.02
 
@@ -85,7 +85,7 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
         return Int8Check(len(sample))
     vectors, rounded = own.encode(sample), int8.encode(sample)
     queries = own.encode([_query(text) for text in sample], kind="query")
-    agreement, fall = _compared(queries @ vectors.T, queries @ rounded.T, np.arange(len(sample)))
+    agreement, fall = _order_changes(queries @ vectors.T, queries @ rounded.T, np.arange(len(sample)))
     timed = sample[:_TIMED]
     return Int8Check(len(sample), _speedup(lambda: own.encode(timed), lambda: int8.encode(timed)), agreement, fall)
 
@@ -100,13 +100,13 @@ def check_int8_reranker(model: str, texts: Sequence[str]) -> Int8Check:
     own, int8 = load_reranker(model), load_reranker(model + INT8)
     if len(texts) < _FEWEST:
         return Int8Check(len(texts))
-    starts = np.linspace(0, len(texts) - _LIST, _LISTS).astype(np.intp).tolist()
-    lists = [texts[start : start + _LIST] for start in starts]
+    starts = np.linspace(0, len(texts) - _LIST_LENGTH, _LISTS).astype(np.intp).tolist()
+    lists = [texts[start : start + _LIST_LENGTH] for start in starts]
     before, after = (np.stack([model.score(_query(rows[0]), rows) for rows in lists]) for model in (own, int8))
-    agreement, fall = _compared(before, after, np.zeros(_LISTS, np.intp))
+    agreement, fall = _order_changes(before, after, np.zeros(_LISTS, np.intp))
     query, timed = _query(texts[0]), texts[:_TIMED]
     speedup = _speedup(lambda: own.score(query, timed), lambda: int8.score(query, timed))
-    return Int8Check(_LISTS * _LIST, speedup, agreement, fall)
+    return Int8Check(_LISTS * _LIST_LENGTH, speedup, agreement, fall)
 
 
 def _query(text: str) -> str:
@@ -116,10 +116,10 @@ def _query(text: str) -> str:
     return " ".join(words[start : start + _QUERY_WORDS])
 
 
-def _compared(own: Floats, int8: Floats, sources: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the share of the best ten that stay, and by how much the share of queries with the right first falls.
+def _order_changes(own: Floats, int8: Floats, sources: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the share of the best ten that stay, and the fall in the share of queries whose source comes first.
 
-    :param own: scores of passages, shape (queries, passages), as `int8`.
+    :param own: scores of passages, shape (queries, passages); `int8` has the same shape.
     :param sources: the passage that each query is made of, shape (queries,).
     """
     before, after = (np.argsort(-scores, axis=1, kind="stable")[:, :10] for scores in (own, int8))
@@ -129,7 +129,7 @@ def _compared(own: Floats, int8: Floats, sources: NDArray[np.intp]) -> tuple[flo
 
 
 def _speedup(own: Callable[[], object], int8: Callable[[], object]) -> float:
-    """Return the least processor time of one call by that of the other; they take turns."""
+    """Return the shortest processor time of `own` divided by that of `int8`; the two calls take turns."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(_ROUNDS):
         for call, spent in zip((own, int8), seconds, strict=True):

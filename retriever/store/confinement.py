@@ -62,8 +62,8 @@ def _refuse(entry: os.DirEntry[str]) -> None:
 def read_file(file: Path, limit: int) -> bytes:
     """Read a regular file whole.
 
-    :param limit: its largest size in bytes: a sparse file claims terabytes and takes no space.
-    :raises OSError: when it is missing, larger, or something else.
+    :param limit: maximum size in bytes, because a sparse file can claim terabytes and take no space.
+    :raises OSError: when it is missing, is larger, or is not a regular file.
     """
     with open_file(file) as stream:
         if os.fstat(stream.fileno()).st_size > limit:

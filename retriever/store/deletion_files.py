@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import lance
 
 _MAGIC = b"ARROW1"
-_ROW = 4  # bytes of a deleted row
-_REST = 2**16  # bytes of all else in such a file, at most
+_ROW_BYTES = 4  # bytes of a deleted row
+_OTHER_BYTES = 2**16  # bytes of all else in such a file, at most
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -35,7 +35,7 @@ def check_deletions(table: lance.LanceDataset) -> None:
             file = Path(table.uri.removeprefix("file://")) / name
             try:
                 count = deletion.num_deleted_rows or 0
-                _check_array(read_file(file, _ROW * count + _REST), count)
+                _check_array(read_file(file, _ROW_BYTES * count + _OTHER_BYTES), count)
             except FileNotFoundError:
                 continue  # Lance says so, and a reader then looks for a later state
             except (OSError, ValueError, struct.error, pa.ArrowException) as error:
@@ -46,7 +46,7 @@ def check_deletions(table: lance.LanceDataset) -> None:
 
 def _check_array(data: bytes, count: int) -> None:
     """Check an Arrow file: one batch within the file, of `count` numbers without null."""
-    _check_sizes(data, _ROW * count)
+    _check_sizes(data, _ROW_BYTES * count)
     with pa.ipc.open_file(pa.py_buffer(data)) as reader:
         rows = reader.get_batch(0)
     rows.validate(full=True)

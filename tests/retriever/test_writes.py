@@ -38,7 +38,7 @@ def test_a_batch_of_nothing_commits_nothing_and_one_may_only_delete(notes):
     assert set(metadata(notes)) == {"a/b", "c"}
 
 
-def test_ids_follow_each_other_where_a_batch_adds_documents_and_deletes_files(retriever):
+def test_ids_stay_unique_if_a_batch_adds_documents_and_deletes_files(retriever):
     passages = retriever.snapshot().head.next_chunk
     with retriever.batch() as batch:
         batch.add([{"id": "new", "text": "\n\n".join(["the cat ran 1 " * 40] * 3)}])

@@ -63,7 +63,7 @@ class Gate:
     def nearest(self, report: AuditReport) -> list[DefenceResult]:
         """Return the three settings that exceed the limits by the smallest sums, nearest first.
 
-        Known text is left out, which is the same of all settings.
+        Known text is left out, because it is the same for all settings.
         """
         return sorted(report.results, key=self._excess)[:_NEAREST]
 

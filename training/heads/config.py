@@ -18,7 +18,7 @@ class HeadConfig:
     steps: int | None = None  # instead of epochs
     minutes: float | None = None  # instead of epochs: as many steps as fit
     batch_size: int = 16  # rows
-    learning_rate: float | None = None  # None: `usual_rate` of the base
+    learning_rate: float | None = None  # None: `default_learning_rate` of the base
     dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
     max_length: int = 384  # tokens of a text or pair, special ones included
     layers: int | None = None  # of the base, the first ones; None: all
@@ -38,7 +38,7 @@ class HeadConfig:
             raise InputError("steps and minutes both say how long: give one of them")
 
 
-def usual_rate(width: int) -> float:
+def default_learning_rate(width: int) -> float:
     """Return the learning rate for a base: 5e-5 for 768 dimensions (arXiv:1810.04805), 2e-4 for 384.
 
     In 100 steps, heads of all-MiniLM-L6-v2 learn far more with 2e-4 than with 5e-5.

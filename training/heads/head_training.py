@@ -18,7 +18,7 @@ from ..pretraining.batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
 from .base_model import make_model
-from .config import usual_rate
+from .config import default_learning_rate
 from .result import HeadResult
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
         """:param options: of the model's configuration, such as the names of its labels."""
         run.report("loading the model")
         self.model, self._tokenizer = make_model(run.base, self.kind, run.config, **options)
-        self.learning_rate = run.config.learning_rate or usual_rate(self.model.config.hidden_size)
+        self.learning_rate = run.config.learning_rate or default_learning_rate(self.model.config.hidden_size)
         run.config = replace(run.config, learning_rate=self.learning_rate)  # for the card
         self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
         settings = HeadSettings.of(Path(run.base), self.model.config.to_dict(), self.kind)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
 _CANDIDATES = 16  # passages without the answer; the nearest in length is read
-_NOWHERE = [(0, 0)]  # [CLS]: no answer
+_NO_ANSWER = [(0, 0)]  # [CLS]: no answer
 _WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
 
 
@@ -77,7 +77,7 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
         if random.random() < self.config.unanswerable and question.answers:
             question = self._others.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
-        answered = [part for part in parts if _targets(part, question) != _NOWHERE]
+        answered = [part for part in parts if _targets(part, question) != _NO_ANSWER]
         candidates = answered if answered and random.random() < _WITH_ANSWER else parts
         window = candidates[random.integers(len(candidates))]
         return window, _targets(window, question)
@@ -131,7 +131,10 @@ class _Others:
         self._all = [passage for passages in self._passages.values() for passage in passages]
 
     def without_answer(self, question: Question, random: np.random.Generator) -> Question | None:
-        """Return the question with a passage of its document that lacks its answers; of any, where it has no other."""
+        """Return the question with another passage of its document, or of any document if its own has no other.
+
+        None if that passage has one of the answers.
+        """
         passages = self._passages.get(question.document, [])
         passages = [text for text in passages if text != question.passage] or self._all
         drawn = [passages[number] for number in random.integers(len(passages), size=_CANDIDATES)]
@@ -160,11 +163,11 @@ def span_loss(logits: torch.Tensor, targets: list[list[tuple[int, int]]]) -> tor
 
 def _targets(window: Window, question: Question) -> list[tuple[int, int]]:
     """Return the positions of the first and last token of each answer inside a window; else those of [CLS]."""
-    spans = (_inside(window, *answer) for answer in zip(question.answers, question.starts, strict=True))
-    return sorted({span for span in spans if span}) or _NOWHERE
+    spans = (_answer_span(window, *answer) for answer in zip(question.answers, question.starts, strict=True))
+    return sorted({span for span in spans if span}) or _NO_ANSWER
 
 
-def _inside(window: Window, answer: str, start: int) -> tuple[int, int] | None:
+def _answer_span(window: Window, answer: str, start: int) -> tuple[int, int] | None:
     """Return the positions of an answer's first and last token; None if the window lacks a part of it."""
     end = start + len(answer)
     inside = [position for position, (left, right) in enumerate(window.offsets) if left < end and right > start]

@@ -13,7 +13,7 @@ _NAME = "binocle_bf16"  # in transformers' table
 
 
 def speed_up(model: Any) -> None:
-    """Let a model of transformers use this attention, if it can exchange its own. Another module, or None, stays."""
+    """Let a transformers model use this attention if it uses `sdpa`. Any other module, or None, stays as it is."""
     if getattr(getattr(model, "config", None), "_attn_implementation", None) == "sdpa":
         AttentionInterface.register(_NAME, _forward)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
@@ -54,7 +54,7 @@ class _Attention(torch.autograd.Function):
     ) -> torch.Tensor:
         """:param mask: True where a token is seen; it broadcasts to (texts, heads, tokens, tokens)."""
         shape = query.shape
-        with torch.autocast("cpu", enabled=False):  # it would widen the softmax
+        with torch.autocast("cpu", enabled=False):  # autocast would compute the softmax in float32
             query, key, value = (part.flatten(0, 1) for part in (query * scale, key, value))
             scores = torch.bmm(query, key.transpose(1, 2))
             if mask is not None:

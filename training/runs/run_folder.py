@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTINGS = "asked.json"  # settings of the run; a second call compares its own
-ORDER = 3  # of the batches: raised when the same settings draw other ones, which an unfinished run may not mix
+ORDER = 3  # version of the batches: raise it if the same settings draw others, because no run may mix versions
 
 
 def check_out(out: Path, kind: str = "model") -> None:

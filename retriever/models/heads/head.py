@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ....core.checks import first_wrong
+from ....core.checks import describe_first_wrong
 from ....core.errors import InputError
 from .. import files as model_files
 from ..bert.weights import BertConfig
@@ -108,10 +108,10 @@ def read_settings(folder: Path, noun: str, build: Callable[..., SettingsT]) -> S
 def check_settings(folder: Path, noun: str, settings: Any, rules: Mapping[str, tuple[bool, str]]) -> None:
     """Check the settings that came from a folder's `binocle.json`.
 
-    :param rules: of each setting, whether it is right, and what is expected.
-    :raises InputError: for the first wrong one.
+    :param rules: for each setting, whether its value is right, and what is expected.
+    :raises InputError: for the first wrong setting.
     """
-    if wrong := first_wrong(settings, rules):
+    if wrong := describe_first_wrong(settings, rules):
         raise InputError(
             f"{folder / 'binocle.json'} has a wrong value in '{noun}': {wrong}; copy the model folder again"
         )

@@ -78,11 +78,11 @@ def test_a_reranker_in_int8_is_compared_by_its_order_of_passages(make_reranker, 
 
 def test_the_best_ten_and_first_places_are_compared():
     own = np.arange(40.0).reshape(2, 20)
-    assert precision._compared(own, own, np.array([19, 0])) == (1, 0)
-    assert precision._compared(own, -own, np.array([19, 0])) == (0, 0)
+    assert precision._order_changes(own, own, np.array([19, 0])) == (1, 0)
+    assert precision._order_changes(own, -own, np.array([19, 0])) == (0, 0)
     swapped = own.copy()
     swapped[0, [9, 19]] = swapped[0, [19, 9]]  # the best leaves the best ten of one query
-    assert precision._compared(own, swapped, np.array([19, 19])) == (pytest.approx(0.95), 0.5)
+    assert precision._order_changes(own, swapped, np.array([19, 19])) == (pytest.approx(0.95), 0.5)
 
 
 @pytest.fixture(autouse=True)

@@ -465,7 +465,7 @@ def test_a_put_whose_answer_was_lost_has_been_made(held, tag, few_words, monkeyp
             few_words.put("HEAD.json", b"mine", over)
 
 
-def test_an_object_of_more_bytes_than_ours_have_is_not_read(few_words, monkeypatch):
+def test_an_object_above_the_size_limit_is_not_read(few_words, monkeypatch):
     monkeypatch.setattr(s3_objects, "LARGEST", 5)
     monkeypatch.setattr(OfFewWords, "held", b"whole")
     assert few_words.get("HEAD.json") == (b"whole", '"tag"')

@@ -460,8 +460,8 @@ def test_a_vector_index_is_stale_when_new_and_deleted_rows_are_more_than_a_thous
     assert vectors.is_stale(snapshot) == (newer + masked > 1_000)
 
 
-def test_an_index_that_cannot_be_looked_at_is_there():
-    """So that reading it raises the error."""
+def test_an_index_that_may_not_be_read_counts_as_present():
+    """Reading it later raises the error."""
 
     class Denied:
         def exists(self, name):

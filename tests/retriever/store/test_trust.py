@@ -230,7 +230,7 @@ def test_untrusted_index_names_no_folder_but_its_own(mine, state, tmp_path):
     assert Retriever.open(tmp_path / "index").folder is None
 
 
-def test_untrusted_index_does_not_go_back_to_its_state_before(mine, state):
+def test_repair_does_not_restore_the_previous_state_of_an_untrusted_index(mine, state):
     shutil.rmtree(state)
     (mine / ".binocle/HEAD.json").write_text("{}")
     before = bytes_of(mine)
@@ -340,7 +340,7 @@ def test_a_file_whose_end_claims_too_much_is_an_error_and_ends_no_process(table,
     assert Retriever.open(copy, trust=trusted).search("cat", mode="lexical")
 
 
-def test_ends_of_files_are_checked_in_folders_alone_and_where_there_is_an_end(tmp_path):
+def test_tables_in_memory_and_missing_or_short_files_are_left_to_lance(tmp_path):
     tables.check_pages(lance.write_dataset(pa.table({"id": [1, 2]}), "memory://table"))
     tables._check_footer(tmp_path / "missing")  # Lance names it
     (tmp_path / "short").write_bytes(b"LANC")

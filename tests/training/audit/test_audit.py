@@ -534,7 +534,7 @@ def test_a_limit_on_known_text_takes_the_upper_bound_and_no_setting_passes_beyon
     assert (beyond.passing(report), beyond.unmeasured(report)) == ([], [])
     assert beyond.as_dict(report)["max_known"] == 0.055 and beyond.as_dict(report)["within"] == []
     told = (
-        "at most 6.0% of passages have text that the attacker has, more than --max-known 0.055: no defence changes that"
+        "up to 6.0% of passages have text that the attacker has, more than --max-known 0.055: no defence changes that"
     )
     assert told in text_report.lines(report, beyond)
     assert not any("--max-known" in line for line in text_report.lines(report, within))

@@ -18,7 +18,7 @@ from binocle.retriever.models.heads.bert_head import BertHead
 from binocle.retriever.models.heads.reader import load_reader
 from binocle.retriever.models.heads.torch_head import inputs
 from binocle.retriever.models.heads.windows import windows
-from binocle.training.heads.config import ReaderConfig, usual_rate
+from binocle.training.heads.config import ReaderConfig, default_learning_rate
 from binocle.training.heads.train import train_reader
 from binocle.training.runs.checkpoints import last_checkpoint
 
@@ -107,7 +107,9 @@ def test_a_killed_run_resumes_and_takes_the_same_steps(tmp_path, tiny_model, squ
 
 
 def test_a_wide_base_learns_more_slowly():
-    assert [usual_rate(width) for width in (32, 384, 768, 1024)] == pytest.approx([1e-3, 2e-4, 5e-5, 2.8125e-5])
+    assert [default_learning_rate(width) for width in (32, 384, 768, 1024)] == pytest.approx(
+        [1e-3, 2e-4, 5e-5, 2.8125e-5]
+    )
 
 
 def test_wrong_data_and_settings_are_refused_and_leave_nothing(tmp_path, tiny_model, squad_rows):

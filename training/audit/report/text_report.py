@@ -98,7 +98,7 @@ def _gate_lines(report: AuditReport, gate: Gate) -> list[str]:
         return [*closed, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
     if gate.exceeds_known(report):
         closed.append(
-            f"at most {report.known.sharing.high:.1%} of passages have text that the attacker has, more than "
+            f"up to {report.known.sharing.high:.1%} of passages have text that the attacker has, more than "
             f"--max-known {gate.max_known:g}: no defence changes that"
         )
     if not unmeasured:

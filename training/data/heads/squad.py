@@ -159,7 +159,7 @@ def _answer(location: str, answer: Any, passage: str) -> list[tuple[str, int]]:
 
 
 def _occurrences(text: str, passage: str) -> list[int]:
-    """Return where a passage has an answer: as whole words, or inside others if it never is."""
+    """Return the starts of an answer in a passage: of whole words, or inside other words if there are none."""
     left, right = r"\b" * text[0].isalnum(), r"\b" * text[-1].isalnum()
     whole, anywhere = (
         [match.start() for match in re.finditer(f"(?={pattern})", passage)]
