@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ..core.errors import InputError, NoIndexError
+from ..core.errors import InputError, NoIndexError, NotFoundError
 from ..retriever.documents.file_parts import file_of
 from .options import command_hint, open_index, path_from_here
 
@@ -44,7 +44,7 @@ def open_cited(
     try:
         retriever = open_index(folder, index, wait=wait, narrow=narrow)
         return retriever, locate(retriever, citation)
-    except (InputError, NoIndexError):
+    except (NotFoundError, NoIndexError):
         above = None if folder or index else _index_above(citation)
         if above is None or (retriever is not None and retriever.path == above):
             raise
@@ -114,7 +114,7 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     nearest = _nearest(path, paths)
     shown = path_from_here(root) if nearest in files else str
     hint = f"is it {shown(nearest)!r}? " if nearest else ""
-    raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
+    raise NotFoundError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 
 
 def is_forgotten(retriever: Retriever, path: str) -> bool:

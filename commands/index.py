@@ -245,5 +245,7 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
         return EXIT_NEGATIVE
     report = retriever.delete(document, folder=document, erase=True)
     print_note(report.note)
-    echo(f"{count_of(report.removed, 'document')} forgotten")
+    index_above = click.get_current_context().params["index"] if index is None else None  # of PATH, if it was taken
+    source = f" from {printable_path(str(index_above))}" if index_above else ""
+    echo(f"{count_of(report.removed, 'document')} forgotten{source}")
     return 0

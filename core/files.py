@@ -34,6 +34,23 @@ def open_regular(file: str | os.PathLike[str]) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+def read_regular(file: str | os.PathLike[str], limit: int) -> bytes:
+    """Read a regular file whole.
+
+    :param limit: maximum size in bytes, because a sparse file can claim terabytes and take no space.
+    :raises OSError: when it is missing, is larger, or is not a regular file.
+    """
+    with open_regular(file) as stream:
+        if os.fstat(stream.fileno()).st_size > limit:
+            raise too_large(file, limit)
+        return stream.read()
+
+
+def too_large(file: object, limit: int) -> OSError:
+    """Return the error for a file of more than `limit` bytes."""
+    return OSError(errno.EFBIG, f"larger than {limit:,} bytes, the most that such a file may have", str(file))
+
+
 def mtime_ns(status: os.stat_result) -> int:
     """Return the time of a file in nanoseconds; a time after 2262 is the last that 64 bits hold."""
     return min(max(status.st_mtime_ns, -_LATEST), _LATEST)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.arrays import from_npy
 from ..core.errors import DamagedError, InputError
+from ..core.files import read_regular
 from .base import Parameter, check_parameters
 from .metric import METRICS, Metric, metric_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.arrays import Floats, Ids, Mask, Positions
     from .base import Parameters, VectorIndex
 
+_HEADER_BYTES = 4_096  # of ids.npy, more than numpy writes
 _BLOCK = 65_536  # rows copied at a time
 _COPY_SHARE = 0.25  # of allowed rows: below, copying them is faster than skipping the rest
 _NUMPY_ROWS = 50_000  # for one query: numpy compares so many in 3 ms, and importing FAISS takes 60 to 190
@@ -273,8 +275,8 @@ class FlatKind:
     ) -> FlatIndex:
         """Map the vectors without reading them; read the ids, and check that they ascend."""
         try:
-            ids = from_npy((folder / "ids.npy").read_bytes())
             size = (folder / "vectors.f32").stat().st_size
+            ids = from_npy(read_regular(folder / "ids.npy", _HEADER_BYTES + 8 * (size // (4 * dim))))
         except (OSError, ValueError) as error:
             raise DamagedError(f"{folder} does not hold a flat index: {error}") from error
         if ids.dtype != np.int64 or ids.ndim != 1 or size != 4 * dim * len(ids):

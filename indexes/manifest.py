@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import DamagedError, InputError
-from ..core.files import known_sha256, sha256
+from ..core.files import known_sha256, read_regular, sha256
 from .registry import KINDS, IndexSpec
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .base import VectorIndex
 
 FILE = "manifest.json"
+_MOST_BYTES = 2**26  # of a manifest
 _FORMAT = 1
 _JSON_KEYS = {"measurements": "measured", "nonce": "made"}  # fields with another name in the file
 
@@ -59,7 +60,7 @@ class IndexManifest:
         :raises DamagedError: when the manifest does not have the checksum in the folder's name.
         """
         try:
-            data = (folder / FILE).read_bytes()
+            data = read_regular(folder / FILE, _MOST_BYTES)
             values = json.loads(data)
             manifest = cls(**{name: values.pop(key) for name, key in _JSON_KEYS.items() if key in values}, **values)
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

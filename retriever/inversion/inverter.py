@@ -79,7 +79,7 @@ class EmbeddingInverter:
         :raises EncoderMismatchError: when the inverter was trained on another encoder.
         """
         try:
-            from .decoder_weights import load_weights
+            from .decoder_weights import load_decoder
             from .proposals import TokenProposer
             from .text_decoder import TextDecoder
         except ImportError:
@@ -89,9 +89,9 @@ class EmbeddingInverter:
         if info.kind != "embedding":
             raise InputError(f"{folder} inverts hidden states: expected an inverter of embeddings")
         encoder = info.check_encoder(encoder or load_encoder(info.encoder), folder)
-        decoder = TextDecoder(info.decoder_settings(TextDecoderSettings, folder))
+        sizes = info.decoder_settings(TextDecoderSettings, folder)
         tokens = EncoderTokens(encoder)
-        decoder = load_weights(folder, decoder).to(device())
+        decoder = load_decoder(folder, lambda: TextDecoder(sizes)).to(device())
         shape = TextShape.read(folder, info.dim)
         return cls(info, TokenProposer.of(decoder, tokens, half=has_bf16()), encoder, tokens, shape)
 

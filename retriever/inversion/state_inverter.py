@@ -12,7 +12,7 @@ from ...core.errors import InputError
 from ...core.files import expand_home
 from ..models.load import load_encoder
 from .decoder_settings import TokenDecoderSettings
-from .decoder_weights import load_weights
+from .decoder_weights import load_decoder
 from .hidden_states import HiddenStates
 from .inverter_info import FILE, InverterInfo
 from .token_decoder import TokenDecoder
@@ -54,7 +54,8 @@ class StateInverter:
         if info.kind != "hidden":
             raise InputError(f"{folder} inverts embeddings: expected an inverter of hidden states")
         info.check_encoder(load_encoder(info.encoder), folder)
-        decoder = load_weights(folder, TokenDecoder(info.decoder_settings(TokenDecoderSettings, folder)))
+        sizes = info.decoder_settings(TokenDecoderSettings, folder)
+        decoder = load_decoder(folder, lambda: TokenDecoder(sizes))
         states = HiddenStates(info.encoder, device=device())
         try:
             states.check_layer(info.layer)

@@ -55,7 +55,7 @@ class Int8Check:
             return f"not int8: {self.passages:,} passages are too few to check it on (at least {_FEWEST})"
         verdict, decrease = "int8" if self.passed else "not int8", max(0.0, self.first_places_lost)
         return (
-            f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the nearest ten are the same, "
+            f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the best ten are the same, "
             f"{decrease:.1%} of queries lost their first place ({self.passages:,} of your passages)"
         )
 
@@ -106,7 +106,7 @@ def check_int8_reranker(model: str, texts: Sequence[str]) -> Int8Check:
     agreement, fall = _order_changes(before, after, np.zeros(_LISTS, np.intp))
     query, timed = _query(texts[0]), texts[:_TIMED]
     speedup = _speedup(lambda: own.score(query, timed), lambda: int8.score(query, timed))
-    return Int8Check(_LISTS * _LIST_LENGTH, speedup, agreement, fall)
+    return Int8Check(min(len(texts), _LISTS * _LIST_LENGTH), speedup, agreement, fall)
 
 
 def _query(text: str) -> str:

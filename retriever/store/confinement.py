@@ -8,7 +8,6 @@ Lance reads those only after it has opened the table. It takes every other name 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ import pyarrow as pa
 from ...core.errors import StoreError
 
 if TYPE_CHECKING:
-    import io
-    from collections.abc import Iterator
     from pathlib import Path
 
     import lance
@@ -57,36 +54,6 @@ def _refuse(entry: os.DirEntry[str]) -> None:
                 f"{entry.path} is a symbolic link, and {_REGULAR}: put what it points to in its place, or remove it"
             )
         raise StoreError(f"{entry.path} is a {_KINDS.get(mode, 'special file')}, and {_REGULAR}: remove it")
-
-
-def read_file(file: Path, limit: int) -> bytes:
-    """Read a regular file whole.
-
-    :param limit: maximum size in bytes, because a sparse file can claim terabytes and take no space.
-    :raises OSError: when it is missing, is larger, or is not a regular file.
-    """
-    with open_file(file) as stream:
-        if os.fstat(stream.fileno()).st_size > limit:
-            raise too_large(file, limit)
-        return stream.read()
-
-
-def too_large(file: object, limit: int) -> OSError:
-    """Return the error for a file of more than `limit` bytes."""
-    return OSError(errno.EFBIG, f"larger than {limit:,} bytes, the most that such a file may have", str(file))
-
-
-@contextlib.contextmanager
-def open_file(file: Path) -> Iterator[io.BufferedReader]:
-    """Open a regular file to read it; never through a symbolic link, and never waiting for a FIFO.
-
-    :raises OSError: when it is missing, or something else.
-    """
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(file))
-        yield stream
 
 
 def check_table(table: lance.LanceDataset) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from binocle.core import files
-from binocle.core.files import known_sha256, user_folder
+from binocle.core.files import known_sha256, read_regular, user_folder
 
 
 def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, monkeypatch):
@@ -83,3 +83,15 @@ def test_a_folder_of_the_user_is_the_same_wherever_the_user_is(kind, tmp_path, m
         assert user_folder(kind, "~/.x") == tmp_path / place
     monkeypatch.delenv(f"XDG_{kind}_HOME")
     assert user_folder(kind, "~/.x") == Path.home() / ".x"
+
+
+def test_small_file_is_read_only_if_it_is_a_regular_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_regular(tmp_path / "file", 7) == b"content"
+    with pytest.raises(OSError, match="larger than 6 bytes"):
+        read_regular(tmp_path / "file", 6)
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "missing", "."):
+        with pytest.raises(OSError):
+            read_regular(tmp_path / name, 100)

@@ -792,7 +792,7 @@ def test_a_citation_opens_the_index_above_its_file_from_any_folder(here: Path, r
 def test_forget_takes_a_printed_path_from_the_folder_above(here: Path, run, monkeypatch):
     monkeypatch.chdir(here.parent)
     cited = os.path.relpath(here / "notes/taxes.md")
-    assert run("forget", cited) == (0, "1 document forgotten\n", "")
+    assert run("forget", cited) == (0, f"1 document forgotten from {here / '.binocle'}\n", "")
     assert run("forget", cited) == (1, f"{cited} was forgotten already\n", "")
     assert run("forget", "notes/none.md").code == 2
 

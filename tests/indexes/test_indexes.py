@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from binocle.core.errors import DamagedError, InputError
 from binocle.indexes import flat
-from binocle.indexes.flat import FlatIndex
+from binocle.indexes.flat import FlatIndex, FlatKind
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.metric import cosines
 from binocle.indexes.published import build
@@ -253,6 +254,17 @@ def test_a_cut_or_longer_file_is_damage(name, tmp_path):
         (folder / name).write_bytes(data)
         with pytest.raises(DamagedError):
             load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("manifest.json", IndexManifest.read), ("ids.npy", lambda folder: FlatKind().load(folder, dim=DIM))],
+)
+def test_a_file_that_claims_terabytes_is_not_read(name, read, tmp_path):
+    folder = published(tmp_path / "vectors", index_of(20))
+    os.truncate(folder / name, 2**42)  # sparse: it takes no space
+    with pytest.raises(DamagedError, match="larger than"):
+        read(folder)
 
 
 MANIFESTS = {

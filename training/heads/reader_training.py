@@ -133,14 +133,17 @@ class _Others:
     def without_answer(self, question: Question, random: np.random.Generator) -> Question | None:
         """Return the question with another passage of its document, or of any document if its own has no other.
 
-        None if that passage has one of the answers.
+        None if there is no other passage, or that passage has one of the answers.
         """
         passages = self._passages.get(question.document, [])
         passages = [text for text in passages if text != question.passage] or self._all
-        drawn = [passages[number] for number in random.integers(len(passages), size=_CANDIDATES)]
-        passage = min(drawn, key=lambda text: abs(len(text) - len(question.passage)))  # fits into the same batch
+        drawn = random.choice(len(passages), _CANDIDATES) if passages else ()
+        candidates = [passages[number] for number in drawn if passages[number] != question.passage]
+        if not candidates:
+            return None
+        passage = min(candidates, key=lambda text: abs(len(text) - len(question.passage)))  # fits into the same batch
         folded = passage.casefold()
-        if passage == question.passage or any(answer.casefold() in folded for answer in question.answers):
+        if any(answer.casefold() in folded for answer in question.answers):
             return None
         return replace(question, passage=passage, answers=(), starts=())
 

@@ -204,7 +204,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
-    attention.speed_up(model[0].auto_model)
+    attention.speed_up(getattr(model[0], "auto_model", None))
     if not _has_head(folder):
         join_segments(model)
     return model

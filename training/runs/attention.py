@@ -10,6 +10,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 _NAME = "binocle_bf16"  # in transformers' table
+_MOST_SHARES = 2**25  # numbers kept for the backward pass of a layer, 64 MiB: torch's attention keeps none
 
 
 def speed_up(model: Any) -> None:
@@ -31,13 +32,23 @@ def _forward(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return the attention of a layer, (texts, tokens, heads, size), as transformers' `sdpa_attention_forward` does."""
-    is_plain = query.shape == key.shape == value.shape and not dropout and options.get("position_bias") is None
-    is_bool = attention_mask is None or attention_mask.dtype == torch.bool
-    if not (is_plain and is_bool and query.dtype == torch.bfloat16 and query.device.type == "cpu"):
+    is_fast = _is_plain(module, query, attention_mask, options) and query.shape == key.shape == value.shape
+    if dropout or not is_fast or query.shape[:3].numel() * query.shape[2] > _MOST_SHARES:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = _Attention.apply(query, key, value, attention_mask, scale)  # type: ignore[no-untyped-call]
     return output.transpose(1, 2).contiguous(), None
+
+
+def _is_plain(module: Any, query: torch.Tensor, attention_mask: torch.Tensor | None, options: dict[str, Any]) -> bool:
+    """Whether a mask alone says which tokens are seen, and the parts are in bfloat16 on a CPU."""
+    if attention_mask is None:
+        causal = options.get("is_causal")
+        is_masked = not (getattr(module, "is_causal", True) if causal is None else causal)
+    else:
+        is_masked = attention_mask.dtype == torch.bool
+    has_variant = any(options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    return is_masked and not has_variant and query.dtype == torch.bfloat16 and query.device.type == "cpu"
 
 
 class _Attention(torch.autograd.Function):
@@ -58,7 +69,7 @@ class _Attention(torch.autograd.Function):
             query, key, value = (part.flatten(0, 1) for part in (query * scale, key, value))
             scores = torch.bmm(query, key.transpose(1, 2))
             if mask is not None:
-                scores.view(*shape[:3], shape[2]).masked_fill_(~mask, -torch.inf)
+                scores.view(*shape[:3], shape[2]).masked_fill_(~mask, torch.finfo(scores.dtype).min)
             shares = scores.softmax(-1)
             context.save_for_backward(query, key, value, shares)
             context.shape, context.scale = shape, scale

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..confinement import open_file
+from ....core.files import open_regular
 from ..locations.location import ANY
 from ..tables import FULL_TEXT
 
@@ -74,7 +74,7 @@ def _checksum(table: TableLocation, segment: str) -> str:
         return ""
     total = hashlib.sha256()
     for file in sorted((Path(table.uri) / "_indices" / segment).glob("*")):
-        with open_file(file) as stream:
+        with open_regular(file) as stream:
             total.update(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()
 

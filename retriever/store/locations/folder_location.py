@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import StoreError
-from ..confinement import check_files, read_file
+from ....core.files import read_regular
+from ..confinement import check_files
 from ..tables import TableLocation
 from .location import ANY, HEAD, LARGEST, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles
@@ -61,7 +62,7 @@ class FolderLocation:
 
     def read(self, file: str) -> tuple[bytes, str]:
         """Read the whole file; its tag is always `ANY`, because the lock keeps other writers away."""
-        return read_file(self.cache / file, LARGEST), ANY
+        return read_regular(self.cache / file, LARGEST), ANY
 
     def exists(self, file: str) -> bool:
         """Tell whether a regular file is there; a missing folder is no error."""
@@ -281,7 +282,7 @@ def writer_at(folder: Path) -> str:
 def writer_in(file: Path | bytes) -> str:
     """Name the process that a lock.json describes, as far as it does."""
     try:
-        record = json.loads(file if isinstance(file, bytes) else file.read_bytes())
+        record = json.loads(file if isinstance(file, bytes) else read_regular(file, LARGEST))
         return f"process {record['pid']} on {record['host']}, since {record['since']}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ....core.errors import InputError, MissingExtraError, StoreError
-from ..confinement import too_large
+from ....core.files import too_large
 from .location import ANY, LARGEST, NEW
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class S3Objects:
         with self._translated(key):
             response = self._client.get_object(**self._at(key))
             if response["ContentLength"] > LARGEST:
+                response["Body"].close()
                 raise too_large(f"s3://{self._bucket}/{self._prefix}/{key}", LARGEST)
             return response["Body"].read(), response["ETag"]
         raise AssertionError  # not reached: `_translated` raises

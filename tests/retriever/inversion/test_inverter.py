@@ -310,6 +310,7 @@ def test_an_inverter_of_a_later_format_is_told_before_its_unknown_facts(tmp_path
     [
         ({"layers": "4"}, "layers of a decoder is a whole number from 1, not '4'"),
         ({"width": -1}, "width of a decoder is a whole number from 1, not -1"),
+        ({"layers": 10**9}, "a decoder has 1 to 1000 layers, not 1000000000"),
         ({"heads": 0}, "heads of a decoder is a whole number from 1, not 0"),
         ({"heads": 5}, r"5 heads do not divide a width of \d+"),
         ({"longest": None}, "longest of a decoder is a whole number from 1, not None"),
@@ -327,13 +328,24 @@ def test_wrong_sizes_of_a_decoder_are_told_before_it_is_built(
         load(folder)
 
 
+@pytest.mark.parametrize("sizes", [{"vocabulary": 10**13}, {"wide": 10**30}, {"longest": 10**9}])
+def test_a_decoder_that_claims_more_than_its_weights_is_not_built(
+    sizes: dict[str, object], embedding: Path, tmp_path: Path
+):
+    folder = shutil.copytree(embedding, tmp_path / "inverter")
+    info = InverterInfo.read(folder)
+    replace(info, decoder=info.decoder | sizes).write(folder)
+    with pytest.raises(InputError, match="does not hold the weights of this inverter"):
+        load(folder)
+
+
 def test_wrong_settings_of_a_decoder_of_states_are_told(texts: Path, tiny_model: str, tmp_path: Path):
     folder = tmp_path / "out"
     train_inverter(texts, folder, encoder=tiny_model, config=config(kind="hidden", decoder="linear", steps=1))
     info = InverterInfo.read(folder)
     for decoder, layer, says in (
         ({"kind": ["linear"]}, None, r"there is no decoder \['linear'\]"),
-        ({"layers": 0}, None, "a decoder has 1 layer at least, not 0"),
+        ({"layers": 0}, None, "a decoder has 1 to 1000 layers, not 0"),
         ({"bidirectional": 1}, None, "bidirectional is true or false, not 1"),
         ({"inner": -1}, None, "inner of a decoder is a whole number from 0, not -1"),
         ({"width": 7}, None, r"dim is \d+, but the decoder reads 7 numbers"),

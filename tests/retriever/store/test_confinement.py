@@ -11,7 +11,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import StoreError
-from binocle.retriever.store.confinement import check_files, check_table, read_file
+from binocle.retriever.store.confinement import check_files, check_table
 from binocle.retriever.store.tables import TableLocation
 
 PLACES = [
@@ -136,13 +136,3 @@ def test_files_that_vanish_during_the_check_are_no_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", scan)
     check_files(tmp_path)
     check_files(tmp_path / "missing")
-
-
-def test_small_file_is_read_only_if_it_is_a_regular_file(tmp_path):
-    (tmp_path / "file").write_bytes(b"content")
-    assert read_file(tmp_path / "file", 100) == b"content"
-    (tmp_path / "link").symlink_to("file")
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("link", "pipe", "missing", "."):
-        with pytest.raises(OSError):
-            read_file(tmp_path / name, 100)

@@ -255,6 +255,19 @@ def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_lengt
     assert len(gaps) == 600 and np.mean(gaps) < 6  # ten, for any passage
 
 
+def test_a_question_whose_document_is_one_passage_is_read_with_a_passage_of_another():
+    from binocle.training.data.heads.squad import read_questions
+    from binocle.training.heads.reader_training import _Others
+
+    rows = [{"context": f"the cat sat {n}", "question": "who?", "answers": []} for n in range(5)]
+    questions, random = read_questions(rows), np.random.default_rng(0)
+    others = _Others(questions)
+    drawn = [(question, others.without_answer(question, random)) for question in questions * 20]
+    assert all(other and other.passage != question.passage for question, other in drawn)
+    assert _Others([]).without_answer(questions[0], random) is None
+    assert _Others(questions[:1]).without_answer(questions[0], random) is None
+
+
 def test_the_loss_is_the_cross_entropy_of_both_ends_and_adds_the_probabilities_of_places():
     from binocle.training.heads.reader_training import span_loss
 

@@ -37,6 +37,36 @@ def test_it_is_exact_attention_rounded(scaling):
     assert exact[0].shape == (2, 7, 3, 4)
 
 
+def test_a_token_that_sees_none_leaves_the_others_finite():
+    """Padding of a local attention, further from the last token than the window."""
+    torch.manual_seed(0)
+    parts = [torch.randn(1, 2, 6, 4) for _ in range(3)]
+    mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+    mask[..., 3:] = False
+    whole = layer(parts, mask, torch.bfloat16)
+    mask[:, :, 5] = False
+    results = layer(parts, mask, torch.bfloat16)
+    assert all(torch.isfinite(result).all() for result in results)
+    torch.testing.assert_close(results[0][:, :5], whole[0][:, :5], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"is_causal": False, "softcap": 30.0}])
+def test_causal_attention_and_other_variants_stay_with_torch(options, monkeypatch):
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *_, **__: ("torch's", None))
+    part = torch.randn(1, 2, 6, 4).bfloat16()
+    assert attention._forward(torch.nn.Module(), part, part, part, None, **options)[0] == "torch's"
+
+
+def test_long_texts_stay_with_torch_whose_memory_grows_with_their_length_alone(monkeypatch):
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *_, **__: ("torch's", None))
+    monkeypatch.setattr(attention, "_MOST_SHARES", 1 * 2 * 6 * 6)
+    results = []
+    for tokens in (6, 7):
+        part = torch.randn(1, 2, tokens, 4).bfloat16()
+        results.append(attention._forward(torch.nn.Module(), part, part, part, None, is_causal=False)[0])
+    assert isinstance(results[0], torch.Tensor) and results[1] == "torch's"
+
+
 def test_hidden_tokens_change_nothing():
     torch.manual_seed(0)
     parts = [torch.randn(1, 2, 6, 4) for _ in range(3)]
