@@ -78,9 +78,9 @@ def is_real(value: Any) -> bool:
 
 
 def describe_first_wrong(settings: Any, rules: Mapping[str, tuple[bool, str]]) -> str:
-    """Describe the first wrong setting by its name, its value and what is expected; "" if all are right.
+    """Describe the first wrong setting: its name, its value and the expected one. Return "" if all are right.
 
-    :param rules: for each setting, whether its value is right, and what is expected.
+    :param rules: maps each setting to True if its value is right, and to the words for the expected value.
     """
     for name, (is_right, expected) in rules.items():
         if not is_right:

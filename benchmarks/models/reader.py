@@ -70,7 +70,7 @@ def _measured(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[st
 
 
 def _differing(questions: Sequence[Question]) -> float:
-    """Return the share of questions whose answers are not all the same."""
+    """Return the share of questions with two or more different answers."""
     return sum(len(set(map(span_metrics.normal, question.answers))) > 1 for question in questions) / len(questions)
 
 

@@ -120,7 +120,7 @@ class InverterInfo:
 
 
 def _check_format(version: object, file: Path) -> None:
-    """:raises InputError: for a later format, whose other facts may be unknown."""
+    """:raises InputError: for a later format, because this version may not know its other facts."""
     if is_whole(version, FORMAT + 1):
         raise InputError(f"{file} has format {version}, this version reads {FORMAT}")
 

@@ -117,7 +117,7 @@ def _query(text: str) -> str:
 
 
 def _order_changes(own: Floats, int8: Floats, sources: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the share of the best ten that stay, and the fall in the share of queries whose source comes first.
+    """Return the share of the best ten that stay, and the net share of queries that lost their first place.
 
     :param own: scores of passages, shape (queries, passages); `int8` has the same shape.
     :param sources: the passage that each query is made of, shape (queries,).

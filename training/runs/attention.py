@@ -14,7 +14,7 @@ _MOST_SHARES = 2**25  # numbers kept for the backward pass of a layer, 64 MiB: t
 
 
 def speed_up(model: Any) -> None:
-    """Let a transformers model use this attention if it uses `sdpa`. Any other module, or None, stays as it is."""
+    """Give a transformers model this attention in place of `sdpa`. Other modules, and None, stay as they are."""
     if getattr(getattr(model, "config", None), "_attn_implementation", None) == "sdpa":
         AttentionInterface.register(_NAME, _forward)
         AttentionMaskInterface.register(_NAME, sdpa_mask)

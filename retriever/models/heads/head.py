@@ -108,7 +108,7 @@ def read_settings(folder: Path, noun: str, build: Callable[..., SettingsT]) -> S
 def check_settings(folder: Path, noun: str, settings: Any, rules: Mapping[str, tuple[bool, str]]) -> None:
     """Check the settings that came from a folder's `binocle.json`.
 
-    :param rules: for each setting, whether its value is right, and what is expected.
+    :param rules: maps each setting to True if its value is right, and to the words for the expected value.
     :raises InputError: for the first wrong setting.
     """
     if wrong := describe_first_wrong(settings, rules):
