@@ -10,7 +10,8 @@ clock and of the processor time of the searching process: the second does not de
 Clients cost processor time too, on the same processors.
 
 The bars are quotients:
-- the server's rate during writes by the threads' rate during the same writes (at least .9), and the same without writes
+- the server's rate during writes by the threads' rate during the same writes and for as long (at least .9), and the
+  same without writes
 - the 99th percentile by the median (at most 4)
 - the memory of the server at the end by its memory after a fifth of the time
 - the seconds of a sync beside the clients by those of a sync alone (at most 2): medians, and of the first sync, for
@@ -91,7 +92,7 @@ def main() -> None:
         shorter = min(options.seconds / 4, SHORTER)
         results["in_process"] = in_process(index, expected, options.threads, shorter)
         with writing(index, files):
-            results["in_process_while_writing"] = in_process(index, expected, options.threads, shorter)
+            results["in_process_while_writing"] = in_process(index, expected, options.threads, options.seconds)
         with Served(index, options.threads, options.clients * 2) as server:
             results["quiet"] = server.load(expected, options.clients, shorter)
             with writing(index, files) as writes:
