@@ -96,7 +96,7 @@ class Batch:
         _check_once([item.name for item in added], updated, deleted.values())
         tables, dropped = [pa.Table.from_pylist(updated, document_schema())], list(deleted)
         next_document = writer.head.next_document
-        if added and encoder:
+        if encoder:
             indexer = Indexer(writer, encoder, report, commits=False)
             additions.put(added, indexer)
             rows, replaced = indexer.take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ..readers.containers.members import may_hold
@@ -53,8 +54,4 @@ class Members:
 
 def _paths_down_to(path: str) -> Iterator[str]:
     """Yield the paths from the outermost folder down to this path."""
-    position = path.find("/")
-    while position >= 0:
-        yield path[:position]
-        position = path.find("/", position + 1)
-    yield path
+    return accumulate(path.split("/"), lambda above, name: f"{above}/{name}")

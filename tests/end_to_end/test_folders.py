@@ -144,6 +144,21 @@ def test_hidden_or_ignored_folder_that_is_named_is_read(home: Path, run, write, 
     assert listed(run) - before == {str(home / "notes/.hidden/a.md"), str(home / "notes/build/b.md")}
 
 
+def test_names_of_collections_are_listed_even_if_one_may_not_be_read(home: Path, monkeypatch, tmp_path):
+    assert collection.collection_names() == []
+    folder = tmp_path / "data/binocle/collections"
+    for name in ("b", "a", ".x", "c"):
+        (folder / name / "chunks.lance").mkdir(parents=True)
+        (folder / name / ("other.txt" if name == "c" else "HEAD.json")).write_text("{}")
+    assert collection.collection_names() == ["a", "b"]
+
+    def denied(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(collection, "is_index", denied)
+    assert collection.collection_names() == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("how", ["gone", "file gone", "empty"])
 def test_folder_that_is_gone_is_not_taken_for_deletions(how: str, collected: Path, run, write):
     write(collected / "notes", {f"{number}.md": f"The cat {number}.\n" for number in range(4)})

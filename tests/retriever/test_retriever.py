@@ -678,6 +678,13 @@ def test_lines_of_a_document(retriever, folder):
         retriever.text("absent", lines=(1, 2))
 
 
+def test_lines_of_a_text_that_begins_with_an_empty_line(notes):
+    notes.add([{"id": "a", "text": "\nThe cat sat.\nThe dog ran.\n\nThe ship sailed."}])
+    assert [notes.text("a", lines=(line, line)) for line in range(1, 6)] == [
+        *("", "The cat sat.", "The dog ran.", "", "The ship sailed.")
+    ]
+
+
 @pytest.mark.parametrize(("first", "last"), [("1", "2"), (1.0, 2), (1, None), (True, 2)])
 def test_lines_are_whole_numbers(retriever, first, last):
     with pytest.raises(InputError, match="a line is a whole number from 1"):

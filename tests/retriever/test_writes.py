@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import time
 
+import numpy as np
 import pytest
 
-from binocle import F, InputError, LockedError, NotFoundError, Retriever, StoreError
+from binocle import F, InputError, LockedError, NotFoundError, Retriever, StoreError, load_encoder
 from binocle.retriever.indexing.add import sha256_of, with_metadata
+from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
 
 
 @pytest.fixture
@@ -228,6 +230,28 @@ def test_a_writer_waits_for_another_as_long_as_it_says(notes, tiny_model):
     assert notes.add([{"id": "x", "text": "cat"}], wait=60).indexed == 1
     assert notes.location.patience.seconds == 0
     other.join()
+
+
+def test_no_report_has_more_seconds_than_have_passed(retriever, notes, make_model, tmp_path):
+    def in_batch():
+        with notes.batch() as batch:
+            batch.add([{"id": "b", "text": "a moon"}])
+        return batch.report
+
+    other = make_model(tmp_path / "other", seed=1)
+    save_adapted_encoder(tmp_path / "adapter", load_encoder(str(other)), np.eye(32, dtype=np.float32))
+    for write in (
+        lambda: notes.add([{"id": "x", "text": "cat"}]),
+        lambda: notes.update(["x"], metadata={"n": 1}),
+        lambda: notes.delete("x"),
+        in_batch,
+        retriever.sync,
+        lambda: notes.switch(other),
+        lambda: notes.switch(tmp_path / "adapter"),
+        notes.rollback,
+    ):
+        start = time.monotonic()
+        assert 0 < write().seconds <= time.monotonic() - start
 
 
 def test_a_closed_retriever_says_so(notes):

@@ -58,6 +58,16 @@ def test_what_is_new_or_changed_is_indexed_while_most_is_missing(disk, write):
     assert (retriever.sync().missing, retriever.verify().faults) == (0, [])
 
 
+def test_a_folder_of_a_collection_that_is_away_is_named_though_it_had_no_documents(tmp_path, write, tiny_model):
+    write(tmp_path, {"notes/a.md": "The cat sat on the mat.\n"})
+    (tmp_path / "empty").mkdir()
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync([tmp_path / "notes", tmp_path / "empty"])
+    (tmp_path / "empty").rmdir()
+    report = retriever.sync()
+    assert (report.unchanged, report.missing, report.note) == (1, 0, f"not there: {tmp_path / 'empty'}")
+
+
 def test_a_mount_point_without_its_disk_keeps_what_was_on_it(disk):
     retriever, root = disk
     (root / "rest/0.txt").unlink()

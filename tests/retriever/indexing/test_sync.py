@@ -1200,6 +1200,18 @@ def picture() -> bytes:
     return head + palette + grey[::-1].tobytes()
 
 
+def test_pictures_that_were_passed_over_are_to_be_read_again_where_a_run_asks_for_it(world):
+    world.folder.joinpath("duck.bmp").write_bytes(picture())
+    archive(world, {"a.txt": DOG, "in.bmp": "BM"})
+    archive(world, {"a.txt": DOG}, name="b.zip")
+    world.write("c.txt", CAT)
+    world.sync()
+    snapshot, index = world.retriever.snapshot(), world.folder / ".binocle"
+    for ocr_is_on, names in ((False, []), (True, ["a.zip", "duck.bmp"])):
+        changes = find_changes(world.folder, snapshot, leave_out=index, ocr=ocr_is_on)
+        assert [entry.path for entry in changes.read] == names
+
+
 @pytest.mark.skipif(shutil.which("tesseract") is None, reason="needs the command tesseract")
 def test_pictures_are_read_where_a_run_asks_for_it(world):
     world.folder.joinpath("duck.bmp").write_bytes(picture())

@@ -29,6 +29,7 @@ from binocle.core.errors import BinocleError, DamagedError, InputError, LockedEr
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import commits
+from binocle.retriever.store import documents as stored_documents
 from binocle.retriever.store import store as storing
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import vector_index as vectors
@@ -573,6 +574,19 @@ def test_a_snapshot_stays_as_it_is(store):
         np.testing.assert_array_equal(vectors_of(before, [1, 0]), [vector(1), vector(0)])
 
 
+def test_a_writer_takes_over_an_earlier_snapshot_only_of_the_same_state_and_settings(store):
+    earlier = Snapshot.latest(store)
+    with open_writer(store, earlier=earlier) as writer:
+        assert writer.snapshot() is earlier
+        put(writer, 0)
+        assert writer.snapshot().head == store.head()
+        assert writer.snapshot() is writer.snapshot()
+    earlier = Snapshot.latest(store)
+    storing.change_settings(store, lambda settings: replace(settings, exclude=("*.log",)))
+    with open_writer(store, earlier=earlier) as writer:
+        assert writer.snapshot().store.settings.exclude == ("*.log",)
+
+
 def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(store):
     """It holds open files and mapped vectors, of deleted documents too."""
     with open_writer(store) as writer:
@@ -970,6 +984,45 @@ def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
     assert len(Snapshot.latest(store).full_text("cat", 100)) == 40
 
 
+def test_a_merge_of_small_fragments_leaves_a_large_one_alone(store, monkeypatch):
+    monkeypatch.setattr(commits, "_MAX_FRAGMENTS", 3)
+    monkeypatch.setattr(commits, "_LEAST_ROWS", 4)
+    with open_writer(store) as writer:
+        put(writer, *range(8))
+        for number in (8, 9):
+            put(writer, number)
+        writer.finish()
+        assert rows_of_fragments(store) == [8, 1, 1]
+        put(writer, 10)
+        writer.finish()
+    assert rows_of_fragments(store) == [8, 3]
+    assert_whole(store)
+
+
+def rows_of_fragments(store):
+    return [fragment.count_rows() for fragment in Snapshot.latest(store).documents.get_fragments()]
+
+
+@pytest.mark.parametrize(("age", "is_due"), [(1.4, False), (1.6, True)])
+def test_old_versions_go_together_when_the_oldest_is_one_and_a_half_times_as_old_as_they_are_kept(
+    age, is_due, store, monkeypatch
+):
+    with open_writer(store) as writer:
+        for number in range(4):
+            put(writer, number)
+    moment = time.time() - age * commits.KEEP_SECONDS
+    for name in ("documents", "chunks"):
+        for _, manifest in manifests(store.location.table(name)):
+            os.utime(manifest, (moment, moment))
+    cleaned = []
+    monkeypatch.setattr(
+        lance.LanceDataset, "cleanup_old_versions", lambda table, *_, **__: cleaned.append(Path(table.uri).stem)
+    )
+    with open_writer(store) as writer:
+        writer.finish()
+    assert cleaned == (["documents", "chunks"] if is_due else [])
+
+
 def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
     monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
@@ -1242,6 +1295,31 @@ def test_replaced_rows_keep_their_chunks(store):
     assert Snapshot.latest(store).documents_by_id([1], ["path"]) == {1: {"id": 1, "path": "moved.txt"}}
 
 
+def test_a_writer_erases_what_is_due_before_it_does_anything_else(store):
+    with open_writer(store) as writer:
+        put(writer, 0, 1)
+        writer.promise_erasure(time.time() - 1)
+        put(writer, drop=[0])
+    assert any(b"text 0" in data for data in bytes_below(store.path).values())  # else this test proves nothing
+    with open_writer(store) as writer:
+        assert writer.erasure_due is None
+        assert not any(b"text 0" in data for data in bytes_below(store.path).values())
+    assert ids(store) == ([1], [1])
+
+
+def test_a_repaired_vector_index_is_noted_unless_it_was_to_be_built_anew(store):
+    with open_writer(store) as writer:
+        put(writer, 0, 1)
+        assert (writer.finish(), writer.finish(rebuild=True)) == ("", "")
+    for rebuild in (True, False):
+        shutil.rmtree(store.location.vectors(store.head().vectors))
+        damage = Snapshot.latest(store).damage
+        with open_writer(store) as writer:
+            note = writer.finish(rebuild=rebuild)
+        assert note == ("" if rebuild else f"built the vector index anew from the store, because {damage}")
+        assert damage is not None and Snapshot.latest(store).damage is None
+
+
 def test_orphans_are_dropped(store):
     with open_writer(store) as writer:
         put(writer, 0, 1)
@@ -1249,6 +1327,45 @@ def test_orphans_are_dropped(store):
         writer.commit(drop=[], documents=document_schema().empty_table())
         writer.drop_orphans([1])
     assert ids(store) == ([0], [0])
+
+
+def test_chunks_and_documents_lead_to_each_other(store):
+    with open_writer(store) as writer:
+        writer.stage(chunks(*(chunk_row(number, number // 3) for number in range(9))))
+        writer.commit(drop=[], documents=documents(*(document_row(number, chunks=3) for number in range(3))))
+    snapshot = Snapshot.latest(store)
+    assert snapshot.documents_of(np.array([8, 0, 4, 4])).tolist() == [2, 0, 1, 1]
+    assert snapshot.chunks_of(np.array([0, 2])).tolist() == [0, 1, 2, 6, 7, 8]
+
+
+def test_the_vector_at_a_line_is_that_of_the_nearest_passage(store):
+    first = chunk_row(0, 0) | {"line_end": 3}
+    last = chunk_row(1, 0, "the dog ran") | {"line_start": 8, "line_end": 10, "char_start": 30, "char_end": 41}
+    with open_writer(store) as writer:
+        writer.stage(chunks(last, first))
+        writer.commit(drop=[], documents=documents(document_row(0, chunks=2, text="x\n" * 10)))
+    snapshot = Snapshot.latest(store)
+    assert stored_documents.line_range(snapshot, "0.txt") == (1, 10)
+    for line, row in [*((line, first) for line in range(1, 6)), *((line, last) for line in range(6, 11))]:
+        stored, context = stored_documents.stored_vector(snapshot, "0.txt", line)
+        assert (stored.tolist(), context) == (row["vector"], row["context"])
+    for line in (0, 11):
+        with pytest.raises(InputError, match=f"'0.txt' has lines 1 to 10, not line {line}$"):
+            stored_documents.stored_vector(snapshot, "0.txt", line)
+
+
+def test_what_a_person_does_not_see_in_a_file_is_left_out_of_its_text_on_request(store):
+    text = "The white cat.\nThe dog sat."
+    row = document_row(0, source="file", metadata='{"hidden": [4, 10, 23, 26]}', text=text)
+    passage = chunk_row(0, 0, text) | {"line_end": 2}
+    with open_writer(store) as writer:
+        writer.stage(chunks(passage))
+        writer.commit(drop=[], documents=documents(row))
+    snapshot = Snapshot.latest(store)
+    assert stored_documents.text(snapshot, "0.txt") == text
+    assert stored_documents.text(snapshot, "0.txt", hidden=False) == "The cat.\nThe dog ."
+    assert stored_documents.lines(snapshot, "0.txt", 2, 2) == "The dog sat."
+    assert stored_documents.lines(snapshot, "0.txt", 2, 2, hidden=False) == "The dog ."
 
 
 def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
