@@ -2,6 +2,7 @@
 
 SQuAD      a question must find its paragraph (400 of the development set's questions, or `count`)
 Debian     a package's one-line description must find its long one (400 of 6,000 packages, or `count`)
+tldr       what a command is must find its page, which says how to use it (400 of 2,000 pages, or `count`)
 
 `log.txt` beside the queries has others without judgements, one a line: other questions, and other packages' lines.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _QUERIES = 400
 _PACKAGES = 6_000
+_PAGES = 2_000
 _LOGGED = 1_000  # queries of a log at most
 
 
@@ -46,6 +49,23 @@ def debian(file: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) ->
     documents = [(row["package"], "", row["long"]) for row in rows]
     queries = [(row["package"], row["short"]) for row in rows[:count]]
     return _write(folder, documents, queries, [row["short"] for row in rows[count:]])
+
+
+def tldr(archive: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) -> Path:
+    """From `docs_tldr.tar.gz`: a page's description, in lines that begin with ">", and the rest of the page."""
+    rows = []
+    with tarfile.open(archive) as files:
+        for member in files:
+            if member.name.endswith(".md") and "/pages/" in member.name and (stream := files.extractfile(member)):
+                lines = stream.read().decode("utf-8").splitlines()
+                about = [line[2:] for line in lines if line.startswith("> ") and "More information" not in line]
+                rest = [line for line in lines[1:] if line.strip() and not line.startswith(">")]
+                if len(rest) > 3 and len(" ".join(about).split()) > 3:
+                    rows.append((member.name, lines[0].removeprefix("# "), "\n".join(rest), " ".join(about)))
+    random.Random(seed).shuffle(rows)
+    documents = [(name, title, text) for name, title, text, _ in rows[:_PAGES]]
+    queries = [(name, about) for name, _, _, about in rows[:count]]
+    return _write(folder, documents, queries, [about for *_, about in rows[count:_PAGES]])
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

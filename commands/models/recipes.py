@@ -14,6 +14,17 @@ from ...core.files import write_atomic
 
 NAME = "recipe.toml"
 _OWN = ("recipe", "out", "as_json")  # of a call, not of the recipe
+BUILT_IN: dict[str, dict[str, dict[str, Any]]] = {  # command -> name of the recipe -> options
+    "reranker": {
+        "general": {
+            "batch_size": 8,
+            "learning_rate": 1e-4,
+            "max_length": 192,
+            "negatives": 5,
+            "held_out": 0.03,
+        }
+    }
+}
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
@@ -21,10 +32,7 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
     """Take the options of a recipe as defaults."""
     if value is None:
         return None
-    try:
-        recipe = tomllib.loads(value.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(f"{value} is no recipe ({error}): expected TOML, with a name = value a line") from None
+    recipe = BUILT_IN.get(str(context.command.name), {}).get(str(value)) or _load(value)
     names = [parameter.name for parameter in context.command.params if parameter.name not in _OWN]
     unknown = next((name for name in recipe if name not in names), None)
     if unknown is not None:
@@ -36,14 +44,22 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
     return value
 
 
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{file} is no recipe ({error}): expected TOML, with a name = value a line") from None
+
+
 option = click.option(
     "--recipe",
     type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    metavar="RECIPE",
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="Options in TOML, as in the recipe.toml of a trained model; options of the command come first.",
+    help="Options in TOML, as in the recipe.toml of a trained model, or a recipe's name (reranker: general). Options of "
+    "the command come first.",
 )
 
 

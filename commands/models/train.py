@@ -53,7 +53,6 @@ def _lengths(_context: click.Context, _option: click.Parameter, value: str | Non
         raise click.BadParameter(f"expected lengths such as 256,128,64, not {value!r}") from None
 
 
-_data = click.argument("data")
 _out = click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the trained model goes.")
 _split = click.option("--split", default="train", show_default=True, help="Which qrels, or which split of a data set.")
 
@@ -188,13 +187,18 @@ def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
     """Split each "DATA:OBJECTIVE". A name after the colon that is no objective belongs to a data set of the hub."""
     from ...training.encoders.objectives import OBJECTIVES
 
+    _refuse_repeated(data)
     sources: dict[str, tuple[str, str | None]] = {}
     for name in data:
-        if name in sources:
-            raise click.UsageError(f"{name} is given twice")
         source, _, objective = name.rpartition(":")
         sources[name] = (source, objective) if source and objective in OBJECTIVES else (name, None)
     return sources
+
+
+def _refuse_repeated(data: tuple[str, ...]) -> None:
+    for name in data:
+        if data.count(name) > 1:
+            raise click.UsageError(f"{name} is given twice")
 
 
 def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
@@ -202,22 +206,22 @@ def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
 
 
 @train.command()
-@_data
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @_out
 @click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
 @click.option("--index", metavar="DIR", type=FOLDER, help="An index: its hybrid search finds the negatives of pairs.")
-@click.option("--encoder", metavar="MODEL", help="Of the index, where one is result of the data.")
+@click.option("--encoder", metavar="MODEL", help="Of a new index, where one is made of the data.")
 @click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
 @click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of query and passage.")
 @click.option("--negatives", type=int, default=7, show_default=True, help="Passages for each relevant one.")
 @click.option("--depth", type=int, default=50, show_default=True, help="Of the search that they are drawn from.")
-@click.option("--queries", type=int, help="Learn from at most so many.")
+@click.option("--queries", type=int, help="Learn from at most so many of each data set.")
 @_run_options
 @_split
 @json_option
 def reranker(
-    data: str,
+    data: tuple[str, ...],
     out: Path,
     base: str | None,
     index: Path | None,
@@ -228,19 +232,23 @@ def reranker(
 ) -> int:
     """Train a reranker.
 
-    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'. Exit
-    1 when it is worse than its base on held-out rows by more than chance; it is written all the same.
+    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'. DATA
+    may also be a folder of documents that you have indexed: its documents give queries. Several data sets are learned
+    together. Exit 1 when the reranker is worse than its base on held-out rows by more than chance; it is written all
+    the same.
 
     \b
     binocle train reranker scifact --out my-reranker
+    binocle train reranker pairs.jsonl docs --recipe general --out my-general-reranker
     """
     from ...training.rerankers.config import RerankerConfig
     from ...training.rerankers.train import train_reranker
 
-    refuse_idle_options(data)
+    _refuse_repeated(data)
+    refuse_idle_options(next((name for name in data if not Path(name).is_file()), data[0]))
     with ProgressBar("reading the data", lines=10) as progress:
         result = train_reranker(
-            data,
+            data[0] if len(data) == 1 else dict(zip(data, data, strict=True)),
             out,
             base=base,
             config=RerankerConfig(**options),

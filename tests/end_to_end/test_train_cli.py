@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
 
 import pytest
@@ -125,6 +126,19 @@ def test_the_recipe_of_several_data_sets_trains_the_same_again(home, run, tiny_m
     code, again, err = run("train", "encoder", "--recipe", "one/recipe.toml", "--out", "two", "--json")
     assert code in (0, 1), err
     assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
+
+
+def test_a_recipe_of_binocles_own_is_called_by_its_name(home, run, tiny_model):
+    from binocle.commands.models.recipes import BUILT_IN
+
+    options = ("--recipe", "general", "--out", "one", "--base", tiny_model, "--negatives", "2", *FAST)
+    code, _, err = run("train", "reranker", "pairs.jsonl", *options)
+    assert code in (0, 1), err
+    recipe = tomllib.loads((home / "one" / "recipe.toml").read_text("utf-8"))
+    general = BUILT_IN["reranker"]["general"]
+    assert {name: recipe[name] for name in general} == general | {"negatives": 2}
+    code, _, err = run("train", "encoder", "pairs.jsonl", "--recipe", "general", "--out", "two")
+    assert (code, "general is no recipe" in err) == (2, True)
 
 
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):

@@ -46,6 +46,22 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
     return _dataset(name, split)
 
 
+def by_name(data: Any) -> dict[str, Any]:
+    """Return the data sets that a caller gave: those of a mapping, or one with the name "data".
+
+    :raises InputError: for a mapping without data, and for the splits of one data set.
+    """
+    if not isinstance(data, Mapping):
+        return {"data": data}
+    if type(data).__name__ in ("DatasetDict", "IterableDatasetDict"):
+        raise InputError(
+            f"these are the splits {', '.join(data)} of one data set: give one of them, such as data['train']"
+        )
+    if not data:
+        raise InputError("there are no data to train on: expected one data set or more")
+    return {str(name): source for name, source in data.items()}
+
+
 def _in_memory(source: Iterable[Mapping[str, Any]]) -> Rows:
     for number, row in enumerate(source, 1):
         if not isinstance(row, Mapping):

@@ -12,6 +12,7 @@ from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ..data import dataset as datasets
 from ..data.dataset import Shape
+from ..data.sources import by_name
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
@@ -127,20 +128,11 @@ def _sources(data: Any, config: EncoderConfig) -> dict[str, Source]:
 
     :raises InputError: for a mapping without data.
     """
-    if not isinstance(data, Mapping):
-        return {"data": (data, config.objective)}
-    if type(data).__name__ in ("DatasetDict", "IterableDatasetDict"):  # splits of one data set
-        raise InputError(
-            f"these are the splits {', '.join(data)} of one data set: give one of them, such as data['train']"
-        )
-    if not data:
-        raise InputError("there are no data to train on: expected one data set or more")
-
     def with_objective(source: Any) -> Source:
         is_pair = isinstance(source, tuple) and len(source) == 2 and not isinstance(source[1], Mapping)
         return source if is_pair else (source, config.objective)
 
-    return {str(name): with_objective(source) for name, source in data.items()}
+    return {name: with_objective(source) for name, source in by_name(data).items()}
 
 
 def _check_teacher(teacher: str | None, shape: Shape, objective: str | None) -> None:

@@ -117,6 +117,7 @@ def lists(
     negatives: int,
     depth: int,
     seed: int,
+    as_given: bool = False,
     on_progress: OnProgress = ignore,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each query and positive: the positive's best passage, and negatives drawn from the hits.
@@ -125,6 +126,7 @@ def lists(
     is never a negative, since it may answer too. A query with fewer than `negatives` other hits gives no row.
 
     :param depth: number of hits of the first stage.
+    :param as_given: learn each positive as it is, where the index has the sentence that is asked for beside it.
     """
     total = len(judged)
     for number, (query, answers) in enumerate(judged):
@@ -136,15 +138,19 @@ def lists(
             continue
         for positive in (answer for answer in answers if not answer.left_out):
             generator = np.random.default_rng((seed, number))
-            own = next(
-                (hit.context for hit in hits if hit.path == positive.path and _overlap(hit.text, positive.text)), None
-            )
+            passage = positive.text if as_given else _passage(retriever, hits, positive)
             drawn = generator.choice(len(wrong), negatives, replace=False)
             yield {
                 "query": query,
-                "positive": own or _stored_passage(retriever, positive) or positive.text,
+                "positive": passage,
                 **{f"negative_{number}": wrong[pick] for number, pick in enumerate(drawn, 1)},
             }
+
+
+def _passage(retriever: Retriever, hits: Iterable[Hit], positive: Positive) -> str:
+    """Return the passage of a positive as a search gives it, or the positive's own text."""
+    same = (hit.context for hit in hits if hit.path == positive.path and _overlap(hit.text, positive.text))
+    return next(same, None) or _stored_passage(retriever, positive) or positive.text
 
 
 def _may_answer(hit: Hit, answers: list[Positive]) -> bool:

@@ -18,7 +18,7 @@ class RerankerConfig(TrainingConfig):
     max_length: int = 256  # tokens of query and passage together
     negatives: int = 7  # passages drawn for each positive of pairs
     depth: int = 50  # passages of the first stage to draw them from
-    queries: int | None = None  # maximum to learn from
+    queries: int | None = None  # maximum of each data set to learn from
 
 
 def check(config: RerankerConfig) -> None:

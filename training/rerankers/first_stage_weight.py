@@ -13,54 +13,68 @@ from ..encoders import heldout
 from ..evaluation.measures import ndcg
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from ...core.arrays import Floats
+    from ...retriever.models.reranker import Reranker
     from ...retriever.retriever import Retriever
 
 
 _WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage
-_QUERIES = 100  # maximum to choose the weight by
+_QUERIES = 100  # maximum of a data set to choose the weight by
 _DEPTH = 50  # passages that a search reranks by default
 
 
 def choose_weight(
-    ready: Path, retriever: Retriever, relevant: Mapping[str, set[str]], seed: int
+    ready: Path, stages: Iterable[tuple[Retriever, Mapping[str, set[str]]]], seed: int
 ) -> list[dict[str, Any]]:
     """Choose the weight, write it beside the model, and return its measures for the model card.
 
-    :param relevant: query -> paths of the documents that answer it.
+    :param stages: of each data set the index, and its held-out queries with the paths of the documents that answer
+        them.
     """
     reranker = load_reranker(str(ready))
-    queries = sorted(relevant)
-    sample = np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]
-    gains = []  # for each query: nDCG@10 at every weight
-    first = []
-    for number in sample:
-        query = queries[number]
-        hits = retriever.search(query, _DEPTH, collapse=False)
-        if len(hits) < 2:
-            continue
-        own = reranker.score(query, [hit.context for hit in hits])
-        stage = np.array([hit.score for hit in hits], np.float32)
-        paths = [hit.path for hit in hits]
-        gains.append([_ndcg(paths, reranked_score(own, stage, w), relevant[query]) for w in _WEIGHTS])
-        first.append(_ndcg(paths, stage, relevant[query]))
-    if len(gains) < 2:
+    both = [
+        gains
+        for retriever, relevant in stages
+        for query in _sample(relevant, seed)
+        if (gains := _gains(reranker, retriever, query, relevant[query])) is not None
+    ]
+    if len(both) < 2:
         return []
-    table = np.array(gains, np.float32)
+    first = np.array([gain for gain, _ in both], np.float32)
+    table = np.array([gains for _, gains in both], np.float32)  # queries by weights
     facts = {"first_stage_weight": round(float(_WEIGHTS[table.mean(0).argmax()]), 2)}
     (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
     on = f"hybrid search's best {_DEPTH}, held-out queries"
     measures = (
-        ("first stage alone", on, np.array(first, np.float32)),
+        ("first stage alone", on, first),
         ("reranked", f"{on}, the weight for each half chosen on the other", _crossed(table)),
     )
     return [
         heldout.mean("ndcg@10", values, seed).as_dict() | {"on": where, "when": when}
         for when, where, values in measures
     ]
+
+
+def _sample(relevant: Mapping[str, set[str]], seed: int) -> list[str]:
+    queries = sorted(relevant)
+    return [queries[number] for number in np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]]
+
+
+def _gains(
+    reranker: Reranker, retriever: Retriever, query: str, relevant: set[str]
+) -> tuple[float, list[float]] | None:
+    """Return a query's nDCG of the first stage, and at every weight; None if there is nothing to sort."""
+    hits = retriever.search(query, _DEPTH, collapse=False)
+    if len(hits) < 2:
+        return None
+    own = reranker.score(query, [hit.context for hit in hits])
+    stage = np.array([hit.score for hit in hits], np.float32)
+    paths = [hit.path for hit in hits]
+    at_weights = [_ndcg(paths, reranked_score(own, stage, weight), relevant) for weight in _WEIGHTS]
+    return _ndcg(paths, stage, relevant), at_weights
 
 
 def _crossed(table: Floats) -> Floats:

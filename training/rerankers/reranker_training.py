@@ -163,9 +163,10 @@ class RerankerTraining:
         self.model.eval()
         self.model.save_pretrained(str(folder), create_model_card=False)
         measures = result.measures()
-        if self.rows.retriever is not None and self.rows.relevant:
+        stages = [(stage.retriever, relevant) for stage in self.rows.stages if (relevant := stage.relevant())]
+        if stages:
             self.run.report("choosing how much of the first stage to keep")
-            measures += choose_weight(folder, self.rows.retriever, self.rows.relevant, self.config.seed)
+            measures += choose_weight(folder, stages, self.config.seed)
         result.fingerprint = load_reranker(str(folder)).fingerprint
         card = self.run.card(
             kind="reranker",

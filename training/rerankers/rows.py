@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from ..data.dataset import Shape, TrainingSet
 from . import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...retriever.retriever import Retriever
     from ..runs.training_run import TrainingRun
     from .config import RerankerConfig
+    from .data_sets import DataSet
 
 
 def leave_out(data: TrainingSet, maximum: int, seed: int) -> None:
@@ -32,89 +34,102 @@ def leave_out(data: TrainingSet, maximum: int, seed: int) -> None:
     data.part[training[~np.isin(numbers, sample)]] = rows.LEFT_OUT
 
 
+@dataclass(frozen=True, slots=True)
+class FirstStage:
+    """The index that gives one data set its candidates, and the judged queries of both parts of the data."""
+
+    retriever: Retriever
+    judged: dict[int, candidates.Judged]  # by part: TRAIN and HELD_OUT
+    is_generated: bool = False  # whether the queries were made from the documents of the index
+
+    def relevant(self) -> dict[str, set[str]]:
+        """Map each held-out query to the paths of its positives, if all are known."""
+        paths = {query: {answer.path for answer in answers} for query, answers in self.judged[rows.HELD_OUT]}
+        return {query: {path for path in known if path} for query, known in paths.items() if None not in known}
+
+
 @dataclass(slots=True)
 class RerankerRows:
-    """Rows to learn from. Where the data are pairs: the first stage, and the queries that choose its weight."""
+    """Rows to learn from and, where the data are pairs, the first stages that their candidates come from."""
 
     data: TrainingSet
-    retriever: Retriever | None
-    relevant: dict[str, set[str]] = field(default_factory=dict)  # held-out query -> paths of its documents
+    stages: list[FirstStage] = field(default_factory=list)
 
 
 def prepare(
-    run: TrainingRun[RerankerConfig], data: TrainingSet, source: Any, index: str | Path | None, encoder: str | None
+    run: TrainingRun[RerankerConfig], sets: Sequence[DataSet], index: str | Path | None, encoder: str | None
 ) -> RerankerRows:
     """Find candidates where the data are pairs, and take other data unchanged.
 
-    :param source: of the data, as the caller gave it.
-    :param index: the index to search; by default a new one.
-    :param encoder: of that new index.
+    :param index: the index to search; by default a new one of each data set.
+    :param encoder: of a new index.
     """
-    if data.shape is not Shape.PAIRS:
-        return RerankerRows(data, None)
-    retriever, apart = _first_stage(run, data, source, index, encoder)
-    judged, held_out = (candidates.Judged(data, part, apart=apart) for part in (data.training(), data.held_out()))
+    if sets[0].rows.shape is not Shape.PAIRS:
+        return RerankerRows(sets[0].rows)
+    stages = [_first_stage(run, data, number, index, encoder) for number, data in enumerate(sets, 1)]
     folder = run.folder / "lists"
     is_done = (folder / "data.json").is_file()
-    lists = rows.load(folder) if is_done else _mine(run, retriever, judged, held_out, folder)
-    return RerankerRows(lists, retriever, _relevant(held_out))
+    return RerankerRows(rows.load(folder) if is_done else _mine(run, stages, folder), stages)
 
 
-def _first_stage(
-    run: TrainingRun[Any], data: TrainingSet, source: Any, index: Any, encoder: str | None
+def _first_stage(run: TrainingRun[Any], data: DataSet, number: int, index: Any, encoder: str | None) -> FirstStage:
+    """Open the index of a data set, or make one. Its number names its folder in the run's."""
+    retriever, apart = _index(run, data, run.folder / ("index" if number == 1 else f"index-{number}"), index, encoder)
+    parts = {rows.TRAIN: data.rows.training(), rows.HELD_OUT: data.rows.held_out()}
+    judged = {part: candidates.Judged(data.rows, numbers, apart=apart) for part, numbers in parts.items()}
+    return FirstStage(retriever, judged, data.queries is not None)
+
+
+def _index(
+    run: TrainingRun[Any], data: DataSet, folder: Path, index: Any, encoder: str | None
 ) -> tuple[Retriever, bool]:
     """Return the index to search, and whether it holds each positive as a document of its own."""
     from ...retriever.retriever import Retriever
 
+    if data.queries is not None:
+        return data.queries.retriever, False
     if index is not None:
         retriever = Retriever.open(index, model=encoder)
         retriever.snapshot()  # raises if there is no index
         return retriever, False
     run.report("indexing the documents")
-    folder = run.folder / "index"
-    if isinstance(source, (str, Path)) and beir.is_collection(Path(source)):
-        return candidates.index_of(folder, beir.documents(Path(source)), encoder), False
-    return candidates.index_of(folder, candidates.positives(data), encoder), True
+    if isinstance(data.source, (str, Path)) and beir.is_collection(Path(data.source)):
+        return candidates.index_of(folder, beir.documents(Path(data.source)), encoder), False
+    return candidates.index_of(folder, candidates.positives(data.rows), encoder), True
 
 
-def _relevant(judged: candidates.Judged) -> dict[str, set[str]]:
-    """Map each query to the paths of its positives, if all are known."""
-    paths = {query: {positive.path for positive in positives} for query, positives in judged}
-    return {query: {path for path in known if path} for query, known in paths.items() if None not in known}
-
-
-def _mine(
-    run: TrainingRun[RerankerConfig],
-    retriever: Retriever,
-    training: candidates.Judged,
-    held_out: candidates.Judged,
-    folder: Path,
-) -> TrainingSet:
+def _mine(run: TrainingRun[RerankerConfig], stages: Sequence[FirstStage], folder: Path) -> TrainingSet:
     """Write rows (query, positive, negatives) of both parts, and remember the part of each."""
-    config, counts = run.config, {rows.TRAIN: 0, rows.HELD_OUT: 0}
+    counts = {rows.TRAIN: 0, rows.HELD_OUT: 0}
 
     def mined_rows() -> Iterator[dict[str, Any]]:
-        for part, judged in ((rows.TRAIN, training), (rows.HELD_OUT, held_out)):
-            for row in candidates.lists(
-                retriever,
-                judged,
-                negatives=config.negatives,
-                depth=config.depth,
-                seed=config.seed,
-                on_progress=run.progress,
-            ):
+        for part in counts:
+            for row in chain.from_iterable(_lists(run, stage, part) for stage in stages):
                 counts[part] += 1
                 yield row
             if not counts[rows.TRAIN]:
                 raise InputError(
-                    f"no query finds {config.negatives} other passages to learn from: index more documents, or ask for "
-                    "fewer negatives"
+                    f"no query finds {run.config.negatives} other passages to learn from: index more documents, or ask "
+                    "for fewer negatives"
                 )
 
     lists = rows.prepare(mined_rows(), folder, held_out=0.0)
     lists.part = np.repeat(np.array(list(counts), np.uint8), list(counts.values()))
     rows.save(lists)
     return lists
+
+
+def _lists(run: TrainingRun[RerankerConfig], stage: FirstStage, part: int) -> Iterator[dict[str, Any]]:
+    config = run.config
+    return candidates.lists(
+        stage.retriever,
+        stage.judged[part],
+        negatives=config.negatives,
+        depth=config.depth,
+        seed=config.seed,
+        as_given=stage.is_generated,
+        on_progress=run.progress,
+    )
 
 
 def as_lists(

@@ -5,6 +5,7 @@ The modules that import torch are imported after the checks, so that mistakes ar
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...core import checks as limits
@@ -12,6 +13,7 @@ from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ..data import dataset as datasets
 from ..data.dataset import Shape
+from ..data.sources import by_name
 from ..encoders import heldout
 from ..runs import environment
 from ..runs.run_folder import files_of
@@ -19,6 +21,7 @@ from ..runs.training_run import TrainingRun
 from . import ranking_objectives
 from . import rows as reranker_rows
 from .config import RerankerConfig, check
+from .data_sets import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
     from ..encoders.result import TrainingResult
+    from .data_sets import DataSet
+
+    Data = str | Path | Iterable[Mapping[str, Any]]
 
 
 def train_reranker(
-    data: str | Path | Iterable[Mapping[str, Any]],
+    data: Data | Mapping[str, Data],
     out: str | Path,
     *,
     base: str | None = None,
@@ -45,6 +51,8 @@ def train_reranker(
     reranker the same passages; other shapes of data are learned unchanged. The weight of the first stage's score is
     chosen on held-out queries and written beside the model.
 
+    :param data: anything that `dataset.prepare` reads; or a folder of documents with an index, or an index, whose
+        documents give queries; or a mapping from names to several of these, each with pairs.
     :param base: a reranker, a sentence-transformers encoder or any Hugging Face encoder; a new head is added if it has
         none.
     :param index: the index that negatives come from; by default one is made of the collection, or of the positives.
@@ -58,33 +66,54 @@ def train_reranker(
     base = base or model_files.DEFAULT_MODEL
     for model in filter(None, (base, encoder)):  # before a large file is read
         model_files.find(model)
+    sources = list(by_name(data).values())
+    if len(sources) > 1 and index is not None:
+        raise InputError("an index finds the negatives of one data set, but there are several: leave the index out")
+    names = [datasets.source_name(source) for source in sources]
     run = TrainingRun(out, base, config, progress)
     run.open(
         {
-            "data": datasets.source_name(data),
+            "data": names if len(names) > 1 else names[0],
             "split": split,
             "index": str(index) if index else None,
             "encoder": encoder,
-            "files": files_of(data),
+            "files": files_of(*sources),
         }
     )
     with run.discard_on_error():
-        training_set = datasets.prepare_once(run, data, split=split, held_out=config.held_out, seed=config.seed)
-        objective = ranking_objectives.choose(config.objective, training_set)
-        if training_set.shape is not Shape.PAIRS and (index or encoder):
-            raise InputError(
-                f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are "
-                f"{training_set.shape.value}: leave them out"
-            )
-        if training_set.shape is not Shape.PAIRS:
-            limits.left_out(config, ("negatives", "depth"), f"for {Shape.PAIRS.value}: leave it out of other data")
-        account, counts = heldout.account(training_set), datasets.counts(training_set)
+        sets = read(run, sources, split)
+        objective = ranking_objectives.choose(config.objective, sets[0].rows)
+        _check_uses(config, sets[0], index, encoder)
+        account, counts = "; ".join(heldout.account(data.rows) for data in sets), _counts(sets)
         run.report(account)
-        if config.queries is not None:
-            reranker_rows.leave_out(training_set, config.queries, config.seed)
-        rows = reranker_rows.prepare(run, training_set, data, index, encoder)
+        for data_set in sets if config.queries is not None else ():
+            reranker_rows.leave_out(data_set.rows, config.queries, config.seed)
+        rows = reranker_rows.prepare(run, sets, index, encoder)
         from .reranker_training import RerankerTraining
 
         result = RerankerTraining(run, rows, objective).train()
         result.rows, result.account = counts, account
         return result
+
+
+def _check_uses(config: RerankerConfig, data: DataSet, index: Any, encoder: str | None) -> None:
+    """:raises InputError: if a setting is given that these data have no use for."""
+    shape = data.rows.shape
+    if index is not None and data.queries is not None:
+        raise InputError(f"{data.source} is searched in its own index: leave the other index out")
+    if shape is Shape.PAIRS:
+        return
+    if index or encoder:
+        raise InputError(
+            f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are {shape.value}: leave "
+            "them out"
+        )
+    limits.left_out(config, ("negatives", "depth"), f"for {Shape.PAIRS.value}: leave it out of other data")
+
+
+def _counts(sets: list[DataSet]) -> dict[str, int]:
+    """Count the rows of each part in all data sets together."""
+    total: Counter[str] = Counter()
+    for data in sets:
+        total.update(datasets.counts(data.rows))
+    return dict(total)

@@ -132,7 +132,7 @@ def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_mo
         stage_weight, "load_reranker", lambda name: SimpleNamespace(score=lambda query, texts: np.arange(len(texts)))
     )
     relevant = {"king queen": {"king-queen"}, "cat dog": {"cat-dog"}}
-    measures = stage_weight.choose_weight(tmp_path / "ready", retriever, relevant, seed=0)
+    measures = stage_weight.choose_weight(tmp_path / "ready", [(retriever, relevant)], seed=0)
     assert [row["when"] for row in measures] == ["first stage alone", "reranked"]
 
 
@@ -237,6 +237,77 @@ def test_a_collections_documents_are_looked_for_by_their_names(tmp_path, tiny_mo
     assert rows
     for row in rows:
         assert (names[row["query"]], row["positive"]) in contexts
+
+
+STORIES = [
+    {
+        "id": f"{thing}.md",
+        "title": thing,
+        "text": f"Of old the {thing} was small and grey. People liked to look at the {thing} by night and by day. "
+        f"Then a {other} came along the road with bread and cheese. Both the {thing} and the {other} were glad of it.",
+    }
+    for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)
+]
+
+
+@pytest.fixture
+def stories(tmp_path, tiny_model):
+    """An index of documents with sentences, as a folder's `.binocle`."""
+    Retriever.open(tmp_path / "stories" / ".binocle", model=tiny_model).add(STORIES)
+    return tmp_path / "stories"
+
+
+def test_the_documents_of_an_index_give_queries_without_the_sentence_that_is_asked_for(
+    tmp_path, tiny_model, monkeypatch, stories
+):
+    read, made = mined(tmp_path / "out", stories, tiny_model, monkeypatch)
+    texts = {story["id"]: story["text"] for story in STORIES}
+    given = {row["query"]: row for row in read.table().to_pylist()}
+    rows = made.table().to_pylist()
+    assert sum(row["query"] not in row["positive"] for row in rows) > len(rows) / 2  # cloze leaves one in ten in place
+    for row in rows:
+        story = texts[given[row["query"]]["group"]]
+        assert row["query"] in story
+        assert row["positive"] == given[row["query"]]["positive"]
+        assert not any(row[f"negative_{n}"].endswith(story) for n in (1, 2, 3))
+    assert not (tmp_path / "out/run/index").exists()  # its own index is searched
+
+
+def test_several_data_sets_are_learned_together_each_with_candidates_of_its_own(
+    tmp_path, tiny_model, monkeypatch, stories
+):
+    both = {"pairs": PAIRS, "stories": stories}
+    _, made = mined(tmp_path / "out", both, tiny_model, monkeypatch, encoder=tiny_model)
+    ours = {row["positive"] for row in PAIRS}
+    rows = made.table().to_pylist()
+    from_pairs = [row["positive"] in ours for row in rows]
+    assert 0 < sum(from_pairs) < len(rows)
+    for row, is_pair in zip(rows, from_pairs, strict=True):
+        assert all((row[f"negative_{n}"] in ours) == is_pair for n in (1, 2, 3))
+    for part in (training_data.TRAIN, training_data.HELD_OUT):
+        assert {True, False} == {kind for kind, one in zip(from_pairs, made.part, strict=True) if one == part}
+
+
+def test_the_weight_of_the_first_stage_is_chosen_on_the_queries_of_all_data_sets(tmp_path, tiny_model, monkeypatch):
+    retriever = candidates.index_of(tmp_path / "index", STORIES, tiny_model)
+    monkeypatch.setattr(
+        stage_weight, "load_reranker", lambda name: SimpleNamespace(score=lambda query, texts: np.zeros(len(texts)))
+    )
+    stages = [(retriever, {thing: {f"{thing}.md"}}) for thing in THINGS[:3]]
+    first, reranked = stage_weight.choose_weight(tmp_path, stages, seed=0)
+    assert (first["rows"], reranked["rows"]) == (3, 3)
+
+
+def test_several_data_sets_are_pairs_without_an_index_beside_them(tmp_path, tiny_model, stories):
+    for data, options, message in (
+        ({"pairs": PAIRS, "lists": SHAPES["listwise"]}, {}, "of several data sets each consists of pairs"),
+        ({"pairs": PAIRS, "stories": stories}, {"index": stories}, "an index finds the negatives of one data set"),
+        (stories, {"index": tmp_path / "other"}, "is searched in its own index"),
+        ({}, {}, "there are no data to train on"),
+    ):
+        with pytest.raises(InputError, match=message):
+            train_reranker(data, tmp_path / "out", base=tiny_model, config=FAST, **options)
+        assert not (tmp_path / "out").exists()
 
 
 GRADED = [row | {"negative": "bread and cheese", "scores": [4.0, 1.0]} for row in PAIRS]

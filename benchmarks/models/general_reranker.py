@@ -1,0 +1,199 @@
+"""A reranker for collections that it has never seen, by the recipe `general`, measured on four of them.
+
+    python -m benchmarks.models.general_reranker --data DIR --work DIR [--queries 150]
+
+DIR holds squad11, docs_rust_book, scifact, cranfield, debian_descriptions and docs_tldr.tar.gz. The reranker learns from
+
+- questions of SQuAD's train split, each with one to four sentences of its paragraph, the answer among them
+- queries made from other paragraphs of SQuAD and from the Rust book
+
+and reranks the best 50 of hybrid search on scifact, cranfield, Debian's descriptions and tldr pages. No text of these is
+learned. The gain is of nDCG@10, with p by randomisation over the queries. Work of an earlier call is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binocle import Retriever
+from binocle.commands.models.recipes import BUILT_IN
+from binocle.core import sentences
+from binocle.training.data import beir
+from binocle.training.evaluation import significance
+from binocle.training.evaluation.retrieval import evaluate
+from binocle.training.rerankers.config import RerankerConfig
+from binocle.training.rerankers.train import train_reranker
+
+from .. import collections
+from ..machine import save
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binocle.core.progress import Progress
+    from binocle.training.encoders.result import TrainingResult
+
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+SEED = 0
+ARTICLES = 100  # of SQuAD that questions come from; as many others give documents
+QUESTIONS, MADE = 4_500, 700  # queries at most of a data set
+MOST_SENTENCES = 4  # of a passage of SQuAD
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--queries", type=int, default=150, help="of a collection")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, help="of SQuAD to learn from")
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    training = train(arguments.data, arguments.work, arguments.questions)
+    gains = {
+        name: gain(name, folder, arguments.work, arguments.queries)
+        for name, folder in judged(arguments.data, arguments.work).items()
+    }
+    mean = sum(row["difference"] for row in gains.values()) / len(gains)
+    save("general_reranker", {"training": training, "gains": gains, "mean_difference": round(mean, 4)}, seed=SEED)
+
+
+def train(data: Path, work: Path, questions: int) -> dict[str, Any]:
+    """Train the reranker, or read the figures of an earlier training in this folder."""
+    figures = work / "training.json"
+    if not figures.is_file():
+        sources = {"squad": pairs(data, work), "paragraphs": paragraphs(data, work), "book": book(data, work)}
+        config = RerankerConfig(**BUILT_IN["reranker"]["general"] | {"queries": questions})
+        start = time.process_time()
+        result = train_reranker(sources, work / "reranker", base=BASE, config=config, progress=say)
+        figures.write_text(json.dumps(figures_of(result, time.process_time() - start)), "utf-8")
+    facts: dict[str, Any] = json.loads(figures.read_text("utf-8"))
+    return facts
+
+
+def figures_of(result: TrainingResult, seconds: float) -> dict[str, Any]:
+    card = json.loads((result.folder / "binocle.json").read_text("utf-8"))
+    names = ("steps", "rows", "measures", "first_stage_weight")
+    return {"processor_seconds": round(seconds)} | {name: card.get(name, result.as_dict().get(name)) for name in names}
+
+
+def say(event: Progress) -> None:
+    if event.stage == "training" and event.done and event.done % 20 == 0:
+        print(event.done, event.total, event.message, time.process_time(), flush=True)
+    elif event.message:
+        print(event.message, flush=True)
+
+
+# What is learned from
+
+
+def articles(data: Path) -> list[list[dict[str, Any]]]:
+    """Return the paragraphs of each article of SQuAD's train split, the articles in random order."""
+    by_title: dict[str, list[dict[str, Any]]] = {}
+    with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
+        for row in map(json.loads, stream):
+            by_title.setdefault(row["title"], []).append(row)
+    texts = list(by_title.values())
+    random.Random(SEED).shuffle(texts)
+    return texts
+
+
+def pairs(data: Path, work: Path) -> Path:
+    """Write questions of SQuAD with passages of one to four sentences."""
+    file = work / "squad.jsonl"
+    rows = [row for article in articles(data)[:ARTICLES] for row in passages(article)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return file
+
+
+def passages(article: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield each question with the passage that has its answer; paragraphs are cut into passages at random."""
+    for number, paragraph in enumerate(article):
+        text, choice = paragraph["context"], random.Random(paragraph["context"])
+        spans = iter(sentences.spans(text))
+        cuts = []
+        while group := list(islice(spans, choice.randint(1, MOST_SENTENCES))):
+            cuts.append(text[group[0][0] : group[-1][1]])
+        for question in paragraph["qas"]:
+            passage = next((cut for cut in cuts if question["answers"][0] in cut), None)
+            if passage is not None:
+                title = paragraph["title"]
+                yield {"query": question["question"], "positive": passage, "document_id": f"{title} {number}"}
+
+
+def paragraphs(data: Path, work: Path) -> Path:
+    """Index the paragraphs of other articles of SQuAD; their documents give queries."""
+    retriever = Retriever.open(work / "paragraphs")
+    retriever.add(
+        {"id": f"{row['title']}/{number}", "title": row["title"].replace("_", " "), "text": row["context"]}
+        for article in articles(data)[ARTICLES : ARTICLES * 3 // 2]
+        for number, row in enumerate(article)
+    )
+    return work / "paragraphs"
+
+
+def book(data: Path, work: Path) -> Path:
+    """Index the Rust book."""
+    retriever = Retriever.open(work / "book")
+    retriever.sync(data / "docs_rust_book" / "src")
+    return work / "book"
+
+
+# What is measured
+
+
+def judged(data: Path, work: Path) -> dict[str, Path]:
+    debian = data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
+    return {
+        "scifact": data / "scifact",
+        "cranfield": data / "cranfield",
+        "debian": collections.debian(debian, work / "debian"),
+        "tldr": collections.tldr(data / "docs_tldr.tar.gz", work / "tldr"),
+    }
+
+
+def gain(name: str, folder: Path, work: Path, count: int) -> dict[str, Any]:
+    """Rerank the best 50 of hybrid search for `count` random queries."""
+    figures = work / f"{name}.json"
+    if not figures.is_file():
+        options: dict[str, Any] = {"index": work / f"{name}-index", "qrels": some_qrels(folder, work / name, count)}
+        before = evaluate(folder, **options)
+        start = time.process_time()
+        after = evaluate(folder, rerank=str(work / "reranker"), **options)
+        seconds = time.process_time() - start
+        difference = significance.difference(
+            *significance.align(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
+        )
+        facts = {
+            "queries": after.queries,
+            "hybrid": before.measures["nDCG@10"],
+            "reranked": after.measures["nDCG@10"],
+            "difference": round(difference.value, 4),
+            "interval": [round(difference.low, 4), round(difference.high, 4)],
+            "p": round(difference.p, 4),
+            "processor_seconds_a_query": round(seconds / after.queries, 2),
+        }
+        figures.write_text(json.dumps(facts), "utf-8")
+        print(name, facts, flush=True)
+    result: dict[str, Any] = json.loads(figures.read_text("utf-8"))
+    return result
+
+
+def some_qrels(folder: Path, beside: Path, count: int) -> Path:
+    """Write the judgements of `count` random test queries."""
+    qrels = beir.qrels(folder, "test")
+    names = random.Random(SEED).sample(sorted(qrels), min(count, len(qrels)))
+    file = beside.with_name(f"{beside.name}-qrels.tsv")
+    rows = (f"{query}\t{document}\t{grade}\n" for query in names for document, grade in qrels[query].items())
+    file.write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), "utf-8")
+    return file
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Queries made from the documents of an index, as training data for a reranker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...retriever.documents.scan import INDEX_NAME, is_index
+from ..data import documents
+from ..tuning import query_generation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...retriever.retriever import Retriever
+
+KINDS = ("claim", "cloze", "definition", "link")  # their positives keep the headings that other passages have too
+QUERIES = 5_000  # maximum of an index, unless the configuration says otherwise
+_PASSAGES = 20_000  # of an index, whose documents are read
+
+
+class DocumentQueries:
+    """Rows of query, positive and document, the same ones in each pass.
+
+    A title that several documents have is no query, because it asks for none of them.
+
+    :param retriever: the index of the documents.
+    :param maximum: of queries; each has the same chance.
+    """
+
+    def __init__(self, retriever: Retriever, maximum: int, seed: int) -> None:
+        self.retriever, self._maximum, self._seed = retriever, maximum, seed
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        sources = documents.sample(documents.from_index(self.retriever.snapshot()), _PASSAGES, self._seed)
+        headings = query_generation.HeadingCounts(sources)
+        pairs = query_generation.make(sources, seed=self._seed, kinds=KINDS)
+        own = (pair for pair in pairs if not headings.is_shared(pair.query))
+        for pair in query_generation.sample(own, self._maximum, self._seed):
+            yield {"query": pair.query, "positive": pair.positive, "document_id": pair.document}
+
+
+def index_in(source: Any) -> Path | None:
+    """Return the index of a folder of documents, or the folder itself if it is an index; None for other data."""
+    if not isinstance(source, (str, Path)):
+        return None
+    folders = (Path(source), Path(source) / INDEX_NAME)
+    return next((folder for folder in folders if is_index(folder)), None)
