@@ -128,6 +128,7 @@ def _sources(data: Any, config: EncoderConfig) -> dict[str, Source]:
 
     :raises InputError: for a mapping without data.
     """
+
     def with_objective(source: Any) -> Source:
         is_pair = isinstance(source, tuple) and len(source) == 2 and not isinstance(source[1], Mapping)
         return source if is_pair else (source, config.objective)
