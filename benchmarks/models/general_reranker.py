@@ -2,13 +2,14 @@
 
     python -m benchmarks.models.general_reranker --data DIR --work DIR [--queries 120]
 
-DIR holds squad11, docs_rust_book, scifact, cranfield, debian_descriptions and docs_tldr.tar.gz. The reranker learns from
+DIR holds squad11, docs_rust_book, scifact, cranfield, debian_descriptions and docs_tldr.tar.gz. The reranker learns
+from
 
 - questions of SQuAD's train split, each with one to four sentences of its paragraph, the answer among them
 - queries made from other paragraphs of SQuAD and from half of the Rust book
 
-and reranks the best 50 of hybrid search on scifact, cranfield, Debian's descriptions and tldr pages. No text of these is
-learned. The gain is of nDCG@10, with p by randomisation over the queries. Work of an earlier call is not done again.
+and reranks the best 50 of hybrid search on scifact, cranfield, Debian's descriptions and tldr pages. No text of these
+is learned. The gain is of nDCG@10, with p by randomisation over the queries. Work of an earlier call is not done again.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from binocle import Retriever
 from binocle.commands.models.recipes import BUILT_IN
 from binocle.core import sentences
+from binocle.retriever.models.load import load_reranker
 from binocle.training.data import beir
 from binocle.training.evaluation import significance
-from binocle.training.evaluation.retrieval import evaluate
 from binocle.training.rerankers.config import RerankerConfig
+from binocle.training.rerankers.first_stage_weight import WEIGHTS, gains_by_weight
 from binocle.training.rerankers.train import train_reranker
 
 from .. import collections
@@ -164,40 +168,40 @@ def judged(data: Path, work: Path) -> dict[str, Path]:
 
 
 def gain(name: str, folder: Path, work: Path, count: int) -> dict[str, Any]:
-    """Rerank the best 50 of hybrid search for `count` random queries."""
+    """Rerank the best 50 of hybrid search for `count` random queries: nDCG@10 at the model's weight, and at others."""
     figures = work / f"{name}.json"
     if not figures.is_file():
-        options: dict[str, Any] = {"index": work / f"{name}-index", "qrels": some_qrels(folder, work / name, count)}
-        before = evaluate(folder, **options)
+        retriever, reranker = Retriever.open(work / f"{name}-index"), load_reranker(str(work / "reranker"))
+        retriever.add(beir.documents(folder))
+        queries, qrels = beir.queries(folder), beir.qrels(folder, "test")
+        sample = random.Random(SEED).sample(sorted(qrels), min(count, len(qrels)))
         start = time.process_time()
-        after = evaluate(folder, rerank=str(work / "reranker"), **options)
-        seconds = time.process_time() - start
-        difference = significance.difference(
-            *significance.align(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
-        )
-        facts = {
-            "queries": after.queries,
-            "hybrid": before.measures["nDCG@10"],
-            "reranked": after.measures["nDCG@10"],
-            "difference": round(difference.value, 4),
-            "interval": [round(difference.low, 4), round(difference.high, 4)],
-            "p": round(difference.p, 4),
-            "processor_seconds_a_query": round(seconds / after.queries, 2),
-        }
-        figures.write_text(json.dumps(facts), "utf-8")
+        both = [gains_by_weight(reranker, retriever, queries[query], qrels[query]) for query in sample]
+        facts = table([pair for pair in both if pair is not None], reranker.first_stage_weight)
+        seconds = (time.process_time() - start) / len(sample)
+        figures.write_text(json.dumps(facts | {"processor_seconds_a_query": round(seconds, 2)}), "utf-8")
         print(name, facts, flush=True)
     result: dict[str, Any] = json.loads(figures.read_text("utf-8"))
     return result
 
 
-def some_qrels(folder: Path, beside: Path, count: int) -> Path:
-    """Write the judgements of `count` random test queries."""
-    qrels = beir.qrels(folder, "test")
-    names = random.Random(SEED).sample(sorted(qrels), min(count, len(qrels)))
-    file = beside.with_name(f"{beside.name}-qrels.tsv")
-    rows = (f"{query}\t{document}\t{grade}\n" for query in names for document, grade in qrels[query].items())
-    file.write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), "utf-8")
-    return file
+def table(gains: list[tuple[float, list[float]]], weight: float) -> dict[str, Any]:
+    """Return the mean nDCG@10 of the first stage and at each weight, and the difference at the model's weight."""
+    first = np.array([before for before, _ in gains])
+    by_weight = np.array([after for _, after in gains])
+    own = by_weight[:, np.abs(WEIGHTS - weight).argmin()]
+    difference = significance.difference(own, first)
+    return {
+        "queries": len(gains),
+        "hybrid": round(first.mean(), 4),
+        "reranked": round(own.mean(), 4),
+        "difference": round(difference.value, 4),
+        "interval": [round(difference.low, 4), round(difference.high, 4)],
+        "p": round(difference.p, 4),
+        "by_weight_of_the_first_stage": {
+            f"{weight:.1f}": round(mean, 4) for weight, mean in zip(WEIGHTS, by_weight.mean(0), strict=True)
+        },
+    }
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="Options in TOML, as in the recipe.toml of a trained model, or a recipe's name (reranker: general). Options of "
-    "the command come first.",
+    help="Options in TOML, as in the recipe.toml of a trained model; for a reranker also the name 'general'. Options "
+    "of the command come first.",
 )
 
 

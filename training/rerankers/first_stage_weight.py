@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
 
 
-_WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage
+WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage
 _QUERIES = 100  # maximum of a data set to choose the weight by
 _DEPTH = 50  # passages that a search reranks by default
 
@@ -39,13 +39,13 @@ def choose_weight(
         gains
         for retriever, relevant in stages
         for query in _sample(relevant, seed)
-        if (gains := _gains(reranker, retriever, query, relevant[query])) is not None
+        if (gains := gains_by_weight(reranker, retriever, query, dict.fromkeys(relevant[query], 1))) is not None
     ]
     if len(both) < 2:
         return []
     first = np.array([gain for gain, _ in both], np.float32)
     table = np.array([gains for _, gains in both], np.float32)  # queries by weights
-    facts = {"first_stage_weight": round(float(_WEIGHTS[table.mean(0).argmax()]), 2)}
+    facts = {"first_stage_weight": round(float(WEIGHTS[table.mean(0).argmax()]), 2)}
     (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
     on = f"hybrid search's best {_DEPTH}, held-out queries"
     measures = (
@@ -63,18 +63,21 @@ def _sample(relevant: Mapping[str, set[str]], seed: int) -> list[str]:
     return [queries[number] for number in np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]]
 
 
-def _gains(
-    reranker: Reranker, retriever: Retriever, query: str, relevant: set[str]
+def gains_by_weight(
+    reranker: Reranker, retriever: Retriever, query: str, grades: Mapping[str, int]
 ) -> tuple[float, list[float]] | None:
-    """Return a query's nDCG of the first stage, and at every weight; None if there is nothing to sort."""
+    """Return a query's nDCG@10 of the first stage, and at each of `WEIGHTS`; None if there is nothing to sort.
+
+    :param grades: of the documents that answer it, by path.
+    """
     hits = retriever.search(query, _DEPTH, collapse=False)
     if len(hits) < 2:
         return None
     own = reranker.score(query, [hit.context for hit in hits])
     stage = np.array([hit.score for hit in hits], np.float32)
     paths = [hit.path for hit in hits]
-    at_weights = [_ndcg(paths, reranked_score(own, stage, weight), relevant) for weight in _WEIGHTS]
-    return _ndcg(paths, stage, relevant), at_weights
+    at_weights = [_ndcg(paths, reranked_score(own, stage, weight), grades) for weight in WEIGHTS]
+    return _ndcg(paths, stage, grades), at_weights
 
 
 def _crossed(table: Floats) -> Floats:
@@ -90,7 +93,7 @@ def _crossed(table: Floats) -> Floats:
     return gains
 
 
-def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
+def _ndcg(paths: list[str], scores: Any, grades: Mapping[str, int]) -> float:
     """Return nDCG@10 of documents, each ranked by its best passage."""
     ranking = dict.fromkeys(paths[row] for row in np.argsort(-scores, kind="stable"))
-    return ndcg(dict.fromkeys(relevant, 1), [(path, 0.0) for path in ranking])
+    return ndcg(grades, [(path, 0.0) for path in ranking])

@@ -71,7 +71,9 @@ def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask
     :param by_words: best first, as `by_meaning`.
     """
     ids = np.sort(np.concatenate([by_words.ids, by_meaning.ids]))
-    ids = ids[np.concatenate([ids[:1] == ids[:1], ids[1:] != ids[:-1]])]
+    is_first = np.ones(len(ids), np.bool_)
+    is_first[1:] = ids[1:] != ids[:-1]
+    ids = ids[is_first]  # as np.unique, which imports numpy.ma: a search in a new process does without it
     lexical = _align(ids, by_words.ids, by_words.lexical)
     semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
     leading = np.zeros(len(ids), np.bool_)
