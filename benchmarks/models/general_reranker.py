@@ -56,10 +56,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--queries", type=int, default=120, help="of a collection")
+    parser.add_argument("--steps", type=int, help="of training; by default once through the data")
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="of SQuAD to learn from")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    training = train(arguments.data, arguments.work, arguments.questions)
+    training = train(arguments.data, arguments.work, arguments.questions, arguments.steps)
     gains = {
         name: gain(name, folder, arguments.work, arguments.queries)
         for name, folder in judged(arguments.data, arguments.work).items()
@@ -68,13 +69,13 @@ def main() -> None:
     save("general_reranker", {"training": training, "gains": gains, "mean_difference": round(mean, 4)}, seed=SEED)
 
 
-def train(data: Path, work: Path, questions: int) -> dict[str, Any]:
+def train(data: Path, work: Path, questions: int, steps: int | None) -> dict[str, Any]:
     """Train the reranker, or read the figures of an earlier training in this folder."""
     figures = work / "training.json"
     if not figures.is_file():
         squad = pairs(data, work, questions)
         sources = {"squad": squad, "paragraphs": paragraphs(data, work), "book": book(data, work)}
-        config = RerankerConfig(**BUILT_IN["reranker"]["general"])
+        config = RerankerConfig(**BUILT_IN["reranker"]["general"], steps=steps)
         start = time.process_time()
         result = train_reranker(sources, work / "reranker", base=BASE, config=config, progress=say)
         figures.write_text(json.dumps(figures_of(result, time.process_time() - start)), "utf-8")

@@ -33,6 +33,7 @@ from ..runs.resumable_trainer import ResumableTrainer
 from ..runs.trainer import affordable, count_steps, make_trainer, schedule
 from . import rows as reranker_rows
 from .first_stage_weight import choose_weight
+from .length_sorting import group_by_length
 from .ranking_objectives import LISTS, OBJECTIVES
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
     attention.speed_up(getattr(model[0], "auto_model", None))
+    group_by_length(model)
     if not _has_head(folder):
         join_segments(model)
     return model

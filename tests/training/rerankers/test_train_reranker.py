@@ -522,3 +522,37 @@ def test_an_unfinished_run_is_not_gone_on_with_by_another_encoder(tmp_path, tiny
     other = str(make_model(tmp_path / "other", seed=1))
     with pytest.raises(InputError, match="holds an unfinished run with other settings"):
         train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=other, config=FAST)
+
+
+def test_scores_and_gradients_in_groups_of_like_length_are_those_of_the_whole_batch(tiny_model, monkeypatch):
+    import torch
+
+    from binocle.training.rerankers import length_sorting
+
+    monkeypatch.setattr(length_sorting, "_TOKENS", 40)  # three groups and more
+    pairs = [(row["query"], " ".join([row["positive"]] * (n % 5 + 1))) for n, row in enumerate(PAIRS[:12])]
+    model = reranker_training.make_model(tiny_model, FAST).train()
+    features = model.preprocess(pairs)
+    widths, inner = [], model[0].forward
+    monkeypatch.setattr(
+        model[0], "forward", lambda rows, **how: widths.append(rows["input_ids"].shape) or inner(rows, **how)
+    )
+
+    def computed(forward):
+        model.zero_grad()
+        scores = forward(dict(features))["scores"].view(-1)
+        scores.square().sum().backward()
+        return scores.detach(), [value.grad.clone() for value in model.parameters() if value.grad is not None]
+
+    scores, gradients = computed(model)
+    assert sum(rows for rows, _ in widths) == len(pairs)
+    assert len({width for _, width in widths}) > 2
+    whole, expected = computed(partial(type(model).forward, model))
+    np.testing.assert_allclose(scores, whole, atol=1e-6)
+    for ours, theirs in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    model.eval()
+    widths.clear()
+    with torch.no_grad():
+        model(dict(features))
+    assert len(widths) == 1  # `predict` sorts its pairs before
