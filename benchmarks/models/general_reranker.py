@@ -113,6 +113,8 @@ def articles(data: Path) -> list[list[dict[str, Any]]]:
 def pairs(data: Path, work: Path, questions: int) -> Path:
     """Write random questions of SQuAD with passages of one to four sentences."""
     file = work / "squad.jsonl"
+    if file.is_file():  # a resumed training wants the same file
+        return file
     rows = [row for article in articles(data)[:ARTICLES] for row in passages(article)]
     rows = random.Random(SEED).sample(rows, questions)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
