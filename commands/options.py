@@ -266,7 +266,7 @@ def open_index(
     if narrow:
         start = folder_above(start)
     if not index and not start.exists():
-        raise InputError(f"there is no folder {start}")
+        raise InputError(f"there is no folder{' or file' * narrow} {start}")
     if not index and start.is_file():
         raise InputError(f"{start} is a file: expected a folder")
     path = index or (start if is_index(start) else find_index(start) or _default_collection())
@@ -344,7 +344,7 @@ def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
         return []
     above = _above_glob(folder)
     if not above.exists():
-        raise InputError(f"there is no folder {above}")
+        raise InputError(f"there is no folder or file {above}")
     if root is None or not above.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
     inside = above.resolve().relative_to(root.resolve()).as_posix()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from ...retriever.search.answers import Answer
     from ...retriever.search.results.hit import Hit
+    from ...retriever.search.words.exact import ExactQuery
 
 
 class PrintOptions(NamedTuple):
@@ -153,8 +154,7 @@ def _explain_no_hits(
         here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{ellipsis})" if types else ""
         reason = f"no document passes {' and '.join(where)}{here}"
     else:
-        required = parse(query).required
-        reason = (required and f"no passage holds {_quoted(required)}") or "nothing found" * sys.stdout.isatty()
+        reason = _lacking(parse(query)) or "nothing found" * sys.stdout.isatty()
     if reason:
         echo(f"binocle: {printable(reason)}", err=True)
 
@@ -175,8 +175,15 @@ def _progress(retriever: Retriever) -> str:
     return f", {done:,} of {about} {total.files:,} files so far" if done < total.files else ""
 
 
-def _quoted(literals: tuple[str, ...]) -> str:
-    return " and ".join(f'"{literal}"' for literal in literals)
+def _lacking(parts: ExactQuery) -> str:
+    """What the exact parts of a query demand that no passage fulfils; "" if they demand nothing."""
+    without = f" without {_quoted(parts.excluded, 'or')}" if parts.excluded else ""
+    holding = f"no passage holds {_quoted(parts.required)}" if parts.required else "nothing found" * bool(without)
+    return holding + without
+
+
+def _quoted(literals: tuple[str, ...], joined: str = "and") -> str:
+    return f" {joined} ".join(f'"{literal}"' for literal in literals)
 
 
 def _width() -> int:

@@ -160,7 +160,7 @@ def check(query: str, k: int, mode: Mode) -> str:
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
     query = encodable(query).strip()
-    if not query:
+    if not query.strip('"“”„ '):
         raise InputError("the query is empty: say what to look for")
     if len(query) > _MAX_CHARACTERS:
         raise InputError(f"the query has {len(query):,} characters: expected {_MAX_CHARACTERS:,} at most")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.arrays import isin_sorted
 from ..documents.chunker import context_of
 
 if TYPE_CHECKING:
@@ -50,11 +51,26 @@ class ExactMatches:
         return literal
 
     def with_words(self, passing: Passing | None) -> Ids:
-        """Passages with all words of an exact part, ascending, looked up once for a query."""
+        """Passages with all words of an exact part, or its signs, ascending, looked up once for a query."""
         if self._looked_up is None:
             ids = [self._words.with_all(words, _LOOKED_UP, passing) for words in self._parts.lookups]
+            if signs := self._parts.signs:
+                ids.append(self._with_signs(signs.split()[0], passing))
             self._looked_up = np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
         return self._looked_up
+
+    def _with_signs(self, signs: str, passing: Passing | None) -> Ids:
+        """The first passages whose text holds signs that no index of words has, ascending: all texts are read."""
+        import pyarrow.compute as pc  # few searches need it
+
+        chosen, count = [np.empty(0, np.int64)], 0
+        for batch in self._snapshot.batches(["id", "text"]):
+            ids = batch["id"].to_numpy()[pc.match_substring(batch["text"], signs).to_numpy(zero_copy_only=False)]
+            chosen.append(ids if passing is None else ids[isin_sorted(ids, passing.chunks)])
+            count += len(chosen[-1])
+            if count >= _LOOKED_UP:
+                break
+        return np.concatenate(chosen)[:_LOOKED_UP]
 
     def _read(self, ids: Ids) -> list[str]:
         """The headings and texts of passages."""

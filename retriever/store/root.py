@@ -181,7 +181,7 @@ def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
         path = next((name for name in names if name in present), None)
         if path is None:
             raise InputError(
-                f"{folder} is not one of the folders of the collection: {', '.join(present) or 'it has none'}"
+                f"{folder} is not one of the folders of the collection: {', '.join(present) or 'the index is none'}"
             )
         paths.append(path)
     return tuple(paths)

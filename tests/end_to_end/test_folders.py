@@ -50,7 +50,7 @@ def test_file_of_another_folder_in_the_scope_is_an_error(here: Path, run, tmp_pa
     ran = run("search", "the", "README.md", tmp_path / "else.md")
     assert ran.code == 2
     assert ran.err == f"binocle: {tmp_path}/else.md is not in {here}, the folder of the index at {here}/.binocle\n"
-    assert run("search", "the", "README.md", "nothing.md").err == "binocle: there is no folder nothing.md\n"
+    assert run("search", "the", "README.md", "nothing.md").err == "binocle: there is no folder or file nothing.md\n"
 
 
 def test_scope_without_passages_is_named(here: Path, run, write):

@@ -44,7 +44,7 @@ def test_a_search_looks_in_a_folder_a_file_or_a_glob(scope, expected, notes, run
 
 
 def test_a_file_or_a_glob_that_is_not_there_is_said(notes, run):
-    assert run("search", "ship", "none.md").err == "binocle: there is no folder none.md\n"
+    assert run("search", "ship", "none.md").err == "binocle: there is no folder or file none.md\n"
     result = run("search", "ship", "*.pdf")
     assert (result.code, result.err) == (1, "binocle: no document in *.pdf has passages in the index\n")
 

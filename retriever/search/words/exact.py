@@ -9,7 +9,8 @@ come before those that do not, definitions before uses. An ordinary sentence has
 Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
 passage about the subject in other words is often the better one. There only the definition of such a name comes first.
 With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-If a query is a single word, such as Table, its definition comes first too.
+If a query is a single word, such as Table, its definition comes first too. A query of signs alone, such as => or an
+emoji, is a token: the encoder knows few signs, and full-text search none.
 """
 
 from __future__ import annotations
@@ -104,6 +105,12 @@ class ExactQuery:
         texts = [f"{required} {token}".strip() for token in (*self.tokens, *self.names)] or [required]
         return [text for text in texts if re.search(r"\w", text)]
 
+    @property
+    def signs(self) -> str | None:
+        """A literal to look for in all texts, since no exact part has a letter or digit; None if there is none."""
+        literals = [] if self.lookups else [*self.required, *self.tokens]
+        return literals[0] if literals else None
+
     def passes(self, passage: str) -> bool:
         """Whether a passage holds all that is required, in any case, and nothing that is excluded."""
         if not (self.required or self.excluded):
@@ -159,6 +166,8 @@ def parse(query: str) -> ExactQuery:
         pieces += [before, "" if is_excluded else literal]
         position = match.end()
     tokens += _tokens(query[position:])
+    if not pieces and 0 < len(query) <= _MAX_CHARACTERS and not re.search(r"\w", query):
+        tokens = [query]
     text = " ".join("".join([*pieces, query[position:]]).split()) if pieces else query
     distinct = [token for token in dict.fromkeys(tokens) if token not in required][:_MAX_TOKENS]
     is_sentence = bool(distinct) and len(text.split()) >= _SENTENCE

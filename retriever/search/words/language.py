@@ -7,15 +7,17 @@ import unicodedata
 from collections import Counter
 
 _FREQUENT = {  # words that no other language of this table, nor English, has in this form
-    "German": "der das und ist nicht ein eine einen einem wie kann ich für mit auf wird sind bei werden oder auch wo",
-    "French": "le les des est une dans pour qui que sur avec pas ce cette sont aux du comment puis je où et",
-    "Spanish": "el los las una para por con cómo está del puedo qué son más como donde y",
-    "Italian": "il gli che della sono per con una nel dei come alla di posso è più dove",
-    "Portuguese": "o os uma para com não do da dos das em como posso são mais onde é",
-    "Dutch": "het een van niet met voor zijn ik aan ook hoe dat worden naar waar kan ik",
-    "Polish": "nie jest się na do jak i w z dla czy przez są gdzie",
-    "Swedish": "och att det som en på är för inte med jag hur kan av",
-    "Turkish": "ve bir bu için ile nasıl ne mi değil olarak",
+    "German": "der das und ist nicht ein eine einen einem wie kann ich für mit auf wird sind bei werden oder auch wo "
+    "wann warum welche welcher welches",
+    "French": "le les des est une dans pour qui que sur avec pas ce cette sont aux du comment puis je où et quand "
+    "pourquoi quel quelle",
+    "Spanish": "el los las una para por con cómo está del puedo qué son más como donde y cuándo cuál quién cuánto",
+    "Italian": "il gli che della sono per con una nel dei come alla di posso è più dove perché quale quando",
+    "Portuguese": "o os uma para com não do da dos das em como posso são mais onde é qual quais quem quando",
+    "Dutch": "het een van niet met voor zijn ik aan ook hoe dat worden naar waar kan ik wanneer waarom welke",
+    "Polish": "nie jest się na do jak i w z dla czy przez są gdzie kiedy dlaczego jaki",
+    "Swedish": "och att det som en på är för inte med jag hur kan av när varför vilken",
+    "Turkish": "ve bir bu için ile nasıl ne mi değil olarak neden nerede",
 }
 _ENGLISH_WORDS = (
     "the of and to a in is it that for on with as are was be by this not or from at which but have has had they you we "

@@ -91,6 +91,8 @@ def test_of_a_query_that_is_one_word_the_definition_counts(query):
             ExactQuery("full_like in a b must", ("a b", "must"), ("never",), ("full_like",)),
         ),
         ('"full_like" full_like()', ExactQuery("full_like full_like()", required=("full_like",))),
+        ("=>", ExactQuery("=>", tokens=("=>",))),
+        ("🍕 🍕", ExactQuery("🍕 🍕", tokens=("🍕 🍕",))),
     ],
 )
 def test_operators_are_taken_out_of_the_text(query, expected):
@@ -223,6 +225,17 @@ def test_an_identifier_is_found_where_its_parts_stand_in_more_passages_than_are_
     assert paths(library.search("task_queue", 3, mode="lexical")) == ["definition", "use", "case"]
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@pytest.mark.parametrize("query", ["=>", '"=> {"'])
+def test_signs_are_found_wherever_they_stand(mode, query, library):
+    library.add([{"id": "signs", "text": "the ship => {} of the sea and the moon of the river"}])
+    try:
+        assert paths(library.search(query, 1, mode=mode)) == ["signs"]
+        assert "signs" not in paths(library.search(query, 9, mode=mode, where="path=use"))
+    finally:
+        library.delete("signs")
+
+
 def test_exact_parts_and_filters_go_together(library):
     assert paths(library.search("task_queue", 2, where=["path=case"])) == ["case"]
     assert paths(library.search('"bread and cheese"', where=["path!=words"])) == ["phrase"]
@@ -248,11 +261,17 @@ def test_the_command_explains_and_shows_the_line(library, run):
     missing = run("search", '"no such words"', *options)
     assert (missing.code, missing.out) == (1, "")
     assert missing.err == 'binocle: no passage holds "no such words"\n'
+    excluded = run("search", '"bread and cheese" -butter -bread', *options)
+    assert (excluded.code, excluded.err) == (
+        1,
+        'binocle: no passage holds "bread and cheese" without "butter" or "bread"\n',
+    )
 
 
-def test_errors_of_a_query_stay(library):
+@pytest.mark.parametrize("query", ["  ", '""', "“ ”"])
+def test_errors_of_a_query_stay(query, library):
     with pytest.raises(BinocleError, match="the query is empty"):
-        library.search("  ")
+        library.search(query)
 
 
 def test_quotes_in_prose_demand_nothing_without_a_plus():

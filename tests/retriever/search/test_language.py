@@ -11,6 +11,8 @@ from binocle.retriever.search.words.language import foreign_language
         ("wie kann ich eine Aufgabe abbrechen", "German"),
         ("comment annuler une tâche avec le serveur", "French"),
         ("cómo puedo cancelar una tarea", "Spanish"),
+        ("Wann wird die Datenbank gewartet?", "German"),
+        ("quand est la maintenance", "French"),
         ("как отменить задачу", "a language in Cyrillic script"),
         ("タスクをキャンセルする", "Japanese"),
         ("任务如何取消", "Chinese or Japanese"),
