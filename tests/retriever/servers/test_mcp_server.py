@@ -21,6 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from binocle import Retriever
+from binocle.retriever.search.ranking import relevance
 from binocle.retriever.servers.mcp_server import mcp_server
 
 
@@ -74,6 +75,24 @@ def test_search_answers_as_the_library_does(server, retriever):
 def test_a_filter_reaches_the_search(server):
     passages = answer(server, "search", query="bread", where=["type=csv"])["passages"]
     assert {row["path"] for row in passages} == {"data/prices.csv"}
+    assert answer(server, "search", query="bread", where="type=csv")["passages"] == passages
+
+
+def test_an_agent_learns_how_relevant_passages_are_and_which_words_were_corrected(server, retriever):
+    found = answer(server, "search", query="cancel a taskk", k=3)
+    hits = retriever.search("cancel a taskk", k=3)
+    assert found["note"] == "searched for 'tasks' instead of 'taskk'"
+    assert [(row["relevance"], row["weak"]) for row in found["passages"]] == [(hit.relevance, hit.weak) for hit in hits]
+    assert answer(server, "search", query="cancel a task")["note"] == ""
+
+
+def test_an_agent_learns_that_nothing_answers(server, monkeypatch):
+    monkeypatch.setattr(relevance, "line", lambda *_: 1.1)  # every hit is weak
+    found = answer(server, "search", query="quixotic zebra")
+    assert found["note"] == "nothing here seems to answer this: these passages are only the nearest"
+    assert found["passages"] and all(row["weak"] for row in found["passages"])
+    context = answer(server, "context", query="quixotic zebra")
+    assert (context["text"], context["note"]) == ("", "nothing here seems to answer this")
 
 
 def test_a_passage_can_be_read_around_and_as_a_resource(server, retriever):
@@ -148,7 +167,10 @@ def test_every_mistake_reaches_the_agent_in_our_words(server):
     assert "'nope.md' is not in the index" in error(server, "read", path="nope.md")
     assert "has lines 1 to" in error(server, "read", path="notes/guide/tasks.md", line_start=9_999)
     assert "has lines 1 to" in error(server, "similar", path="notes/guide/tasks.md", line=9_999)
-    assert "less than or equal to 50" in error(server, "search", query="bread", k=1_000)
+    assert error(server, "search", query="bread", k=1_000) == (
+        "Error executing tool search: k: Input should be less than or equal to 50, but 1000 came"
+    )
+    assert error(server, "search") == "Error executing tool search: query: Field required, but {} came"
 
     async def resource(uri, words):
         async with Client(server) as client:
