@@ -10,7 +10,10 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from watchfiles._rust_notify import RustNotify  # the documented core of watchfiles: events count from its construction
+from watchfiles._rust_notify import (  # the documented core of watchfiles: events count from its construction
+    RustNotify,
+    WatchfilesRustInternalError,
+)
 
 from ...core.errors import BinocleError, InputError
 from ..documents.scan import IGNORE_FILES
@@ -126,10 +129,17 @@ class _Changes:
             return RustNotify(paths, False, True, int(_POLL_SECONDS * 1000), True, True)
 
     def wait(self, stop: Event, seconds: float, identity: list[tuple[int, int] | None]) -> int:
-        """Wait for a burst of changes, and count them; 0 if none came in time or a folder is another one."""
+        """Wait for a burst of changes, and count them; 0 if none came in time or a folder is another one.
+
+        The count is `_MANY` if the events cannot be read, as that of a name that is not UTF-8: then they are lost.
+        """
         deadline = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < deadline and _identities(self.roots) == identity:
-            changes = self.notify.watch(_LONGEST_MS, _QUIET_MS, _LOOK_MS, stop)
+            try:
+                changes = self.notify.watch(_LONGEST_MS, _QUIET_MS, _LOOK_MS, stop)
+            except WatchfilesRustInternalError:
+                stop.wait(_LOOK_MS / 1000)
+                return _MANY
             if changes == "signal":  # watchfiles swallows the exception of the handler
                 raise KeyboardInterrupt
             if not isinstance(changes, str) and any(self._counts(path) for _, path in changes):

@@ -102,6 +102,22 @@ def test_files_in_a_new_folder_are_followed(retriever, folder):
         assert {"deep/er/a.md", "deep/er/b.md"} <= paths(retriever)
 
 
+@pytest.mark.parametrize("poll", [None, 0.1])
+def test_a_name_that_is_not_utf_8_does_not_end_the_watch(retriever, folder, poll):
+    odd = os.fsencode(folder) + b"/bad\xff.txt"
+    with Watch(retriever, folder, poll=poll) as updates:
+        updates.next()
+        try:
+            with open(odd, "wb") as file:
+                file.write(b"never read")
+        except OSError:
+            pytest.skip("this file system takes only UTF-8")
+        (folder / "seen.md").write_text("Lapwings call.")
+        assert updates.next().report.indexed == 1
+        (folder / "later.md").write_text("Curlews answer.")
+        assert updates.next().report.indexed == 1
+
+
 def test_hidden_files_and_the_index_itself_wake_nobody(retriever, folder):
     with Watch(retriever, folder) as updates:
         updates.next()
