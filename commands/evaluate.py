@@ -29,7 +29,12 @@ _per_query_option = click.option("--per-query", is_flag=True, help="With JSON: t
 @click.option("--mode", type=_MODE, default="hybrid", show_default=True)
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
 @click.option("--queries", metavar="FILE", type=PATH, help="Queries of your own: {_id, text} or id, tab, text a line.")
-@click.option("--qrels", metavar="FILE", type=PATH, help="Judgements of your own: query, document, grade a line.")
+@click.option(
+    "--qrels",
+    metavar="FILE",
+    type=PATH,
+    help="Judgements of your own: query, document, grade a line; or TREC's.",
+)
 @click.option("--model", metavar="NAME", help="Encoder, classifier, tagger or reader: a folder or hub name.")
 @click.option("--index", "index", metavar="DIR", type=FOLDER, help="Keep the index here, for the next mode.")
 @rerank_option

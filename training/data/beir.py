@@ -23,11 +23,15 @@ def is_collection(folder: Path) -> bool:
 
 def documents(folder: Path) -> Iterator[dict[str, str]]:
     """Yield each document as id, title and text; an empty text is replaced by the title."""
+    names: set[str] = set()
     for where, row in _rows(folder / "corpus.jsonl"):
-        text = row.get("text")
+        text, name = row.get("text"), str(row["_id"])
         if not isinstance(text, str) or not isinstance(row.get("title") or "", str):
             raise InputError(f"{where}: expected strings in 'text' and 'title'")
-        yield {"id": str(row["_id"]), "title": row.get("title") or "", "text": text or row.get("title") or ""}
+        if name in names:
+            raise InputError(f"{where} has the id {name!r} for the second time: each document has one of its own")
+        names.add(name)
+        yield {"id": name, "title": row.get("title") or "", "text": text or row.get("title") or ""}
 
 
 def passage(document: Mapping[str, str]) -> str:

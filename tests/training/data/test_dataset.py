@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from binocle.core.errors import InputError
 from binocle.training.data import batches as module
+from binocle.training.data import beir, length_groups
 from binocle.training.data import dataset as data
-from binocle.training.data import length_groups
 from binocle.training.data.batches import Batches
 from binocle.training.data.dataset import Shape
 from binocle.training.data.sources import rows
@@ -431,6 +431,12 @@ def test_the_same_query_id_twice_is_told(tmp_path):
     lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "first"}, {"_id": "q1", "text": "second"})
     with pytest.raises(InputError, match="queries.jsonl:2 has the id 'q1' for the second time"):
         data.prepare(tmp_path, tmp_path / "made")
+
+
+def test_the_same_document_id_twice_is_told(tmp_path):
+    lines(tmp_path / "corpus.jsonl", {"_id": "1", "text": "one"}, {"_id": 1, "text": "another"})
+    with pytest.raises(InputError, match="corpus.jsonl:2 has the id '1' for the second time"):
+        list(beir.documents(tmp_path))
 
 
 def test_a_pipe_is_told(tmp_path):
