@@ -12,6 +12,7 @@ _READERS: dict[str, tuple[str, str]] = {
     "org": (".markup.lightweight:read_org", "org"),
     "latex": (".markup.lightweight:read_latex", "tex latex ltx sty cls bib"),
     "asciidoc": (".markup.lightweight:read_asciidoc", "adoc asciidoc"),
+    "man": (".markup.man:read_man", "1 2 3 4 5 6 7 8 9 man mdoc roff"),
     "html": (".markup.html_text:read_html", "html htm xhtml xht"),
     "xml": (
         ".markup.xml_text:read_xml",
@@ -64,7 +65,7 @@ _LANGUAGES = {
     "prolog": "pro prolog", "solidity": "sol", "matlab": "matlab", "cobol": "cob cbl cpy", "basic": "bas vb vbs",
     "apl": "apl", "coq": "coq", "lean": "lean", "agda": "agda", "crystal": "cr", "diff": "diff patch",
     "yaml": "yaml yml", "toml": "toml", "ini": "ini cfg conf cnf properties env desktop service editorconfig",
-    "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
+    "jinja": "j2 jinja jinja2 tmpl",
     "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv",
     "mermaid": "mmd", "makefile": "makefile", "dockerfile": "dockerfile containerfile",
     "xml": "opml wsdl xsd xsl xslt resx",  # XML with most of its text in attributes

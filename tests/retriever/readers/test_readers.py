@@ -311,6 +311,90 @@ def test_restructured_text_levels_come_from_the_order_of_adornments() -> None:
     ]
 
 
+MAN = r"""'\" t
+.\" a comment that nobody sees
+.de URL
+secret macro
+..
+.TH CP "1" "September 2022" "GNU"
+.SH NAME
+cp \- copy files \(lqand\(rq di\[u00E4]t na\(:ive
+.SH SYNOPSIS
+.B cp
+[\fI\,OPTION\/\fR]... \fB\-t\fP\ \s-1DIRECTORY\s0 \" gone
+.SS "Some ""quoted"" options"
+.TP
+\fB\-\-backup\fR[=\fICONTROL\fR]
+make a backup\&.\e
+.BR fork (2),
+.IP \(bu 2
+.ft CW
+.TS
+l l.
+one\ttwo
+.TE
+"""
+
+
+def test_a_manual_page_is_read_as_man_shows_it_and_keeps_its_lines() -> None:
+    document = reading(MAN, "cp.1")
+    assert (document.title, document.format) == ("cp(1)", "man")
+    assert document.text.split("\n") == [
+        *[""] * 5,
+        "cp(1)",
+        "NAME",
+        "cp - copy files “and” diät naïve",
+        "SYNOPSIS",
+        "cp",
+        "[OPTION]... -t DIRECTORY ",
+        'Some "quoted" options',
+        "",
+        "--backup[=CONTROL]",
+        "make a backup.\\",
+        "fork(2),",
+        "•",
+        *[""] * 3,
+        "one\ttwo",
+        *[""] * 2,
+    ]
+    assert [(heading, line) for heading, line, *_ in outline(document)] == [
+        (("cp(1)",), 6),
+        (("cp(1)", "NAME"), 7),
+        (("cp(1)", "SYNOPSIS"), 9),
+        (("cp(1)", "SYNOPSIS", 'Some "quoted" options'), 12),
+    ]
+
+
+def test_the_macros_of_mdoc_are_read() -> None:
+    page = """.Dd May 1
+.Dt DASH 1
+.Sh NAME
+.Nm dash
+.Nd command interpreter
+.Sh SYNOPSIS
+.Nm
+.Op Fl aC
+.Op Fl Fl mime Ar type
+.It Fl o Ar file , Xr sh 1 .
+"""
+    assert reading(page, "dash.1").text.split("\n")[1:10] == [
+        "dash(1)",
+        "NAME",
+        "dash",
+        "– command interpreter",
+        "SYNOPSIS",
+        "dash",
+        "[-aC]",
+        "[--mime type]",
+        "-o file, sh(1).",
+    ]
+
+
+def test_a_rotated_log_is_no_manual_page() -> None:
+    log = "Sep 1 host kernel: \\fB.TH is no page\n. SH\n"
+    assert reading(log, "syslog.1").text == log
+
+
 def test_org_headings_lose_their_keywords_and_tags() -> None:
     document = reading("#+TITLE: Plan\n* TODO [#A] Buy  :errand:\n#+begin_src sh\n* no\n#+end_src\n** Milk\n", "a.org")
     assert document.title == "Plan"
@@ -1501,7 +1585,7 @@ def test_damaged_files_give_text_or_one_line_saying_why(name: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(["md", "rst", "org", "tex", "adoc", "csv", "tsv", "json", "jsonl", "txt", "py"]), st.text())
+@given(st.sampled_from(["md", "rst", "org", "tex", "adoc", "csv", "tsv", "json", "jsonl", "txt", "py", "1"]), st.text())
 def test_the_text_of_a_text_file_is_the_file_itself(ending: str, text: str) -> None:
     try:
         document = reading(text.encode("utf-8", "replace"), "a." + ending)
@@ -1510,6 +1594,15 @@ def test_the_text_of_a_text_file_is_the_file_itself(ending: str, text: str) -> N
     if ending not in {"json", "jsonl", "txt"} and "\0" not in text:
         expected = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").removeprefix("\ufeff")
         assert document.text == expected.replace("\r", " " if "\n" in expected else "\n")
+    for part in document.parts:
+        assert part.line == document.text.count("\n", 0, part.start) + 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=".'\\\"[](){}THSDtshfBIRPexNmOplFde*u0gE \n", max_size=300))
+def test_a_manual_page_has_the_lines_of_its_file_whatever_is_in_it(soup: str) -> None:
+    document = reading(f".TH A 1\n{soup}", "a.1")
+    assert document.text.count("\n") == soup.count("\n") + 1
     for part in document.parts:
         assert part.line == document.text.count("\n", 0, part.start) + 1
 
