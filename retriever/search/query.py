@@ -166,7 +166,7 @@ class Query:
         if reranking and len(stage.ids):
             stage = self._rerank(stage, reranking, mode)
             candidates, copies = best(stage)
-        relevance = self._relevance(candidates, copies)
+        relevance = self._relevance(candidates, copies, total)
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
@@ -213,14 +213,14 @@ class Query:
             ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
         return candidates, {number: [] for number in ids[:k].tolist()}
 
-    def _relevance(self, candidates: Candidates, copies: Mapping[int, list[int]]) -> NDArray[np.float64]:
+    def _relevance(self, candidates: Candidates, copies: Mapping[int, list[int]], total: int) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank, up to the last one that was selected."""
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
         literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
         shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
         nearest = relevances.highest(candidates.semantic)
-        return relevances.relevance(read.semantic, shares, literal, self._snapshot.scale, nearest)
+        return relevances.relevance(read.semantic, shares, literal, self._snapshot.scale, nearest, total)
 
     def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others."""

@@ -83,5 +83,5 @@ def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floa
 def _weak_share(cosines: Floats, share: float, scale: Scale) -> float:
     """The share of texts with weak passages, given their cosines, and the share of words that each passage holds."""
     shares, literal = np.full(cosines.shape[1:], share), np.zeros(cosines.shape[1:], bool)
-    weak = [relevance(nearest, shares, literal, scale, nearest)[0] < LINE for nearest in cosines]
+    weak = [relevance(nearest, shares, literal, scale, nearest, scale.passages)[0] < LINE for nearest in cosines]
     return float(np.mean(weak)) if weak else 0.0

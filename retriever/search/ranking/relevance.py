@@ -3,9 +3,10 @@
 It is comparable between queries of one index. It is calibrated as if the index answered half of all
 queries. Then it answers half of the queries with a best relevance of 0.5.
 
-    relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean)))
+    relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean + e log10(1000 / passages))))
 
-The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
+The best of many passages is near to any query by chance, the best of few is not. So in fewer than 1,000 passages, of the
+index or of those that pass a filter, the same values say more. The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
 the ten highest cosines: a passage that is near by chance is often alone. The weights are constants, fitted for
 all-MiniLM-L6-v2 on five collections; most questions of one have no answer in the others. Cosines of another encoder
 are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
@@ -42,11 +43,18 @@ _FEW = (-12.3, 24.0, 5.2, 0.0)  # of fewer than ten passages
 _MEANING = (-13.0, 30.0, 0.0, 0.0)  # without an inverted index
 _WORDS = (-4.6, 0.0, 9.9, 0.0)  # without vectors
 _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
+_FEWER = 2.0  # for each tenth of the passages, from 1,000 down to 10
+_PASSAGES = (10, 1_000)
 _MAX_WORDS = 64  # different words of a query that are looked up
 
 
 def relevance(
-    cosines: Floats, shares: Floats, literal: NDArray[np.bool_], scale: Scale, nearest: Floats
+    cosines: Floats,
+    shares: Floats,
+    literal: NDArray[np.bool_],
+    scale: Scale,
+    nearest: Floats,
+    passages: int,
 ) -> NDArray[np.float64]:
     """The relevance of passages in order of their rank, shape (n,), never rising.
 
@@ -54,6 +62,7 @@ def relevance(
     :param shares: of the words of the query in each passage; NaN without an inverted index or words to look for.
     :param literal: whether each passage holds an exact part of the query.
     :param nearest: the ten highest cosines of all candidates, or fewer.
+    :param passages: the number of those that were searched.
     """
     scaled = scale.as_default(cosines)
     mean = float(scale.as_default(nearest).mean()) if len(nearest) == DEPTH else np.nan
@@ -62,7 +71,9 @@ def relevance(
     )
     weights = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
     values = np.stack([np.ones(len(scaled)), scaled, shares, np.full(len(scaled), mean)])
-    evidence = (weights * np.nan_to_num(values)).sum(0)
+    few, many = _PASSAGES
+    fewer = _FEWER * np.log10(many / np.clip(passages, few, many))
+    evidence = (weights * np.nan_to_num(values)).sum(0) + np.where(np.isnan(cosines), 0.0, fewer)
     raw = 1 / (1 + np.exp(-evidence))
     raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
     return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))

@@ -18,12 +18,12 @@ from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 
 
-def of(cosines, shares=None, literal=None, scale=FITTED, nearest=()):
+def of(cosines, shares=None, literal=None, scale=FITTED, nearest=(), passages=1_000):
     count = len(cosines)
     shares = [math.nan] * count if shares is None else shares
     literal = [False] * count if literal is None else literal
     return relevance(
-        np.float32(cosines), np.float32(shares), np.array(literal), scale, highest(np.float32(nearest))
+        np.float32(cosines), np.float32(shares), np.array(literal), scale, highest(np.float32(nearest)), passages
     ).tolist()
 
 
@@ -45,6 +45,14 @@ def test_a_near_passage_that_is_alone_is_less_relevant_than_one_among_near_ones(
     near, far = (of([0.4], [0.4], nearest=[0.4, math.nan, *[cosine] * 9]) for cosine in (0.38, 0.15))
     assert near[0] > far[0]
     assert of([0.4], [0.4], nearest=[0.38] * 9) == of([0.4], [0.4])  # ten are needed to tell
+
+
+def test_the_same_passage_is_more_relevant_among_few_than_among_many():
+    evidence = [math.log(value / (1 - value)) for value in (of([0.4], [0.4], passages=n)[0] for n in (1_000, 100, 10))]
+    assert np.diff(evidence) == pytest.approx([2, 2], abs=1e-4)
+    assert of([0.4], [0.4], passages=50_000) == of([0.4], [0.4])
+    assert of([0.4], [0.4], passages=1) == of([0.4], [0.4], passages=10)
+    assert of([math.nan], [0.4], passages=10) == of([math.nan], [0.4])  # words alone
 
 
 def test_the_number_of_hits_asked_for_does_not_change_it():
