@@ -5,8 +5,10 @@ queries. Then it answers half of the queries with a best relevance of 0.5.
 
     relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean + e log10(1000 / passages))))
 
-The best of many passages is near to any query by chance, the best of few is not. So in fewer than 1,000 passages, of the
-index or of those that pass a filter, the same values say more. The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
+The best of many passages is near to any query by chance, and the best of few is not. So the same values say more if
+fewer than 1,000 passages were searched: those of the index, or those that pass a filter.
+
+The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
 the ten highest cosines: a passage that is near by chance is often alone. The weights are constants, fitted for
 all-MiniLM-L6-v2 on five collections; most questions of one have no answer in the others. Cosines of another encoder
 are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
@@ -71,8 +73,8 @@ def relevance(
     )
     weights = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
     values = np.stack([np.ones(len(scaled)), scaled, shares, np.full(len(scaled), mean)])
-    few, many = _PASSAGES
-    fewer = _FEWER * np.log10(many / np.clip(passages, few, many))
+    lowest, highest_count = _PASSAGES
+    fewer = _FEWER * np.log10(highest_count / np.clip(passages, lowest, highest_count))
     evidence = (weights * np.nan_to_num(values)).sum(0) + np.where(np.isnan(cosines), 0.0, fewer)
     raw = 1 / (1 + np.exp(-evidence))
     raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
