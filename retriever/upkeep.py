@@ -50,10 +50,11 @@ class Upkeep:
         restart. You may interrupt it: the same call goes on from there, unless something else was written meanwhile.
         The old vectors stay for `rollback` until the next switch.
 
-        :param model: the folder or name of an encoder that splits texts into the same passages, such as one fine-tuned
-            from the index's own.
+        :param model: the folder or name of an encoder that splits texts into the same tokens, such as one fine-tuned
+            from the index's own. If it reads more tokens of a text, passages keep the length that they have.
         :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
-        :raises EncoderMismatchError: when it splits texts into other passages: that needs a new index.
+        :raises EncoderMismatchError: when it splits texts into other tokens, or reads fewer than a passage may have:
+            that needs a new index.
         """
         from .indexing.switch import switch
 

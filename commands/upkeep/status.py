@@ -65,6 +65,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("documents", states),
         ("passages", f"{status.chunks:,}"),
         ("encoder", _encoder(status)),
+        *([("switching", _switching(status.switching))] if status.switching else []),
         *([("previous", _previous_encoder(status, status.previous))] if status.previous else []),
         ("vectors", vectors),
         *_benchmark(status),
@@ -115,7 +116,14 @@ def _encoder(status: Status) -> str:
     if not status.model:
         return f"none: the vectors, of {status.dim} dimensions, came with the documents"
     name = f"{status.model}, an adapter of {status.base}" if status.base else status.model
-    return f"{name}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"
+    length = f", passages of up to {status.passage_tokens:,} of its tokens" if status.passage_tokens else ""
+    return f"{name}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}{length}"
+
+
+def _switching(switching: dict[str, Any]) -> str:
+    model = switching["model"] or f"fingerprint {switching['fingerprint'][:8]}"
+    done = f"{switching['embedded']:,} of {count_of(switching['texts'], 'text')} embedded"
+    return f"to {model}, {done}; if it was stopped, 'binocle switch' goes on there"
 
 
 def _previous_encoder(status: Status, previous: dict[str, Any]) -> str:

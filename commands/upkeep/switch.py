@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 def switch(model: str, folder: Path | None, index: Path | None, wait: float, as_json: bool) -> None:
     """Embed every passage again, with another encoder.
 
-    MODEL is a sentence-transformers folder or hub name. It must cut texts into the same passages, as an encoder does
-    that was fine-tuned from the index's own. The old encoder answers searches until the new vectors are complete;
-    'binocle rollback' brings it back. You may interrupt it: the next run continues there.
+    MODEL is a sentence-transformers folder or hub name. It must split texts into the same tokens as the index's
+    encoder, and read at least as many of a text; passages keep their length. The old encoder answers searches until the
+    new vectors are complete, and 'binocle status' shows how many are. 'binocle rollback' brings it back. You may
+    interrupt it: the next run continues there.
 
     \b
     binocle switch models/tuned docs

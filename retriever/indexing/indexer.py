@@ -90,6 +90,7 @@ class Indexer:
         self._batch = _Batch()
         if encoder.fingerprint != writer.head.encoder.fingerprint:
             raise EncoderMismatchError(f"{encoder.name} cannot add to an index of {writer.head.encoder.model}")
+        self._passage_tokens = writer.head.encoder.passage_tokens or encoder.max_tokens
         self._has_previous = writer.head.previous is not None
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
@@ -144,7 +145,7 @@ class Indexer:
             vector = document.embedding.astype(np.float32) if self.keeps_lengths else unit(document.embedding)
             yield _Passage(number, piece, piece.context, own_key(name, piece.context), vector)
             return
-        for piece in chunk(document, self._encoder.offsets, self._encoder.max_tokens):
+        for piece in chunk(document, self._encoder.offsets, self._passage_tokens):
             yield _Passage(number, piece, piece.context, key_of(piece.context))
 
     def drop(self, ids: Sequence[int]) -> None:

@@ -1,8 +1,10 @@
 """Put another encoder in service: embed every passage anew beside the old vectors, then commit all in one step.
 
-The passages stay; only their vectors change. So the new encoder must cut texts into the same passages, as a model
-fine-tuned from the old one does. Any other is refused. To cut a document anew, its file must be read again, and it may
-have changed since. The refusal names the alternative, a second index (`--index`).
+The passages stay; only their vectors change. So the new encoder must split texts into the same tokens, as a model
+fine-tuned from the old one does, and must read whole passages. If it reads longer ones, later documents are still cut
+for the old length: an index does not depend on the order of documents and switch. Any other encoder is refused. To cut
+a document anew, its file must be read again, and it may have changed since. The refusal names the alternative, a second
+index (`--index`).
 
 The vectors that a switch replaces stay in the chunks table, in a column of their own, until the next switch or
 rollback. They share the fate of their chunk: to forget a document erases both of its vectors.
@@ -23,7 +25,7 @@ from ..models import encoder as encoders
 from ..models.encoders.no_encoder import check_encoder
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
-from ..models.tokens.token_boundaries import token_boundary_digest
+from ..models.tokens.token_boundaries import same_boundaries
 from ..store.commits import SWITCHING
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
 from .indexer import key_of
@@ -66,7 +68,7 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
     """Replace the encoder of an index.
 
     :param keep: whether the old vectors stay for `rollback`; else they are erased.
-    :raises EncoderMismatchError: when the encoder cuts texts into other passages.
+    :raises EncoderMismatchError: when the encoder splits texts into other tokens, or reads too few of a passage.
     """
     before = writer.head.encoder
     check_encoder(before, "there is none to replace")
@@ -74,8 +76,8 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
     if before.fingerprint == after.fingerprint:
         return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
     if before.document_fingerprint == after.document_fingerprint:
-        return _change_queries(writer, after)
-    _check_cut(before, after, encoder.max_tokens)
+        return _change_queries(writer, replace(after, passage_tokens=before.passage_tokens))
+    after = replace(after, passage_tokens=_passage_tokens(before, after, encoder))
     return _change(writer, encoder, after, keep=keep, erase=not keep, progress=progress)
 
 
@@ -124,23 +126,35 @@ def _change_queries(writer: Writer, after: EncoderId) -> SwitchReport:
     return SwitchReport(after.model, after.fingerprint, before.model, chunks=chunks, reused=chunks, seconds=seconds)
 
 
-def _check_cut(before: EncoderId, after: EncoderId, max_tokens: int) -> None:
-    """Check that two encoders cut texts into the same passages."""
+def _passage_tokens(before: EncoderId, after: EncoderId, encoder: Encoder) -> int:
+    """Return the tokens that passages are cut for with a new encoder; 0: as many as it reads.
+
+    :raises EncoderMismatchError: when it cannot take over the present passages.
+    """
     if before.cut == after.cut:
-        return
+        return before.passage_tokens
     alternative = f"make another index with it: binocle index FOLDER --model {after.model} --index DIR"
-    try:  # another version of the tokenizers may have computed the old digest: compute both with this one
+    try:
         old = load_encoder(before.model)
+        if old.fingerprint != before.fingerprint:
+            raise EncoderMismatchError("it is another model now")
     except BinocleError as error:
         raise EncoderMismatchError(
             f"{after.model} may cut texts into other passages than {before.model}, which the index was made with and "
             f"which cannot be asked ({error}): {alternative}"
         ) from None
-    if old.fingerprint != before.fingerprint or token_boundary_digest(old) != after.cut:
+    if not same_boundaries(old, encoder):
         raise EncoderMismatchError(
-            f"{after.model}, which reads up to {max_tokens} tokens, cuts texts into other passages than "
-            f"{before.model} ({old.max_tokens} tokens), which the index was made with: {alternative}"
+            f"{after.model} splits texts into other tokens than {before.model}, which the index was made with, and so "
+            f"into other passages: {alternative}"
         )
+    limit = before.passage_tokens or old.max_tokens
+    if encoder.max_tokens < limit:
+        raise EncoderMismatchError(
+            f"{after.model} reads up to {encoder.max_tokens} tokens, but passages of this index have up to {limit}, "
+            f"and it would pass over their ends: {alternative}"
+        )
+    return limit if limit < encoder.max_tokens else 0
 
 
 def _change(
@@ -159,7 +173,7 @@ def _change(
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     is_previous = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
-        log = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim)
+        log = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim, after.model)
     _embed(snapshot, encoder, log, report, is_previous=is_previous, progress=progress)
     rows = _rows(snapshot, log, after, is_previous=is_previous, keep=keep)
     report.note = writer.replace_vectors(

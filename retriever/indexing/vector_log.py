@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 import shutil
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ...core.files import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +23,27 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
 
 
+_MODEL = "model"  # the file with the encoder's name, for people
+_LONGEST_NAME = 10_000  # bytes
+
+
 class VectorLog:
     """An append-only file of records: a hash of the text, a checksum, the vector.
 
     A record that a kill or a full disk has cut short is ignored.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, dim: int) -> None:
-        """Open the log of an encoder in `folder`, and delete that of any other encoder."""
+    def __init__(self, folder: Path, fingerprint: str, dim: int, model: str = "") -> None:
+        """Open the log of an encoder in `folder`, and delete that of any other encoder.
+
+        :param model: the encoder's name, noted beside the first vectors.
+        """
         self._file = folder / f"{fingerprint}-{dim}"
-        self._record = np.dtype([("name", "V16"), ("crc", "<u4"), ("vector", "<f4", (dim,))])
+        self._record = _record(dim)
         if folder.exists() and (self._file.is_symlink() or not self._file.exists()):
             shutil.rmtree(folder)
         folder.mkdir(exist_ok=True)
+        self._model = model
         self._positions = self._read()
 
     def _read(self) -> dict[bytes, int]:
@@ -59,6 +72,9 @@ class VectorLog:
         for record, text, vector in zip(records, texts, vectors, strict=True):
             name = _name(text)
             record["name"], record["crc"], record["vector"] = np.void(name), _crc(name, vector), vector
+        if self._model:
+            (self._file.parent / _MODEL).write_text(self._model, "utf-8")
+            self._model = ""
         with self._file.open("ab") as stream:
             start = stream.tell() // self._record.itemsize
             stream.write(records.tobytes())
@@ -69,6 +85,37 @@ class VectorLog:
         if not texts:
             return np.empty((0, self._record["vector"].shape[0]), np.float32)
         return self._records()["vector"][[self._positions[_name(text)] for text in texts]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedVectors:
+    """The vectors that a switch has logged so far, of one encoder."""
+
+    model: str
+    fingerprint: str
+    count: int
+
+
+def logged_vectors(folder: Path) -> LoggedVectors | None:
+    """Measure the log in a folder without reading it; None if there is none."""
+    for file in sorted(folder.glob("*-*")):
+        match = re.fullmatch(r"([0-9a-f]{32})-(\d{1,5})", file.name)
+        with contextlib.suppress(OSError):
+            if match and (dim := int(match[2])):
+                with open_regular(file) as stream:
+                    count = stream.seek(0, 2) // _record(dim).itemsize
+                return LoggedVectors(_model(folder), match[1], count)
+    return None
+
+
+def _model(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        return read_regular(folder / _MODEL, _LONGEST_NAME).decode("utf-8", "replace")
+    return ""
+
+
+def _record(dim: int) -> np.dtype[np.void]:
+    return np.dtype([("name", "V16"), ("crc", "<u4"), ("vector", "<f4", (dim,))])
 
 
 def _name(text: str) -> bytes:

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..indexing.vector_log import logged_vectors
 from ..store import erasure
+from ..store.commits import SWITCHING
 from ..store.locations.folder_location import folder_size
 from ..store.records import facets
 from ..store.stored_heads import read_heads, unlabelled, with_keys
+from ..store.tables import PREVIOUS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +38,8 @@ class Status:
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str
     dim: int
+    passage_tokens: int | None  # of the longest passage, if the encoder reads more; None: as many as it reads
+    switching: dict[str, Any] | None  # the encoder that `switch` puts in service, its texts, and those embedded so far
     documents: dict[str, int]  # by state; forgotten files are counted without their names
     in_part: int  # of the indexed documents, those with a part that was not read
     chunks: int
@@ -70,6 +77,8 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         base=encoder.base or None,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
+        passage_tokens=encoder.passage_tokens or None,
+        switching=_switching(snapshot),
         documents=states,
         in_part=in_part,
         chunks=snapshot.chunks.count_rows(),
@@ -119,6 +128,21 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     size = sum(folder_size(snapshot.store.location.vectors(name)) for name in snapshot.head.parts)
     fields = {name: getattr(published, name) for name in ("kind", "metric", "build", "search")}
     return {**fields, "measured": published.measurements, "count": published.count, "bytes": size}
+
+
+def _switching(snapshot: Snapshot) -> dict[str, Any] | None:
+    """Measure a switch that runs, or was interrupted."""
+    log, head = logged_vectors(snapshot.store.path / SWITCHING), snapshot.head
+    if log is None or log.fingerprint == head.encoder.fingerprint:
+        return None
+    is_previous = head.previous is not None and head.previous.fingerprint == log.fingerprint
+    keys = snapshot.read("chunks", ["key"], f"{PREVIOUS} IS NULL" if is_previous else None)["key"].to_numpy()
+    return {
+        "model": log.model,
+        "fingerprint": log.fingerprint,
+        "embedded": log.count,
+        "texts": int(np.unique(keys).size),
+    }
 
 
 def _previous(snapshot: Snapshot) -> dict[str, Any] | None:

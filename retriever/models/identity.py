@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from .encoder import Encoder
 
 MAX_DIM = 2**16
+_MAX_TOKENS = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderId:
     """The encoder of stored vectors.
 
-    Equal fingerprints give equal vectors, up to the precision of the processor; equal cuts give equal passages.
+    Equal fingerprints give equal vectors, up to the precision of the processor; equal cuts and passage tokens give
+    equal passages.
     """
 
     model: str
@@ -28,6 +30,7 @@ class EncoderId:
     cut: str = ""  # of `token_boundary_digest`; empty in an index that did not store it
     base: str = ""  # of an encoder with an adapter: the encoder of the stored vectors
     base_fingerprint: str = ""
+    passage_tokens: int = 0  # that a passage has at most, if the encoder reads more; 0: as many as it reads
 
     @classmethod
     def of_encoder(cls, encoder: Encoder) -> EncoderId:
@@ -52,7 +55,9 @@ class EncoderId:
     @property
     def without_adapter(self) -> EncoderId | None:
         """The encoder that an adapter is for; None without an adapter."""
-        return EncoderId(self.base, self.base_fingerprint, self.dim, self.cut) if self.base_fingerprint else None
+        if not self.base_fingerprint:
+            return None
+        return EncoderId(self.base, self.base_fingerprint, self.dim, self.cut, passage_tokens=self.passage_tokens)
 
     @property
     def is_none(self) -> bool:
@@ -74,6 +79,8 @@ class EncoderId:
             not all(isinstance(text, str) and "\0" not in text for text in texts)
             or type(identity.dim) is not int
             or not 0 < identity.dim < MAX_DIM
+            or type(identity.passage_tokens) is not int
+            or not 0 <= identity.passage_tokens < _MAX_TOKENS
         ):
             raise InputError(f"{value!r} does not identify an encoder")
         return identity

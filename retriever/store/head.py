@@ -162,11 +162,13 @@ class Head:
 
 
 def _to_json(head: Head) -> bytes:
-    """Write a state; without an adapter, an encoder is written as earlier versions read it."""
+    """Write a state; an encoder that earlier versions know is written as they read it."""
     values = asdict(head)
     for encoder in filter(None, [values["encoder"], values["previous"]]):
         if not encoder["base_fingerprint"]:
             del encoder["base"], encoder["base_fingerprint"]
+        if not encoder["passage_tokens"]:
+            del encoder["passage_tokens"]
     return json.dumps(values).encode()
 
 

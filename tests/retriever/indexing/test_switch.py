@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 from binocle import BinocleError, Retriever, load_encoder
 from binocle.cli import cli
@@ -26,7 +27,7 @@ from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.vector_log import VectorLog
-from binocle.retriever.models.tokens.token_boundaries import token_boundary_digest
+from binocle.retriever.models.tokens.token_boundaries import same_boundaries, token_boundary_digest
 from binocle.retriever.store.head import FORMAT
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
@@ -222,6 +223,44 @@ def test_status_says_what_rollback_would_restore_and_what_it_takes(retriever, mo
     }
 
 
+def test_status_says_how_far_a_switch_is(tmp_path, models, monkeypatch):
+    monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
+    retriever = filled(tmp_path / "index", models["tiny"])
+    retriever.add([{"id": "again", "text": TEXTS[1]["text"]}])
+    seen = []
+    retriever.switch(models["wide"], progress=lambda _: seen.append(Retriever.open(retriever.path).status().switching))
+    fingerprint = load_encoder(str(models["wide"])).fingerprint
+    expected = {"model": str(models["wide"]), "fingerprint": fingerprint, "texts": 4}
+    assert seen == [{**expected, "embedded": count} for count in (2, 4, 4)]
+    assert retriever.status().switching is None
+    retriever.add([{"id": "new", "text": "The moon."}])
+    monkeypatch.setattr(switching, "_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        retriever.switch(models["tiny"])
+    status = retriever.status().switching
+    assert (status["model"], status["embedded"], status["texts"]) == (str(models["tiny"]), 1, 1)
+    printed = CliRunner().invoke(cli, ["status", str(retriever.path)]).stdout
+    line = f"switching  to {models['tiny']}, 1 of 1 text embedded; if it was stopped, 'binocle switch' goes on there\n"
+    assert line in printed
+
+
+@pytest.mark.parametrize("damage", ["no log", "no name", "no number"])
+def test_a_damaged_folder_of_a_switch_does_not_disturb_status(damage, index, models, monkeypatch):
+    monkeypatch.setattr(switching, "_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        index.switch(models["wide"])
+    (log,) = (index.path / "switching").glob("*-64")
+    match damage:
+        case "no log":
+            log.unlink()
+        case "no name":
+            (index.path / "switching/model").unlink()
+        case "no number":
+            log.rename(log.with_name("x-" + log.name))
+    printed = CliRunner().invoke(cli, ["status", str(index.path)], catch_exceptions=False).stdout
+    assert (f"switching  to fingerprint {log.name[:8]}, 4 of 4 texts" in printed) == (damage == "no name")
+
+
 def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, models):
     lancedb = pytest.importorskip("lancedb")
     index.switch(models["other"])
@@ -287,7 +326,7 @@ def test_what_a_switch_cut_short_has_set_aside_is_erased_too(tmp_path, models, m
     monkeypatch.setattr(switching, "_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         retriever.switch(models["other"])
-    (aside,) = (retriever.path / "switching").iterdir()
+    (aside,) = (retriever.path / "switching").glob("*-32")
     assert aside.stat().st_size == 2 * (16 + 4 + 4 * 32)
     retriever.delete("secret", erase=True)
     assert not (retriever.path / "switching").exists()
@@ -305,6 +344,92 @@ def test_a_moved_text_takes_its_previous_vector_along(tmp_path, models):
     retriever.delete("a", erase=True)
     report = retriever.rollback()
     assert (report.embedded, report.reused) == (0, 1)
+
+
+# An encoder that reads longer texts
+
+LONG = [
+    {"id": name, "title": "Sea", "text": " ".join(f"The ship {name} sails the sea to river {n}." for n in range(40))}
+    for name in ("one", "two", "six")
+]
+
+
+def passages(retriever: Retriever) -> set[tuple]:
+    """The place and the vector of each passage."""
+    paths = {row["id"]: row["path"] for row in retriever.documents()}
+    rows = retriever.snapshot().chunks.to_table().to_pylist()
+    return {(paths[row["document"]], row["char_start"], row["char_end"], *row["vector"]) for row in rows}
+
+
+@pytest.fixture(scope="session")
+def longer(tmp_path_factory, make_model) -> dict[int, Path]:
+    """Encoders that split texts as the tiny one does, which reads 62 tokens, and read more, by that number."""
+    folder = tmp_path_factory.mktemp("longer")
+    return {length - 2: make_model(folder / str(length), seed=length, max_length=length) for length in (90, 110)}
+
+
+def test_documents_before_and_after_a_switch_to_longer_texts_are_cut_alike(tmp_path, models, longer):
+    at_once = Retriever.open(tmp_path / "at once", model=str(models["tiny"]))
+    at_once.add(LONG)
+    places = {row[:3] for row in passages(at_once)}
+    one_by_one = Retriever.open(tmp_path / "one by one", model=str(models["tiny"]))
+    for number, document in enumerate(LONG):
+        one_by_one.add([document])
+        if not number:
+            one_by_one.switch(longer[88])
+    report = at_once.switch(longer[88])
+    assert report.embedded == report.chunks == len(places)
+    assert {row[:3] for row in passages(at_once)} == places
+    assert passages(one_by_one) == passages(at_once)
+    assert_alike(answers(one_by_one), answers(at_once))
+    assert at_once.add(LONG).unchanged == 3
+    for retriever in (at_once, one_by_one):
+        assert retriever.verify().faults == []
+        assert (retriever.status().passage_tokens, retriever.encoder.max_tokens) == (62, 88)
+
+
+def test_passages_keep_their_length_through_more_switches(tmp_path, models, longer, make_model):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add(LONG)
+    before = passages(retriever)
+    retriever.switch(longer[88])
+    for model, tokens in ((longer[108], 62), (models["other"], None), (longer[88], 62)):
+        retriever.switch(model)
+        assert retriever.status().passage_tokens == tokens
+    retriever.switch(models["tiny"])
+    assert (retriever.status().passage_tokens, passages(retriever)) == (None, before)
+    retriever.rollback()
+    assert retriever.status().passage_tokens == 62
+    refused(
+        retriever, lambda: retriever.switch(make_model(tmp_path / "short", max_length=40)), EncoderMismatchError, "62"
+    )
+
+
+def test_a_new_index_is_cut_for_the_encoders_own_length_and_says_nothing_of_it(tmp_path, longer):
+    retriever = Retriever.open(tmp_path / "index", model=str(longer[88]))
+    retriever.add(LONG)
+    assert retriever.status().passage_tokens is None
+    assert "passage_tokens" not in json.loads((retriever.path / "HEAD.json").read_text())["encoder"]
+
+
+class Tokens:
+    """An encoder's tokens alone."""
+
+    def __init__(self, folder: Path, *special: str) -> None:
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.add_special_tokens(list(special))
+
+    def offsets(self, texts) -> list:
+        return [encoding.offsets for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+
+def test_encoders_with_other_names_of_special_tokens_split_texts_alike(models, tmp_path):
+    plain, named = Tokens(models["tiny"]), Tokens(models["tiny"], "<s>", "</s>", "<pad>")
+    assert plain.offsets(["<s>"]) != named.offsets(["<s>"])
+    assert same_boundaries(plain, named)
+    changed = shutil.copytree(models["tiny"], tmp_path / "changed")
+    change_vocabulary(changed)
+    assert not same_boundaries(plain, Tokens(changed))
 
 
 # One encoder at every moment
@@ -436,12 +561,22 @@ def refused(retriever: Retriever, call, kind: type[BinocleError], *naming: str) 
 
 
 def test_an_encoder_that_cuts_texts_otherwise_is_refused_with_what_to_do(index, make_model, tmp_path):
-    for length in (32, 90):
-        model = make_model(tmp_path / f"longer{length}", seed=1, max_length=length)
-        refused(
-            index, lambda model=model: index.switch(model), EncoderMismatchError,
-            f"up to {length - 2} tokens", "(62 tokens)", f"--model {model} --index DIR",
-        )  # fmt: skip
+    model = make_model(tmp_path / "shorter", seed=1, max_length=32)
+    remedy = f"make another index with it: binocle index FOLDER --model {model} --index DIR"
+    refused(
+        index, lambda: index.switch(model), EncoderMismatchError,
+        f"{model} reads up to 30 tokens, but passages of this index have up to 62", remedy,
+    )  # fmt: skip
+    model = make_model(tmp_path / "other tokens", seed=1, max_length=90)
+    change_vocabulary(model)
+    remedy = remedy.replace("shorter", "other tokens")
+    refused(index, lambda: index.switch(model), EncoderMismatchError, "splits texts into other tokens than", remedy)
+
+
+def change_vocabulary(model: Path) -> None:
+    data = json.loads((model / "tokenizer.json").read_text())
+    data["model"]["vocab"]["##ze"] = data["model"]["vocab"].pop("##ing")
+    (model / "tokenizer.json").write_text(json.dumps(data))
 
 
 def test_the_cut_is_that_of_tokens_and_length_and_not_of_weights(models, make_model, tmp_path):
@@ -453,9 +588,7 @@ def test_the_cut_is_that_of_tokens_and_length_and_not_of_weights(models, make_mo
     data["padding"] = None
     (rewritten / "tokenizer.json").write_text(json.dumps(data, indent=3, sort_keys=True))
     assert token_boundary_digest(load_encoder(str(rewritten))) == tiny
-    vocabulary = data["model"]["vocab"]
-    vocabulary["##ze"] = vocabulary.pop("##ing")
-    (rewritten / "tokenizer.json").write_text(json.dumps(data))
+    change_vocabulary(rewritten)
     assert token_boundary_digest(load_encoder(str(rewritten))) != tiny
     assert token_boundary_digest(load_encoder(str(make_model(tmp_path / "shorter", max_length=63)))) != tiny
 
@@ -553,9 +686,9 @@ def test_an_index_of_the_format_before_switches_while_its_encoder_is_there_to_co
     model = shutil.copytree(models["tiny"], tmp_path / "model")
     place = filled(tmp_path / "index", model).path
     make_old(place)
-    longer = make_model(tmp_path / "longer", max_length=90)
-    with pytest.raises(EncoderMismatchError, match="other passages"):
-        Retriever.open(place).switch(longer)
+    shorter = make_model(tmp_path / "shorter", max_length=32)
+    with pytest.raises(EncoderMismatchError, match="passages of this index have up to 62"):
+        Retriever.open(place).switch(shorter)
     Retriever.open(place).switch(models["other"])
     Retriever.open(place).rollback()
     shutil.rmtree(model)
@@ -597,7 +730,7 @@ def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         retriever.switch(models["other"], progress=stop)
     assert encoder_of(retriever) == "tiny"
-    (aside,) = (retriever.path / "switching").iterdir()
+    (aside,) = (retriever.path / "switching").glob("*-32")
     data = bytearray(aside.read_bytes())
     data[200] ^= 1  # of the second record
     aside.write_bytes(bytes(data) + b"half a record")

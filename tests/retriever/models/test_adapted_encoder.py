@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,9 +159,11 @@ def test_an_adapter_of_another_encoder_or_of_an_adapter_is_refused(adapter, make
 def test_an_index_names_the_base_of_its_adapter(adapter, base):
     identity = EncoderId.of_encoder(load_encoder(str(adapter)))
     assert identity.without_adapter == EncoderId.of_encoder(base)
+    assert replace(identity, passage_tokens=9).without_adapter == replace(EncoderId.of_encoder(base), passage_tokens=9)
     assert EncoderId.of_encoder(base).without_adapter is None
-    with pytest.raises(InputError):
-        EncoderId.of({"model": "m", "fingerprint": "f", "dim": 3, "base": 3})
+    for wrong in ({"base": 3}, {"passage_tokens": -1}, {"passage_tokens": "9"}, {"passage_tokens": 2**40}):
+        with pytest.raises(InputError):
+            EncoderId.of({"model": "m", "fingerprint": "f", "dim": 3, **wrong})
 
 
 def test_an_index_without_an_adapter_is_written_as_earlier_versions_read_it(index, adapter):
