@@ -10,7 +10,7 @@ import click
 from ...core.errors import InputError
 from ..options import EXIT_NEGATIVE, FOLDER, json_option
 from ..output import echo, echo_json
-from .idle_options import refuse_idle_options
+from .idle_options import refuse_given_options, refuse_idle_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,8 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 @click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Folder to write the model to.")
 @click.option("--base", metavar="MODEL", help="Encoder to start from. Default: all-MiniLM-L6-v2.")
 @click.option("--from-scratch", type=click.Choice(_SIZES), help="Start a BERT of this size, with a new vocabulary.")
+@click.option("--teacher", metavar="MODEL", help="Also learn the guesses and states of a larger model of 'pretrain'.")
+@click.option("--layers", type=int, metavar="N", help="Start with N of the teacher's layers, evenly spread.")
 @click.option("--vocabulary", type=int, default=30_522, show_default=True, help="Maximum size of the new vocabulary.")
 @click.option(
     "--objective",
@@ -59,6 +61,8 @@ def pretrain(
     out: Path,
     base: str | None,
     from_scratch: str | None,
+    teacher: str | None,
+    layers: int | None,
     column: str | None,
     as_json: bool,
     **options: Any,
@@ -73,12 +77,15 @@ def pretrain(
     \b
     binocle pretrain docs --out my-bert
     binocle pretrain docs notes --from-scratch tiny --objective mlm+sop --whole-words --out my-tiny-bert
+    binocle pretrain docs --teacher models/rust-bert --from-scratch tiny --out my-tiny-bert
     """
     from ...training.pretraining.config import PretrainingConfig
     from ...training.pretraining.pretrain import pretrain as run_pretraining
     from ..progress_bar import ProgressBar
 
     refuse_idle_options()
+    if teacher is not None:
+        refuse_given_options(["vocabulary"], "the tokens are the teacher's")
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     with ProgressBar("reading the data", lines=10) as progress:
@@ -87,6 +94,8 @@ def pretrain(
             out,
             base=base,
             from_scratch=from_scratch,
+            teacher=teacher,
+            layers=layers,
             column=column,
             config=PretrainingConfig(**options),
             progress=progress,

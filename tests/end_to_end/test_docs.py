@@ -251,6 +251,8 @@ def run_line(line: str, run, where: str) -> str:
     command = " ".join(arguments[: 2 if arguments[0] == "train" else 1])
     if command == "audit" and "--defences" not in arguments:
         arguments += ["--defences", "int8"]
+    if command == "pretrain" and "--layers" in arguments:
+        arguments[arguments.index("--layers") + 1] = "1"  # the tiny models have two
     if "--steps" in LESS.get(command, []) and "--epochs" in arguments:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]

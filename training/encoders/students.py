@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from ...core.errors import InputError
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
-from .base_model import keep_layers, layer_count, make_model
+from .base_model import keep_spread_layers, make_model
 from .config import EncoderConfig
 
 if TYPE_CHECKING:
@@ -30,12 +30,7 @@ _SMOOTHING = 1e-3  # Arora et al.'s a
 def with_layers(model: str, layers: int, folder: Path) -> None:
     """Write the model with `layers` of its layers, evenly spread from the first to the last."""
     student = make_model(model, EncoderConfig())
-    count = layer_count(student[0].auto_model)
-    if not 0 < layers < count:
-        have = count or "none that can be left out"
-        raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
-    numbers = np.unique(np.linspace(0, count - 1, layers).round().astype(int)) if layers > 1 else [count - 1]
-    keep_layers(student[0].auto_model, [int(number) for number in numbers])
+    keep_spread_layers(model, student[0].auto_model, layers)
     student.save_pretrained(str(folder), create_model_card=False)
 
 

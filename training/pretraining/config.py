@@ -64,7 +64,13 @@ class PretrainingConfig:
             )
 
 
-def check_start(sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
+def check_start(
+    sources: Sequence[Any],
+    base: str | None,
+    from_scratch: str | None,
+    teacher: str | None = None,
+    layers: int | None = None,
+) -> None:
     """:raises InputError: unless there are texts, and one known model to start from."""
     if not sources:
         raise InputError("expected texts: a folder, a file or an index")
@@ -72,6 +78,19 @@ def check_start(sources: Sequence[Any], base: str | None, from_scratch: str | No
         raise InputError("give a base or a size to begin with from scratch, not both")
     if from_scratch is not None:
         _check_known("size", from_scratch, SIZES)
+    if layers is not None:
+        _check_layers(layers, base or from_scratch, teacher)
+    elif teacher is not None and base is None and from_scratch is None:
+        raise InputError("the teacher has no student: give the number of its layers to keep, a base, or a size")
+
+
+def _check_layers(layers: int, start: str | None, teacher: str | None) -> None:
+    if teacher is None:
+        raise InputError("layers are those of a teacher to start with: name the teacher")
+    if start is not None:
+        raise InputError(f"layers of the teacher are one start and {start} is another: give one of them")
+    if layers < 1:
+        raise InputError(f"layers are a whole number from 1, not {layers}")
 
 
 def _check_known(setting: str, value: str, known: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from .rows import sample
 
 if TYPE_CHECKING:
     from .batches import MaskedBatches
+    from .teacher import MaskedTeacher
 
 _STEP = 64  # masked tokens are padded to a multiple: on a CPU each new size costs a kernel compiled for it
 MEASURED = 1_000  # rows in an evaluation; more would slow it and hardly sharpen the figure
@@ -36,17 +37,40 @@ class PairHead(nn.Module):
         return logits
 
 
+def masked_predictions(model: Any, positions: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the logits of some tokens (tokens, vocabulary), and the last states of all (rows, width, dim).
+
+    The vocabulary is half of a small model's work, and six of seven tokens are not masked.
+
+    :param positions: of the tokens in the batch without rows.
+    """
+    padding = -len(positions) % _STEP  # repeats the first token; its logits are dropped
+    states: list[Tensor] = []
+
+    def select(_module: nn.Module, _arguments: Any, output: Any) -> Any:
+        states.append(output[0])
+        output["last_hidden_state"] = output[0].flatten(0, 1)[pad(positions, (0, padding))].unsqueeze(0)
+        return output
+
+    handle = model.base_model.register_forward_hook(select)
+    try:
+        logits: Tensor = model(**inputs).logits[0, : len(positions)]
+    finally:
+        handle.remove()
+    return logits, states[0]
+
+
 class MaskedLearner(nn.Module):
     """A masked language model with its loss, and for pairs of segments a second head.
 
-    Logits are computed for masked tokens only. The vocabulary is half of a small model's work, and six of seven tokens
-    are not masked.
+    :param teacher: compares the predictions in training; it is no part of the module.
     """
 
-    def __init__(self, model: Any, *, pairs: bool) -> None:
+    def __init__(self, model: Any, *, pairs: bool, teacher: MaskedTeacher | None = None) -> None:
         super().__init__()
         self.model = model
         self.pair_head = PairHead(model.config.hidden_size) if pairs else None
+        self._teacher = teacher
 
     def forward(
         self,
@@ -54,26 +78,18 @@ class MaskedLearner(nn.Module):
         pair_labels: Tensor | None = None,  # noqa: ARG002 - batches have them
         **inputs: Tensor,
     ) -> dict[str, Tensor | None]:
-        """`tokens`: the loss of each masked token (tokens,), in order. `pairs`: logits (rows, 2), or None."""
+        """`tokens`: the loss of each masked token (tokens,), in order. `pairs`: logits (rows, 2), or None.
+
+        In training with a teacher also `guesses` and `states`, as in `Lessons`.
+        """
         positions = (labels.flatten() != IGNORED).nonzero()[:, 0]
-        padding = -len(positions) % _STEP  # repeats the first token; its logits are dropped
-        first: Tensor | None = None
-
-        def select(_module: nn.Module, _arguments: Any, output: Any) -> Any:
-            nonlocal first
-            states = output[0]
-            first = states[:, 0]
-            output["last_hidden_state"] = states.flatten(0, 1)[pad(positions, (0, padding))].unsqueeze(0)
-            return output
-
-        handle = self.model.base_model.register_forward_hook(select)
-        try:
-            logits = self.model(**inputs).logits[0, : len(positions)]
-        finally:
-            handle.remove()
+        logits, states = masked_predictions(self.model, positions, inputs)
         losses = cross_entropy(logits.float(), labels.flatten()[positions], reduction="none")
-        pairs = None if self.pair_head is None else self.pair_head(first).float()
-        return {"tokens": losses, "pairs": pairs}
+        pairs = None if self.pair_head is None else self.pair_head(states[:, 0]).float()
+        outputs = {"tokens": losses, "pairs": pairs}
+        if self._teacher and self.training:
+            outputs |= self._teacher.lessons(logits, states, positions, inputs)._asdict()
+        return outputs
 
 
 class _RowLosses(NamedTuple):

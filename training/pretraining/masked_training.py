@@ -16,7 +16,7 @@ from ...core.files import write_atomic
 from ...retriever.models.settings import ModelSettings, fingerprint
 from ..data.texts import documents
 from ..data.tokenized import Rows
-from ..encoders.base_model import set_dropout
+from ..encoders.base_model import keep_spread_layers, set_dropout
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment
 from ..runs.trainer import affordable, make_trainer, paced
@@ -27,6 +27,7 @@ from .masking import Masking
 from .perplexity import Perplexity
 from .result import PretrainingResult, result_file
 from .rows import prepare, split_held_out
+from .teacher import MaskedTeacher
 from .trainer import MaskedTrainer
 from .vocabulary import learn_vocabulary
 
@@ -53,6 +54,8 @@ class MaskedTraining:
         torch.manual_seed(config.seed)
         with run.lock():
             self.masked = self._model()
+            self._teacher = self._load_teacher()
+            self._limit = self._max_length()
             frame = Frame.of(self.masked.tokenizer, types=self.masked.has_types)
             self.counts = self._rows(frame)
         self.train_rows = Rows(run.folder / "rows" / "train.arrow")
@@ -60,7 +63,8 @@ class MaskedTraining:
         torch.manual_seed(config.seed)
         set_dropout(self.masked.model, config.dropout)
         attention.speed_up(self.masked.model)
-        self.learner = MaskedLearner(self.masked.model, pairs=self.pairs).to(environment.device())
+        self.learner = MaskedLearner(self.masked.model, pairs=self.pairs, teacher=self._teacher)
+        self.learner.to(environment.device())
         tokenizer = self.masked.tokenizer
         masking = Masking.of(
             tokenizer.mask_token_id,
@@ -70,24 +74,41 @@ class MaskedTraining:
             whole_words=config.whole_words,
         )
         self.batches, self.held_out_batches = (
-            MaskedBatches(rows, masking, frame, self.masked.max_length, config.objective, config.seed)
+            MaskedBatches(rows, masking, frame, self._limit, config.objective, config.seed)
             for rows in (self.train_rows, self.held_out)
         )
 
     def _model(self) -> MaskedModel:
-        """Load the base, or build a new BERT."""
-        config, settings = self.config, self.run.settings
+        """Load the base, take some of the teacher's layers, or build a new BERT."""
+        settings = self.run.settings
         if settings["from_scratch"] is not None:
             return masked_model.new_bert(settings["from_scratch"], self._vocabulary())
         masked = masked_model.load(settings["base"])
-        if config.max_length is not None and config.max_length > masked.max_length:
-            raise InputError(
-                f"max length is {config.max_length} tokens, but {settings['base']} takes {masked.max_length} at most"
-            )
+        if settings["layers"] is not None:
+            keep_spread_layers(settings["base"], masked.model, settings["layers"])
         return masked
 
+    def _load_teacher(self) -> MaskedTeacher | None:
+        name = self.run.settings["teacher"]
+        return None if name is None else MaskedTeacher.load(name, self.run.base, self.masked.tokenizer)
+
+    def _max_length(self) -> int:
+        """Return the number of tokens that the model and its teacher take.
+
+        :raises InputError: when the settings ask for more.
+        """
+        limits = {self.run.base: self.masked.max_length}
+        if self._teacher:
+            limits.setdefault(self.run.settings["teacher"], self._teacher.max_length)
+        name, limit = min(limits.items(), key=lambda item: item[1])
+        if self.config.max_length is not None and self.config.max_length > limit:
+            raise InputError(f"max length is {self.config.max_length} tokens, but {name} takes {limit} at most")
+        return limit
+
     def _vocabulary(self) -> Any:
-        """Learn a tokenizer from the documents to train on, once in a run."""
+        """Take the teacher's tokenizer, or learn one from the documents to train on, once in a run."""
+        if self.run.settings["teacher"] is not None:
+            return masked_model.load(self.run.settings["teacher"]).tokenizer
         folder = self.run.folder / "tokenizer"
         if not folder.is_dir():
             self.run.report("learning a vocabulary from the texts")
@@ -114,7 +135,7 @@ class MaskedTraining:
             self.split_texts(),
             self.run.folder / "rows",
             self.masked.tokenizer,
-            room=(config.max_length or min(_LENGTH, self.masked.max_length)) - frame.size(2 if self.pairs else 1),
+            room=(config.max_length or min(_LENGTH, self._limit)) - frame.size(2 if self.pairs else 1),
             pack=config.pack,
         )
         if counts.rows < 1 or (config.held_out and counts.held_out_rows < 1):

@@ -31,6 +31,8 @@ def pretrain(
     *,
     base: str | None = None,
     from_scratch: str | None = None,
+    teacher: str | None = None,
+    layers: int | None = None,
     config: PretrainingConfig | None = None,
     column: str | None = None,
     progress: OnProgress | None = None,
@@ -41,21 +43,25 @@ def pretrain(
 
     :param texts: one or more sources of `data.texts.documents`.
     :param base: a Hugging Face or sentence-transformers encoder by folder or name; all-MiniLM-L6-v2 by default.
-    :param from_scratch: a size of `config.SIZES` instead, with a new vocabulary.
+    :param from_scratch: a size of `config.SIZES` instead, with a new vocabulary, or the teacher's.
+    :param teacher: a masked language model by folder or name: the model also learns its guesses for hidden tokens and,
+        if it has the same width, its states.
+    :param layers: start with so many layers of the teacher, evenly spread.
     :param column: the column of texts, if there are several.
     :raises InputError: before the first step, for unsuitable texts or invalid settings.
     """
     environment.require("pretraining")
     config = config or PretrainingConfig()
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
-    check_start(sources, base, from_scratch)
+    check_start(sources, base, from_scratch, teacher, layers)
     config.check()
     check_texts(sources, column)
-    start = None if from_scratch else base or DEFAULT_MODEL
-    if start is not None:
-        find(start)
+    start = None if from_scratch else teacher if layers else base or DEFAULT_MODEL
+    for model in filter(None, (start, teacher)):
+        find(model)
     run = TrainingRun(out, start or f"random weights ({from_scratch})", config, progress)
-    run.open({"texts": list(map(str, sources)), "base": start, "from_scratch": from_scratch, "column": column})
+    settings = {"texts": list(map(str, sources)), "base": start, "from_scratch": from_scratch, "column": column}
+    run.open({**settings, "teacher": teacher, "layers": layers})
     file = result_file(run.folder)
     if file.is_file():  # killed after the last step
         result = PretrainingResult.from_dict(json.loads(file.read_text("utf-8")))
@@ -81,6 +87,8 @@ def _card(run: TrainingRun[PretrainingConfig], result: PretrainingResult) -> Car
     words = "whole words" if run.config.whole_words else "words"
     pairs = {"mlm": "", "mlm+nsp": " and next sentence", "mlm+sop": " and sentence order (arXiv:1909.11942)"}
     objective = f"masked {words} (arXiv:1810.04805){pairs[run.config.objective]}"
+    if run.settings["teacher"] is not None:
+        objective += f", taught by {run.settings['teacher']} (arXiv:1910.01108)"
     loop = LoopResult(
         result.steps,
         result.seconds,

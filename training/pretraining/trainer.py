@@ -11,6 +11,7 @@ from transformers import Trainer
 from ..runs.resumable_trainer import ResumableTrainer
 from .batches import EpochRows
 from .masking import IGNORED
+from .teacher import combined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,12 +57,21 @@ class MaskedTrainer(ResumableTrainer, Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean over the masked tokens of the whole step, plus the mean over the pairs."""
+        """The mean over the masked tokens of the whole step, with a teacher's lessons, plus the mean over the pairs."""
         outputs = model(**inputs)
-        count = len(outputs["tokens"]) if num_items_in_batch is None else num_items_in_batch
-        loss: Tensor = outputs["tokens"].sum() / max(count, 1)
-        if num_items_in_batch is not None and self.args.average_tokens_across_devices:
-            loss = loss * self.accelerator.num_processes
+
+        def mean(values: Tensor) -> Tensor:
+            count = len(values) if num_items_in_batch is None else num_items_in_batch
+            value = values.sum() / max(count, 1)
+            if num_items_in_batch is not None and self.args.average_tokens_across_devices:
+                value = value * self.accelerator.num_processes
+            return value
+
+        loss = mean(outputs["tokens"])
+        if "guesses" in outputs:
+            states = outputs["states"]
+            states = None if states is None else states.mean() / self.current_gradient_accumulation_steps
+            loss = combined(loss, mean(outputs["guesses"]), states)
         if outputs["pairs"] is not None:
             labels = inputs["pair_labels"]
             pairs = cross_entropy(outputs["pairs"], labels, ignore_index=IGNORED, reduction="sum")
