@@ -44,13 +44,13 @@ def train() -> None:
     """
 
 
-def _lengths(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[int, ...]:
+def _numbers(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[int, ...]:
     if value is None:
         return ()
     try:
         return tuple(int(part) for part in value.split(","))
     except ValueError:
-        raise click.BadParameter(f"expected lengths such as 256,128,64, not {value!r}") from None
+        raise click.BadParameter(f"expected numbers such as 256,128,64, not {value!r}") from None
 
 
 _out = click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the trained model goes.")
@@ -112,6 +112,9 @@ def _run_options(command: Any) -> Any:
     help="How to mix several data sets: all batches shuffled, or in turn until one ends.",
 )
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
+@click.option(
+    "--pooling-layers", metavar="NUMBERS", callback=_numbers, help="Pool layer 3, or the mean of layers 4,5,6: faster."
+)
 @click.option("--query-prompt", metavar="TEXT", help="Put before every query. Default: the base's.")
 @click.option("--document-prompt", metavar="TEXT", help="Put before every document. Default: the base's.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
@@ -128,7 +131,7 @@ def _run_options(command: Any) -> Any:
 @click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
 @click.option("--temperature", type=float, help="Of a teacher's scores. Default: 1/scale if they are cosines, else 1.")
 @click.option("--mini-batch", type=int, default=32, show_default=True, help="Texts in memory, for cached-ranking.")
-@click.option("--matryoshka", metavar="LENGTHS", callback=_lengths, help="Shorter vectors too, such as 256,128,64.")
+@click.option("--matryoshka", metavar="LENGTHS", callback=_numbers, help="Shorter vectors too, such as 256,128,64.")
 @click.option("--lora", type=int, metavar="RANK", help="Train low-rank additions only.")
 @click.option("--checkpointing", is_flag=True, help="Of activations: less memory, more time.")
 @_run_options

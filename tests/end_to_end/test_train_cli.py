@@ -219,7 +219,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "pairs.jsonl", "sts.tsv", "--out", "out", "--mine", "1"), "--mine takes one data set"),
         (("train", "encoder", "pairs.jsonl", "pairs.jsonl", "--out", "out"), "pairs.jsonl is given twice"),
         (("train", "encoder", "pairs.jsonl:cosent", "--out", "out"), "the objective cosent takes pairs with a score"),
-        (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected numbers such as"),
         (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
         (("train", "encoder", "--recipe", "pairs.jsonl", "--out", "out"), "pairs.jsonl is no recipe"),
         (("train", "encoder", "--recipe", "wrong.toml", "--out", "out"), "wrong.toml has 'stepz': expected some of"),

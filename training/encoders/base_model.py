@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer, WeightedLayerPooling
 
 from ...core.errors import InputError, MissingExtraError, first_line
 from ...retriever.models import files as model_folder
@@ -38,6 +38,8 @@ def make_model(base: str, config: EncoderConfig) -> Any:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
+    if config.pooling_layers:
+        model = pool_layers(base, model, config.pooling_layers)
     model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as in a search
     set_dropout(model, config.dropout)
     attention.speed_up(getattr(model[0], "auto_model", None))
@@ -52,6 +54,33 @@ def _load(folder: Path) -> Any:
         return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=options, trust_remote_code=False)
     words = Transformer(str(folder), model_kwargs={**options, "local_files_only": True})
     return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
+
+
+def pool_layers(name: str, model: Any, numbers: Sequence[int]) -> Any:
+    """Pool the states of one layer, or the mean of the states of several, in place of those of the last.
+
+    Layers above the highest are left out. A model that pools one layer is an ordinary one with fewer layers.
+
+    :param name: of the model, for messages.
+    :param numbers: of layers, from 1.
+    :raises InputError: when the model has no such layer.
+    """
+    words = getattr(model[0], "auto_model", None)
+    count, highest = layer_count(words) if words is not None else 0, max(numbers)
+    if not count:
+        raise InputError(f"{name} has no layers to choose from: leave the pooling layers out")
+    if highest > count:
+        raise InputError(f"{name} has {count} layers, not {highest}: pool layers from 1 to {count}")
+    keep_layers(words, range(highest))
+    rest = [module for module in list(model)[1:] if not isinstance(module, WeightedLayerPooling)]
+    if len(numbers) > 1:
+        words.config.output_hidden_states = True  # the configuration is saved with the model
+        shares = torch.tensor([float(number in numbers) for number in range(min(numbers), highest + 1)])
+        weights = torch.nn.Parameter(shares, requires_grad=False)
+        width = model[0].get_embedding_dimension()
+        rest.insert(0, WeightedLayerPooling(width, highest, min(numbers), weights))
+    settings = {name: getattr(model, name) for name in ("prompts", "default_prompt_name", "similarity_fn_name")}
+    return SentenceTransformer(modules=[model[0], *rest], **settings)
 
 
 def shortest(max_length: int | None, model: Any) -> int | None:

@@ -19,6 +19,7 @@ class EncoderConfig(TrainingConfig):
     batch_size: int = 32  # rows
     learning_rate: float | None = None  # None: 2e-5, or 2e-4 with `lora`
     pooling: tuple[str, ...] | None = None  # one or more of POOLINGS, their vectors concatenated
+    pooling_layers: tuple[int, ...] = ()  # numbers from 1: the mean of their states is pooled; (): the last layer
     scale: float = 20.0
     margin: float | None = None
     temperature: float | None = None  # of a teacher's scores; see `losses.LossOptions`
@@ -51,3 +52,6 @@ def check(config: EncoderConfig) -> None:
     unknown = [pooling for pooling in config.pooling or () if pooling not in POOLINGS]
     if unknown:
         raise InputError(f"there is no pooling {unknown[0]!r}: expected one or more of {', '.join(POOLINGS)}")
+    layers = config.pooling_layers
+    if layers and (min(layers) < 1 or len(set(layers)) < len(layers)):
+        raise InputError(f"pooling layers are different numbers from 1, not {', '.join(map(str, layers))}")
