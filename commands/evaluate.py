@@ -158,12 +158,14 @@ def compare(
     """Set models or modes side by side and test differences.
 
     CONTENDER is MODEL, MODEL@MODE, MODEL@MODE+RERANKER, or 'lexical' for BM25 alone; MODE is semantic, lexical or
-    hybrid. For rows of a head it is a classifier, tagger or reader. Every value has its 95 % interval, every difference
+    hybrid. MODEL@POOLING is an encoder with another pooling, such as cls or mean, and without training. For rows of a
+    head, CONTENDER is a classifier, tagger or reader. Every value has its 95 % interval, every difference
     to the baseline a p by Fisher's randomisation test, corrected where several contenders are compared.
 
     \b
     binocle compare models/base models/tuned --data sts.tsv --data scifact
     binocle compare models/tuned@hybrid models/tuned@semantic lexical --data scifact --out comparison --plots none
+    binocle compare models/tuned models/tuned@cls models/tuned@max --data sts.tsv
     """
     from ..training.evaluation.comparison.compare import compare as run_comparison
     from ..training.evaluation.comparison.contenders import parse

@@ -34,7 +34,7 @@ _NORMALIZER = {  # names in tokenizer_config.json and in the normalizer of token
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-_POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
+POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
@@ -224,7 +224,7 @@ def int8_fingerprint(fingerprint: str) -> str:
 
 
 def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
-    mode = config.get("pooling_mode") or [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
+    mode = config.get("pooling_mode") or [name for flag, name in POOLING_FLAGS.items() if config.get(flag)] or "mean"
     return (_text(mode),) if isinstance(mode, str) else tuple(map(_text, mode))
 
 

@@ -44,6 +44,50 @@ def test_an_encoder_is_compared_with_itself_in_int8(collection, tiny_model, tmp_
     assert made.contenders == ("tiny", "tiny@int8")
 
 
+def test_another_pooling_is_part_of_the_model():
+    first, second, third, fourth = parse(["a/b@cls", "a/b@mean@hybrid+judge", "a/b", "a/b@max@int8"])
+    assert (first.model, first.pooling, first.mode) == ("a/b@cls", "cls", "semantic")
+    assert (second.model, second.pooling, second.mode, second.reranker) == ("a/b@mean", "mean", "hybrid", "judge")
+    assert (third.pooling, fourth.pooling, fourth.model) == (None, "max", "a/b@max@int8")
+    assert names("org/b", "org/b@cls", "org/b@cls@hybrid") == ["b@semantic", "b@cls@semantic", "b@cls@hybrid"]
+
+
+def test_poolings_of_an_encoder_are_compared_as_those_of_saved_folders(collection, make_model, rows, tmp_path):
+    flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    saved = make_model(tmp_path / "saved", seed=0, pooling=flags)
+    base = make_model(tmp_path / "base", seed=0)
+    before = {file: file.read_bytes() for file in base.rglob("*") if file.is_file()}
+    indexes = tmp_path / "indexes"
+    data = [collection, rows / "sts.tsv"]
+    made = compare([str(base), f"{base}@cls", f"{base}@mean", f"{base}@cls@int8", str(saved)], data, indexes=indexes)
+    assert made.contenders == ("base", "base@cls", "base@mean", "base@cls@int8", "saved")
+    assert len(list(indexes.iterdir())) == 5  # the settings of a pooling have a form of their own
+    for column in made.columns:
+        own, cls, mean, int8, expected = (made.cells[name, column].value for name in made.contenders)
+        assert (cls, mean) == pytest.approx((expected, own))
+        assert abs(own - cls) > 1e-6
+        assert int8 == pytest.approx(cls, abs=0.2)
+    results = made.as_dict()["evaluations"]
+    assert {result["model"] for result in results if result["contender"] == "base@cls"} == {f"{base}@cls"}
+    assert {file: file.read_bytes() for file in base.rglob("*") if file.is_file()} == before
+
+
+def test_a_transformer_without_modules_is_compared_in_each_pooling(masked_models, rows):
+    bert = masked_models["bert"]
+    made = compare([str(bert), f"{bert}@mean", f"{bert}@cls"], [rows / "sts.tsv"])
+    own, mean, cls = (made.cells[name, made.columns[0]].value for name in made.contenders)
+    assert mean == pytest.approx(own)
+    assert abs(cls - mean) > 1e-6
+
+
+def test_a_model_without_pooling_has_no_other(make_reranker, make_model, tmp_path, rows):
+    judge, plain = make_reranker(tmp_path / "judge"), make_model(tmp_path / "plain")
+    with pytest.raises(InputError, match="judge has no pooling to change: expected a transformer that encodes texts"):
+        compare([str(plain), f"{judge}@cls"], [rows / "sts.tsv"])
+    with pytest.raises(ModelNotFoundError):
+        compare([str(plain), f"{tmp_path / 'none'}@cls"], [rows / "sts.tsv"])
+
+
 def test_a_folder_with_signs_in_its_name_is_a_model(tmp_path, monkeypatch):
     (tmp_path / "a+b@2").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from ..scorers import load, reads_pairs
 from ..significance import LEVEL, align, difference, holm
 from ..trec_run import write_run
 from . import contenders as contender_list
+from .poolings import with_poolings
 from .table import Cell, Column, Comparison
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def compare(
 ) -> Comparison:
     """Evaluate contenders on the same data, and test each difference to the baseline.
 
-    :param contenders: each "MODEL[@MODE][+RERANKER]", or "lexical" for BM25 alone: see `contenders`.
+    :param contenders: each "MODEL[@POOLING][@MODE][+RERANKER]", or "lexical" for BM25 alone: see `contenders`.
     :param data: test collections, and files of judged rows (see `judged_rows`).
     :param modes: for models that name none; with several modes, each model takes part once in each.
     :param baseline: the contender that the others are compared with, spelled as in `contenders`; by default the first.
@@ -112,17 +113,18 @@ def compare(
     first = _baseline(parsed, baseline)
     sets = _read(data, split)
     columns = _columns(sets, measures)
-    if not _are_for_heads(sets, parsed):
-        _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
-    target = None if out is None else _create_folder(Path(out), picture)
     results: Results = {}
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+        if not _are_for_heads(sets, parsed):
+            parsed = with_poolings(parsed, Path(temporary))
+            _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
+        target = None if out is None else _create_folder(Path(out), picture)
         for data_set in sets:
             if data_set.rows is None:
                 root = Path(indexes) if indexes else Path(temporary)
                 collection = _Collection(data_set, parsed, root, split, rerank_depth, target)
                 results |= collection.evaluate(progress)
-    results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
+        results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
     comparison = _comparison(parsed, first, columns, results)
     if target is not None:
         _write(comparison, target, picture, per_query=per_query)
@@ -162,7 +164,7 @@ def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None
     for contender in contenders:
         if contender.reranker is not None:
             model_folder.find(contender.reranker, model_folder.RERANKER)
-        if contender.model is not None and reads_pairs(model_folder.find(contender.model)) and collections:
+        if contender.source is not None and reads_pairs(model_folder.find(contender.source)) and collections:
             raise InputError(
                 f"{contender.written} is a cross-encoder, which can only rerank what another finds: "
                 f"write MODEL+{contender.model} or lexical+{contender.model}"
@@ -225,7 +227,7 @@ class _Collection:
     ) -> None:
         self._data, self._contenders, self._root, self._target = data, contenders, root, target
         self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
-        models = (contender.model for contender in contenders if contender.model is not None)
+        models = (contender.source for contender in contenders if contender.source is not None)
         self._any_model = next(models, model_folder.DEFAULT_MODEL)
 
     def evaluate(self, progress: OnProgress) -> Results:
@@ -237,8 +239,8 @@ class _Collection:
     def _evaluate(self, contender: Contender, progress: OnProgress) -> RetrievalResult:
         title, name = f"{contender.name} on {self._data.name}", self._data.name
         progress(Progress(title))
-        model = contender.model or self._any_model
-        return evaluate(
+        model = contender.source or self._any_model
+        result = evaluate(
             self._data.path,
             mode=contender.mode,
             model=model,
@@ -248,6 +250,7 @@ class _Collection:
             progress=within(progress, f"{title}: "),
             **self._options,
         )
+        return result if contender.model in (None, model) else replace(result, model=contender.model)
 
     def _index(self, model: str) -> Path:
         folder = model_folder.find(model)
@@ -265,24 +268,27 @@ def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progr
     for scorer in dict.fromkeys(map(_scorer, contenders)) if sets else ():
         if scorer is None:
             continue
-        name, is_reranker = scorer
+        name, is_reranker, written = scorer
         head = HEAD_ROWS.get(sets[0].kind)
         model: Model | Head = head.load(name) if head else load_reranker(name) if is_reranker else load(name)
         for data_set in sets:
-            progress(Progress(f"{name} on {data_set.name}"))
+            progress(Progress(f"{written} on {data_set.name}"))
             assert data_set.rows is not None
             result = evaluate_rows(data_set.rows, model)
+            result = result if written == name else replace(result, model=written)
             results |= {
                 (contender.name, data_set.name): result for contender in contenders if _scorer(contender) == scorer
             }
     return results
 
 
-def _scorer(contender: Contender) -> tuple[str, bool] | None:
-    """Return the model that scores pairs of texts, and whether it is a reranker; None for BM25."""
+def _scorer(contender: Contender) -> tuple[str, bool, str] | None:
+    """Return the model that scores pairs of texts, whether it is a reranker, and its name; None for BM25."""
     if contender.reranker is not None:
-        return contender.reranker, True
-    return None if contender.mode == contender_list.BM25 or contender.model is None else (contender.model, False)
+        return contender.reranker, True, contender.reranker
+    if contender.mode == contender_list.BM25 or contender.source is None or contender.model is None:
+        return None
+    return contender.source, False, contender.model
 
 
 # Tests of the differences

@@ -1,4 +1,4 @@
-"""Parse the contenders of a comparison: MODEL[@MODE][+RERANKER], or `lexical` for BM25 alone."""
+"""Parse the contenders of a comparison: MODEL[@POOLING][@MODE][+RERANKER], or `lexical` for BM25 alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
-from ....retriever.models.files import INT8
+from ....retriever.models.files import split_precision
+from ....retriever.models.settings import POOLING_FLAGS
 from ....retriever.search.query import MODES
 
 if TYPE_CHECKING:
@@ -18,13 +19,27 @@ BM25 = "lexical"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A model in a mode."""
+    """A model in a mode.
+
+    :param folder: of the model in another pooling, once it is written.
+    """
 
     name: str  # for people
     written: str
     model: str | None  # None for BM25 alone, which can use any index of the collection
     mode: str
     reranker: str | None = None
+    folder: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The folder or name to load the model by."""
+        return self.folder or self.model
+
+    @property
+    def pooling(self) -> str | None:
+        """The pooling that takes the place of the model's own."""
+        return None if self.model is None else _pooling(self.model)
 
 
 def parse(written: Sequence[str], modes: Sequence[str] = ("semantic",)) -> list[Contender]:
@@ -54,7 +69,8 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     if rest == BM25:
         yield None, BM25, reranker
         return
-    model, mode = (rest, None) if rest.endswith(INT8) else _split(rest, "@")
+    has_mode = not split_precision(rest)[1] and _pooling(rest) is None
+    model, mode = _split(rest, "@") if has_mode else (rest, None)
     if mode is not None:
         _check_mode(mode)
     for search_mode in [mode] if mode is not None else modes:
@@ -69,6 +85,13 @@ def _split(text: str, sign: str) -> tuple[str, str | None]:
     if not before or not after:
         raise InputError(f"{text!r} is no contender: expected MODEL, MODEL@MODE, MODEL@MODE+RERANKER or lexical")
     return before, after
+
+
+def _pooling(model: str) -> str | None:
+    """Return the pooling that the name of a model ends in; a folder has its own."""
+    name, _ = split_precision(model)
+    before, _, ending = name.rpartition("@")
+    return ending if before and ending in POOLING_FLAGS.values() and not _is_folder(name) else None
 
 
 def _is_folder(text: str) -> bool:
