@@ -3,10 +3,11 @@ r"""An index changes its encoder to a larger one: what do searches find before, 
     python -m benchmarks.models.switching --scifact FOLDER --to FOLDER [--queries 300] [--others 700]
 
 FOLDER holds scifact in BEIR's layout. The program draws test queries, and indexes all documents that are relevant to
-them and some others, so that a machine without a GPU is done in minutes. Its figures are higher than on all of scifact. The encoder to change to, such as all-mpnet-base-v2, reads longer texts than the first one,
-all-MiniLM-L6-v2. The switch runs in a process of its own, with one thread. This process goes on searching: it runs all
-test queries at the start of the switch and again when half of the texts are embedded. "new index" is an index made by
-the new encoder alone, which cuts its own passages; contexts that the switch has embedded are not embedded again.
+them and some others, so that a machine without a GPU is done in minutes. Its figures are higher than on all of scifact.
+The encoder to change to, such as all-mpnet-base-v2, reads longer texts than the first one, all-MiniLM-L6-v2. The switch
+runs in a process of its own, with one thread. This process goes on searching: it runs the queries at the start of the
+switch and again when half of the texts are embedded. "new index" is an index made by the new encoder alone, which cuts
+its own passages; contexts that the switch has embedded are not embedded again.
 """
 
 from __future__ import annotations
