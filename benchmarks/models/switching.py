@@ -126,7 +126,7 @@ def switch(index: Path, model: Path, collection: Path, before: Quality) -> dict[
     answered = time.monotonic() - start
     rows = []
     for share in (0.0, 0.5):
-        while process.poll() is None and not _is_at(retriever, share):
+        while share and process.poll() is None and not _is_at(retriever, share):
             time.sleep(0.5)
         seconds = time.monotonic() - start
         found = quality(retriever, collection)

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from ..store.writer import Writer
 
 
-_BATCH_SIZE = 256  # passages embedded and logged together: a kill costs a second or two of work
+_BATCH_SIZE = 256  # passages that are embedded and logged together at most
+_FIRST_SIZE = 32  # the first time, and always by a slow encoder
+_SECONDS = 1.0  # what is embedded in less time is doubled: a kill costs a second or two of work
 
 
 @dataclass(slots=True)
@@ -214,18 +216,36 @@ def _embed(
     :param is_previous: whether the encoder is the one before the last switch, so that the store has vectors of it.
     """
     done, start = 0, time.monotonic()
+    pace = _Pace(min(_FIRST_SIZE, _BATCH_SIZE))
     for batch in snapshot.batches(["context", *([PREVIOUS] if is_previous else [])], rows=_BATCH_SIZE):
         texts = batch["context"].to_pylist()
         missing = _without_previous(batch, texts) if is_previous else texts
         new = [text for text in dict.fromkeys(missing) if text not in log]
-        if new:
-            vectors = encoders.encode_finite(encoder, new)
+        for part in pace.parts(new):
+            vectors = encoders.encode_finite(encoder, part)
             with writing(snapshot.store.path):
-                log.add(new, vectors)
+                log.add(part, vectors)
         report.embedded += len(new)
         report.reused += len(texts) - len(new)
         done += len(texts)
         progress(progress_of_passages("embedding", done, report.chunks, start))
+
+
+@dataclass(slots=True)
+class _Pace:
+    """The number of texts that are embedded in about a second."""
+
+    size: int
+
+    def parts(self, texts: list[str]) -> Iterator[list[str]]:
+        """Yield the texts in parts, which grow while the caller takes less than a second for one."""
+        first = 0
+        while first < len(texts):
+            part, start = texts[first : first + self.size], time.monotonic()
+            yield part
+            first += len(part)
+            if time.monotonic() - start < _SECONDS:
+                self.size = min(2 * self.size, _BATCH_SIZE)
 
 
 def _without_previous(batch: pa.RecordBatch, texts: list[str]) -> list[str]:

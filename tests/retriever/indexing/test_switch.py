@@ -244,6 +244,18 @@ def test_status_says_how_far_a_switch_is(tmp_path, models, monkeypatch):
     assert line in printed
 
 
+@pytest.mark.parametrize(("seconds", "sizes"), [(0, [1, 1, 1, 1]), (60, [1, 2, 1])], ids=["slow", "fast"])
+def test_a_slow_encoder_logs_fewer_texts_together(seconds, sizes, index, models, monkeypatch):
+    monkeypatch.setattr(switching, "_FIRST_SIZE", 1)
+    monkeypatch.setattr(switching, "_SECONDS", seconds)
+    logged, add = [], VectorLog.add
+    monkeypatch.setattr(
+        VectorLog, "add", lambda log, texts, vectors: (logged.append(len(texts)), add(log, texts, vectors))
+    )
+    assert index.switch(models["wide"]).embedded == 4
+    assert logged == sizes
+
+
 @pytest.mark.parametrize("damage", ["no log", "no name", "no number"])
 def test_a_damaged_folder_of_a_switch_does_not_disturb_status(damage, index, models, monkeypatch):
     monkeypatch.setattr(switching, "_rows", interrupted)
