@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -135,7 +135,7 @@ class IndexManifest:
 
     def publish(self, staging: Path) -> str:
         """Write the manifest into the folder of a built index and rename the folder; return its new name."""
-        values = asdict(replace(self, nonce=os.urandom(8).hex()))
+        values = asdict(replace(self, nonce=secrets.token_hex()))
         data = json.dumps({_JSON_KEYS.get(name, name): value for name, value in values.items()}).encode()
         name = f"{self.kind}-{self.covers}-{_checksum(data)}"
         (staging / FILE).write_bytes(data)

@@ -116,10 +116,9 @@ class DocumentWrites:
             first write after that time does it, in any process.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
-        from .indexing.delete import delete, erasure_delay
+        from .indexing.delete import delete
 
         choose = self._chosen(ids, where, folder=folder)
-        erasure_delay(erase)
         with self._index.patient(wait), self._index.writer() as writer:
             return delete(writer, choose, erase=erase)
 
@@ -128,9 +127,8 @@ class DocumentWrites:
 
         :param erase: as in `delete`.
         """
-        from .indexing.delete import delete, erasure_delay
+        from .indexing.delete import delete
 
-        erasure_delay(erase)
         with self._index.patient(wait), self._index.writer() as writer:
             return delete(writer, stored_documents.rows, erase=erase)
 

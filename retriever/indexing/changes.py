@@ -136,13 +136,11 @@ def find_changes(
 def _without_forgotten(
     entries: Iterable[Entry], snapshot: Snapshot, changes: FolderChanges, *, retry: bool
 ) -> Iterator[Entry]:
-    """Pass over forgotten files. With `retry` they are read; the file, or its first part, replaces the tombstone."""
-    replaced: set[int] = set()
+    """Pass over forgotten files. With `retry` they are read; a file, or the parts of one, replace the tombstone."""
     for entry in entries:
         is_known = entry.unknown or entry.path in changes.known
         tombstone = None if is_known else snapshot.tombstone_of(entry.path)
-        if tombstone is not None and retry and tombstone not in replaced:
-            replaced.add(tombstone)
+        if tombstone is not None and retry:
             changes.known[entry.path] = {"id": tombstone, "state": tombstones.SOURCE, "chunks": 0}
         if tombstone is None or retry:
             yield entry

@@ -55,7 +55,6 @@ class _Batch:
     rows: list[Row] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)
     waiting: list[_Passage] = field(default_factory=list)
-    staged: int = 0
 
 
 class Rows(Protocol):
@@ -135,7 +134,7 @@ class Indexer:
         if not self._commits:
             if len(batch.waiting) >= _BATCH_CHUNKS:
                 self._stage()
-        elif batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
+        elif len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
             self.commit()
         return number
 
@@ -189,7 +188,7 @@ class Indexer:
         has_symbols = self._writer.snapshot().has_symbols
         schema = chunk_schema(self._encoder.dim, previous=self._has_previous, symbols=has_symbols)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self._encoder.dim)
         table = table.append_column(schema.field("vector"), column)
         if self._has_previous:
             table = table.append_column(schema.field(PREVIOUS), pa.array(previous, pa.binary()))
@@ -200,7 +199,6 @@ class Indexer:
             self._new_keys += keys
         else:
             self._keys.add(np.array(keys, np.int64))
-        self._batch.staged += len(rows)
         self.chunks += len(rows)
 
     def _vectors(self, passages: Sequence[_Passage]) -> tuple[Floats, list[bytes | None]]:

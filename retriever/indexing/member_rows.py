@@ -21,10 +21,11 @@ class Members:
 
         A path below the path of another document is that of a member.
         """
-        self._folders = {path.rpartition("/")[0] for path in rows}
+        parents = {path.rpartition("/")[0] for path in rows}
+        self._folders = {folder for parent in parents for folder in _paths_down_to(parent)}
         self._rows = rows
         self._by_file: dict[str, list[Row]] = {}
-        for file in [folder for folder in self._folders if folder]:
+        for file in parents:
             outermost = next((above for above in _paths_down_to(file) if above in rows), None)
             if outermost is not None:
                 self._by_file.setdefault(outermost, [])

@@ -21,7 +21,7 @@ _FEW = 3  # documents that a sync drops in any case: to embed them again takes a
 
 def take_away(folders: Sequence[str], gone: dict[str, Row]) -> list[tuple[str, Row]]:
     """Take the rows below folders that are not there out of `gone`, and return them with their paths."""
-    rows = [(path, row) for path, row in gone.items() if folders and _is_held(path, folders)]
+    rows = [(path, row) for path, row in gone.items() if _is_held(path, folders)]
     for path, _ in rows:
         del gone[path]
     return rows
@@ -71,7 +71,7 @@ def _is_held(path: str, folders: Sequence[str]) -> bool:
 
 def _is_below(path: str, folders: set[str]) -> bool:
     names = path.split("/")
-    return bool(folders) and any("/".join(names[:depth]) + "/" in folders for depth in range(1, len(names)))
+    return any("/".join(names[:depth]) + "/" in folders for depth in range(1, len(names)))
 
 
 def _below_empty_folders(root: Path, rows: list[tuple[str, Row]]) -> list[tuple[str, Row]]:

@@ -61,8 +61,8 @@ def _read_members(
                 yield member, answer
                 if answer is not None:
                     size += answer.size
-                if answer is not None and answer.members:
-                    waiting.append((member, replace(answer, document=None), depth + 1))
+                    if answer.members:
+                        waiting.append((member, replace(answer, document=None), depth + 1))
 
 
 def _entries(outer: Entry, reading: Reading, depth: int) -> Iterator[Entry]:

@@ -91,8 +91,7 @@ def rollback(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) ->
     :param encoder: the result of `previous_encoder`.
     """
     before = _previous(writer.head)
-    assert before is not None
-    assert encoder.fingerprint == before.fingerprint
+    assert before is not None and encoder.fingerprint == before.fingerprint  # noqa: PT018 - what the caller promises
     if writer.head.encoder.without_adapter:
         return _change_queries(writer, replace(before, model=encoder.name))
     return _change(writer, encoder, replace(before, model=encoder.name), keep=False, progress=progress)
@@ -263,7 +262,7 @@ def _rows(
     for batch in snapshot.batches([*plain, *former]):
         vectors = _vectors(batch, log, after.dim, is_previous=is_previous)
         columns = {name: batch[name] for name in plain}
-        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), after.dim)
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), after.dim)
         if keep:
             columns[PREVIOUS] = pack(matrix(batch["vector"], snapshot.head.encoder.dim))
         yield pa.RecordBatch.from_pydict(columns, schema)
@@ -287,4 +286,4 @@ def pack(vectors: Floats) -> pa.Array:
 
 def unpack(column: pa.Array, dim: int) -> Floats:
     """Read a column of bytes without nulls as vectors, shape (len(column), dim)."""
-    return np.frombuffer(b"".join(column.to_pylist()), "<f4").reshape(-1, dim).astype(np.float32)
+    return np.frombuffer(b"".join(column.to_pylist()), "<f4").reshape(len(column), dim).astype(np.float32)

@@ -118,7 +118,7 @@ def _index(
         return
     report, snapshot = changes.report, writer.snapshot()
     indexer = Indexer(writer, encoder, report)
-    members: set[str] = set()  # read since the last file of the folder
+    members: set[str] = set()  # read so far
     for entry, reading, is_member in _tracked(read_entries(root, entries, formats), entries, indexer, progress):
         if is_member and not retry and snapshot.tombstone_of(entry.path) is not None:
             report.skipped += 1
@@ -136,7 +136,6 @@ def _index(
             gone = [old for old in changes.members.get(entry.path, ()) if old["path"] not in members]
             indexer.drop([old["id"] for old in gone])
             report.removed += sum(old["state"] == "indexed" for old in gone)
-            members.clear()
     indexer.commit(drop=changes.drop)
 
 

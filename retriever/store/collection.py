@@ -65,7 +65,7 @@ def existing_collection(name: str) -> Path:
     path = collection_path(name)
     if not is_index(path):
         names = collection_names()
-        near = get_close_matches(name, names, 1, 0.5)
+        near = get_close_matches(name, names, cutoff=0.5)
         listed = f"there are {', '.join(names[:20])}" if names else "there is none yet"
         hint = f"is it {near[0]!r}?" if near else f"{listed}; 'binocle index FOLDER … --name NAME' makes one"
         raise NoIndexError(f"there is no collection {name!r}: {hint}")
@@ -138,7 +138,7 @@ def _describe(name: str) -> Collection:
         settings = _read(path)
         folders = list(settings.folders or filter(None, [settings.folder]))
         states = [file for file in (path / "HEAD.json", path / "HEAD.previous.json") if file.is_file()]
-        changed = max((file.stat().st_mtime for file in states), default=0.0)
+        changed = max((file.stat().st_mtime for file in states), default=changed)
     except (StoreError, OSError) as error:
         problem = str(error)
     return Collection(name, str(path), folders, location.size(), changed, problem)

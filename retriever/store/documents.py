@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_PREFIXES = 500  # of paths, looked up at once
-
 
 def rows(snapshot: Snapshot) -> list[Row]:
     """Return all documents in order of path: the documents table without the texts."""
@@ -97,9 +95,8 @@ def documents_at(
         for row in snapshot.rows_at(paths, names)
         if row["path"] in requested or (parts and file_of(row["path"]) in requested)
     ]
-    for at in range(0, len(prefixes), _PREFIXES):
-        where = beginning_with("path", prefixes[at : at + _PREFIXES])
-        rows += snapshot.read("documents", names, where).to_pylist()
+    if prefixes:
+        rows += snapshot.read("documents", names, beginning_with("path", prefixes)).to_pylist()
     return [row for row in rows if row["source"] != tombstones.SOURCE]
 
 
@@ -179,8 +176,9 @@ def _part_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> str
     ids = ",".join(map(str, parts))
     chunks = snapshot.read("chunks", ["document", "line_start"], f"document IN ({ids})")
     starts = chunks.group_by("document").aggregate([("line_start", "min")]).sort_by("line_start_min").to_pylist()
-    before = [row["document"] for row in starts if row["line_start_min"] <= line]
-    return parts[before[-1] if before else starts[0]["document"]]
+    paths = [parts[row["document"]] for row in starts]
+    first = max(sum(row["line_start_min"] <= line for row in starts), 1) - 1  # or the next, if that begins with blanks
+    return next((part for part in paths[first:] if line <= line_range(snapshot, part)[1]), paths[-1])
 
 
 def _with_text(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:

@@ -195,12 +195,12 @@ def _record(row: dict[str, Any], vectors: Floats | None) -> Record:
 def _vectors(snapshot: Snapshot, documents: Sequence[int]) -> dict[int, Floats]:
     """Return the vectors of the passages of these documents, in their order."""
     chunks = snapshot.chunks_of(np.array(documents, np.int64))
-    rows = snapshot.chunks_by_id(chunks.tolist(), ["document", "vector"]) if len(chunks) else {}
+    rows = snapshot.chunks_by_id(chunks.tolist(), ["document", "vector"])
     lists: dict[int, list[Any]] = {number: [] for number in documents}
     for number in chunks.tolist():
         lists[rows[number]["document"]].append(rows[number]["vector"])
     dim = snapshot.head.encoder.dim
-    return {number: np.array(vectors, np.float32).reshape(-1, dim) for number, vectors in lists.items()}
+    return {number: np.array(vectors, np.float32).reshape(len(vectors), dim) for number, vectors in lists.items()}
 
 
 def _first_after(paths: pa.ChunkedArray, order: Positions, after: str) -> int:
@@ -222,7 +222,7 @@ def pages(
 
     :param read: answers from a snapshot.
     """
-    while limit is None or limit > 0:
+    while True:
         answer = partial(page, where=where, after=after, limit=limit, vectors=vectors)
         records = read(answer)
         yield from records

@@ -56,7 +56,7 @@ class Store:
 
     location: Location
     settings: Settings
-    trusted: bool = False  # otherwise nothing is written, and no model is loaded by a name from the index
+    trusted: bool  # otherwise nothing is written, and no model is loaded by a name from the index
 
     @property
     def path(self) -> Path:
@@ -149,8 +149,8 @@ class Store:
         :raises DamagedError: when it cannot be read.
         """
         with naming_way_back(self):
-            return Head.read(self.location, self.settings.encoder)
-        raise AssertionError  # not reached: the error is raised again
+            state = Head.read(self.location, self.settings.encoder)
+        return state  # noqa: RET504 - the block ends first: it adds to errors
 
     def previous(self) -> Head | None:
         """Read the state before the committed one; None if it was not kept or cannot be read."""

@@ -223,7 +223,7 @@ def _version_of(manifest: str) -> int:
     """Read the version from the name: the number itself, or in newer tables 2^64 - 1 minus the number."""
     stem = manifest.removesuffix(".manifest")
     number = int(stem) if stem.isdecimal() else 0
-    return _LARGEST - number if number > _LARGEST // 2 else number
+    return min(number, _LARGEST - number)
 
 
 def check(location: TableLocation, table: lance.LanceDataset, known: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -328,7 +328,7 @@ def matrix(column: Any, dim: int) -> NDArray[np.float32]:
     """Return a column of vectors as an array (rows, dim)."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float32] = array.flatten().to_numpy(zero_copy_only=False)
-    return values.reshape(-1, dim)
+    return values.reshape(len(array), dim)
 
 
 def lance_message(error: Exception) -> str:

@@ -319,4 +319,4 @@ class Writer:
 
 
 def _next_id(table: pa.Table) -> int:
-    return max(table["id"].to_pylist(), default=-1) + 1
+    return max((number + 1 for number in table["id"].to_pylist()), default=0)

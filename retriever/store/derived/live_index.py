@@ -95,7 +95,7 @@ class LiveIndex:
             rows = rows[rows < len(ids)]
             rows = rows[isin_sorted(ids[rows], allowed)]
             return rows if self.live_mask is None else rows[self.live_mask[rows]]
-        mask = np.isin(ids, allowed, assume_unique=True)
+        mask = isin_sorted(ids, allowed)
         return mask if self.live_mask is None else self.live_mask & mask
 
     def reconstruct(self, ids: Ids) -> Floats:
@@ -105,6 +105,5 @@ class LiveIndex:
         newer = ids >= self.unindexed.ids[0]
         vectors = np.empty((len(ids), self.unindexed.vectors.shape[1]), np.float32)
         vectors[newer] = self.unindexed.reconstruct(ids[newer])
-        if not newer.all():
-            vectors[~newer] = self.published.reconstruct(ids[~newer])
+        vectors[~newer] = self.published.reconstruct(ids[~newer])
         return vectors

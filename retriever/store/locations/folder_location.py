@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
 import socket
 import stat
@@ -136,8 +137,7 @@ class FolderLocation:
             lock.release()
 
     def _make_folder(self) -> None:
-        if not self.cache.is_dir():
-            self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _acquire(self, lock: BaseFileLock) -> None:
         from filelock import Timeout
@@ -265,17 +265,17 @@ def now() -> str:
 def writer_since(moment: str) -> bytes:
     """Describe this process in lock.json, for the message of a refused writer; no two are alike."""
     writer = {"pid": os.getpid(), "host": socket.gethostname(), "since": moment}
-    return json.dumps({**writer, "once": os.urandom(8).hex()}).encode()
+    return json.dumps({**writer, "once": secrets.token_hex()}).encode()
 
 
 def writer_at(folder: Path) -> str:
     """Name the process that holds the lock of an index in a folder; "" if none does, or the system does not say."""
     try:
         inode = (folder / "lock").stat().st_ino
-        locks = Path("/proc/locks").read_text("utf-8").splitlines()
+        locks = Path("/proc/locks").read_text("utf-8").split()
     except OSError:
         return ""
-    is_locked = any(fields[5].endswith(f":{inode}") for lock in locks if len(fields := lock.split()) > 5)
+    is_locked = any(field.endswith(f":{inode}") for field in locks)  # DEVICE:INODE
     return writer_in(folder / "lock.json") if is_locked else ""
 
 

@@ -102,7 +102,7 @@ class NewFiles:
 
 
 def _ending(entry: os.DirEntry[str]) -> str:
-    return "/" if entry.is_dir(follow_symlinks=False) else ""
+    return "/" if entry.is_dir() else ""
 
 
 def _each(results: Iterable[None]) -> None:

@@ -65,20 +65,22 @@ def wait_for(location: Location, attempt: Callable[[], _T], *, poll_seconds: flo
             return attempt()
         except Busy as busy:
             remaining = start + patience.seconds - time.monotonic()
-            writing = f"{location} is being written by {busy}"
+            process = str(busy)
             if remaining <= 0:
-                raise _refusal(writing, location) from None
+                raise _refusal(location, process) from None
         if not has_said:
-            patience.say(f"{writing}: waiting up to {patience.seconds:g} s for it")
+            patience.say(f"{location} is being written by {process}: waiting up to {patience.seconds:g} s for it")
             has_said = True
         time.sleep(min(poll_seconds, remaining))
 
 
-def _refusal(writing: str, location: Location) -> LockedError:
+def _refusal(location: Location, process: str) -> LockedError:
     killed = ", or in a minute if it was killed" if location.lock_expires else ""
-    waited = f" after {location.patience.seconds:g} s" if location.patience.seconds else ""
-    still = writing.replace(" is being ", " is still being ", 1) if waited else writing
-    return LockedError(f"{still}{waited}: try again when it has finished{killed}, or let it wait: --wait SECONDS")
+    still, waited = ("still ", f" after {location.patience.seconds:g} s") if location.patience.seconds else ("", "")
+    return LockedError(
+        f"{location} is {still}being written by {process}{waited}: "
+        f"try again when it has finished{killed}, or let it wait: --wait SECONDS"
+    )
 
 
 class WaitingLine:
@@ -139,7 +141,7 @@ class WaitingLine:
         except Timeout:
             return True
         with contextlib.suppress(OSError):
-            ticket.unlink(missing_ok=True)
+            ticket.unlink()
         lock.release()
         return False
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+import pytest
+
 from binocle.retriever.indexing.estimate import Estimate, estimate
 
 
@@ -28,3 +33,34 @@ def test_estimate_in_words():
     assert str(Estimate(1, 3, True)) == "1 file, less than a minute"
     assert str(Estimate(2_000, 90, True)) == "2,000 files, about 2 minutes"
     assert str(Estimate(60_000, 3_600, False)) == "more than 60,000 files, about 1 hour or more"
+
+
+def test_estimate_has_a_passage_per_file_and_one_for_its_bytes(tmp_path, write, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    write(tmp_path, {"a.md": "x" * 7_200, "b.pdf": "x" * 16_000, "c.unknown": "x" * 9_999})
+    found = estimate(tmp_path)
+    assert (found.files, found.seconds) == (2, (1 + 7_200 / 800 + 1 + 16_000 / 8_000) / (60 * 2))
+
+
+@pytest.mark.parametrize(("seconds", "is_whole"), [(1.0, True), (1.001, False)])
+def test_folder_is_looked_through_for_a_second(seconds, is_whole, tmp_path, write, monkeypatch):
+    write(tmp_path, {"a.md": "", "b.md": ""})
+    moments = iter([100.0, 100.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments, 100.0 + seconds))
+    found = estimate(tmp_path)
+    assert (found.is_whole, found.files) == (is_whole, 2 if is_whole else 1)
+    assert found.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (59.9, "less than a minute"),
+        (60, "about 1 minute"),
+        (3_599, "about 60 minutes"),
+        (3_600, "about 1 hour"),
+        (9_000, "about 2 hours"),
+    ],
+)
+def test_time_in_words(seconds, says):
+    assert str(Estimate(2, seconds, True)) == f"2 files, {says}"

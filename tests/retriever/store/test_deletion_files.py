@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import lance
 import pyarrow as pa
@@ -60,6 +61,34 @@ def test_a_deletion_file_that_claims_terabytes_is_not_read(table):
     os.truncate(file_of(table), 2**42)  # sparse: it takes no space
     with pytest.raises(DamagedError, match="larger than 65,548 bytes"):
         check_deletions(lance.dataset(table))
+
+
+def counting(table: Path, count: int | None, kind: str = "array") -> SimpleNamespace:
+    """The table with another count of deleted rows in its manifest."""
+    file = SimpleNamespace(file_type=kind, num_deleted_rows=count)
+    name = file_of(table).relative_to(table).as_posix()
+    fragment = SimpleNamespace(metadata=SimpleNamespace(deletion_file=file), deletion_file=lambda: name)
+    return SimpleNamespace(uri=str(table), get_fragments=lambda: [fragment])
+
+
+def test_a_deletion_file_of_more_than_a_gibibyte_is_not_read_whatever_the_manifest_counts(table):
+    os.truncate(file_of(table), 2**30 + 1)
+    with pytest.raises(DamagedError, match="larger than 1,073,741,824 bytes"):
+        check_deletions(counting(table, 2**40))
+
+
+def test_deleted_rows_are_as_many_as_the_manifest_counts(table):
+    check_deletions(counting(table, 3))
+    check_deletions(counting(table, 99, "bitmap"))
+    for count in (None, 2, 4):
+        with pytest.raises(DamagedError, match=f"it has 3 rows, not {count or 0}"):
+            check_deletions(counting(table, count))
+
+
+def test_numbers_that_end_before_the_last_row_are_damage(table):
+    file = file_of(table)
+    file.write_bytes(with_buffer(file.read_bytes(), 64, 16))
+    assert "does not hold the deleted rows" in refusal(table)
 
 
 def test_whole_deletion_files_pass(table):
