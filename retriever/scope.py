@@ -285,10 +285,10 @@ class _ScopeBatch(Batch):
     ) -> None:
         super().update(metadata=self._retained(metadata, mode), ids=ids, where=where, mode=mode)
 
-    def commit(self, writer: Writer, encoder: Encoder | None) -> Report:
+    def commit(self, writer: Writer, encoder: Encoder | None) -> None:
         names = [(item.number, item.name) for item in self._additions if isinstance(item, Addition)]
         self._check_ids(names)
-        return super().commit(writer, encoder)
+        super().commit(writer, encoder)
 
 
 def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:

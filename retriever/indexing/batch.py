@@ -79,8 +79,8 @@ class Batch:
         """Whether there are documents to embed."""
         return bool(self._additions)
 
-    def commit(self, writer: Writer, encoder: Encoder | None) -> Report:
-        """Do all writes in one commit.
+    def commit(self, writer: Writer, encoder: Encoder | None) -> None:
+        """Do all writes in one commit; `report` is of them then.
 
         :param encoder: embeds the added documents.
         """
@@ -111,7 +111,6 @@ class Batch:
         report.count_chunks(before, writer.snapshot().chunks.count_rows())
         report.seconds = time.monotonic() - start
         self.report = report
-        return report
 
 
 def _check_once(added: Iterable[str], updated: Iterable[Row], deleted: Iterable[Row]) -> None:

@@ -20,9 +20,11 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.registry import IndexSpec
+from binocle.indexes.tuning.benchmark import Requirements, queries_needed
 from binocle.retriever.store import commits
+from binocle.retriever.store import snapshot as snapshots
 from binocle.retriever.store import writer as writing
-from binocle.retriever.store.derived import text_checksums
+from binocle.retriever.store.derived import benchmark_queries, text_checksums
 from binocle.retriever.store.derived import vector_index as vectors
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
@@ -30,7 +32,7 @@ from binocle.retriever.store.tables import TableLocation, document_schema, manif
 from binocle.retriever.store.writer import open_writer
 
 from .test_location import InMemory, Memory
-from .test_store import ENCODER, assert_whole, chunk_row, chunks, document_row, documents, ids, put
+from .test_store import DIM, ENCODER, assert_whole, chunk_row, chunks, document_row, documents, ids, put
 
 
 @pytest.fixture
@@ -434,3 +436,72 @@ def test_an_amended_vector_index_is_there_for_all_machines(tmp_path):
         assert f"vectors/{writer.head.vectors}/manifest.json" in objects.held
     other = Snapshot.latest(Store.open(InMemory(objects, tmp_path, "two"), trusted=True))
     assert (other.damage, other.published.measurements) == (None, {"recall": 0.5})
+
+
+def test_a_writer_opens_each_table_once(store, monkeypatch):
+    with open_writer(store) as writer:
+        put(writer, 0, 1)
+        for module in (commits, snapshots):
+            monkeypatch.setattr(module, "open_table", lambda *_: pytest.fail("opened again"))
+        put(writer, 2, drop=[0])
+        writer.replace_rows(documents(document_row(1, title="new")))
+        assert sorted(writer.snapshot().chunks.to_table(columns=["id"])["id"].to_pylist()) == [1, 2]
+        assert writer.snapshot().documents_by_id([1], ["title"])[1]["title"] == "new"
+
+
+def test_old_versions_of_one_table_go_though_the_other_has_none(store, monkeypatch):
+    with open_writer(store) as writer:
+        put(writer, 0)
+        writer.finish()
+    cleaned = []
+    with open_writer(store) as writer:
+        writer._commits.tidy()
+        monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
+        writer._commits.tidy()
+        monkeypatch.setattr(LanceDataset, "cleanup_old_versions", lambda table, *_, **__: cleaned.append(table.uri))
+        for number in range(1, 4):
+            writer.stage(chunks(chunk_row(number, 0)))
+            writer.commit(drop=[], documents=document_schema().empty_table())
+        writer._commits.tidy()
+    assert [uri.rpartition("/")[2] for uri in cleaned] == ["chunks.lance"]
+
+
+def test_search_parameters_that_were_settled_are_those_of_the_next_index_too(store):
+    with open_writer(store) as writer:
+        put(writer, *range(60))
+        spec = IndexSpec("ivf", {"nlist": 2})
+        writer.index.build(spec, lambda _: IndexMetadata({"nprobe": 2}))
+        assert (writer.head.index.kind, writer.head.index.search) == ("ivf", {"nprobe": 2})
+        writer.finish(rebuild=True)
+        assert writer.snapshot().published.search == {"nprobe": 2}
+
+
+def queries_from(passages, drawn, monkeypatch, *, encoder_of=lambda _: None, recall=0.5):
+    """The queries that are made of so many passages, of which so many can be drawn."""
+    seeds = []
+
+    def of_passages(_snapshot, _encoder, _requirements, *, seed):
+        seeds.append(seed)
+        return SimpleNamespace(vectors=np.empty((drawn, DIM)))
+
+    monkeypatch.setattr(benchmark_queries, "of_passages", of_passages)
+    snapshot = SimpleNamespace(
+        chunks=SimpleNamespace(count_rows=lambda: passages), head=SimpleNamespace(encoder=ENCODER)
+    )
+    queries = vectors._queries_from_passages(snapshot, Requirements(recall), encoder_of)
+    assert seeds in ([], [0])
+    return queries
+
+
+def test_queries_are_made_of_passages_if_they_can_prove_the_requirements(monkeypatch):
+    needed = queries_needed(0.5)
+    assert len(queries_from(9, 2 * needed, monkeypatch).vectors) == 2 * needed
+    assert queries_from(9, 2 * needed - 1, monkeypatch) is None
+    assert queries_from(0, 99, monkeypatch) is None
+    assert queries_from(9, 99, monkeypatch, encoder_of=None) is None
+    assert queries_from(9, 10**6, monkeypatch, recall=1.0) is None
+
+    def gone(_):
+        raise InputError("the encoder is gone")
+
+    assert queries_from(9, 99, monkeypatch, encoder_of=gone) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from binocle.retriever.store import store as storing
 from binocle.retriever.store.head import Head, Settings
 from binocle.retriever.store.locations import waiting_line
 from binocle.retriever.store.locations.folder_location import FolderLocation, writer_at, writer_since
-from binocle.retriever.store.locations.location import HEAD, PREVIOUS
+from binocle.retriever.store.locations.location import ANY, HEAD, NEW, PREVIOUS
 from binocle.retriever.store.locations.new_files import NewFiles
 from binocle.retriever.store.locations.waiting_line import Patience, WaitingLine
 from binocle.retriever.store.root import Request
@@ -195,7 +196,11 @@ def test_patterns_have_at_most_1000_characters(tmp_path):
 
 
 def test_names_of_collections_have_at_most_200_bytes():
-    assert collection.collection_path("ä" * 100).name == "ä" * 100
+    path = collection.collection_path("ä" * 100)
+    assert path.name == "ä" * 100
+    assert [collection.is_collection_path(place) for place in (path, str(path), path.parent, path / "a")] == [
+        *(True, True, False, False)
+    ]
     with pytest.raises(InputError, match="has at most 200 bytes, not 201"):
         collection.collection_path("ä" * 100 + "b")
 
@@ -582,3 +587,16 @@ def test_tickets_are_numbered_and_given_up(tmp_path):
 def test_a_patience_of_no_seconds_waits_for_nobody():
     assert Patience().check().seconds == 0
     assert Patience(0.25).check() == Patience(0.25)
+
+
+def test_a_file_that_the_lock_guards_has_one_tag(tmp_path):
+    location = FolderLocation(tmp_path)
+    assert location.write("a.json", b"{}", over=ANY) == ANY
+    assert location.commit(b"1", b"2", over=NEW) == ANY
+    assert [location.read(name) for name in ("a.json", HEAD, PREVIOUS)] == [(b"{}", ANY), (b"1", ANY), (b"2", ANY)]
+
+
+def test_the_lock_says_since_when_it_is_held(store):
+    with open_writer(store):
+        since = json.loads((store.path / "lock.json").read_text())["since"]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", since)
