@@ -50,7 +50,10 @@ TESTS = (
     *("tests/retriever/enrichment", "tests/retriever/cluster", "tests/retriever/models/test_adapted_encoder.py"),
     *("tests/indexes/test_*.py", "tests/indexes/tuning", "tests/end_to_end/test_folders.py"),
 )
-PRELOADED = ("numpy", "pyarrow.dataset", "lance", "faiss", "tokenizers", "safetensors.numpy", "coverage")
+PRELOADED = (
+    *("numpy.testing", "pyarrow.compute", "pyarrow.dataset", "lance.query", "faiss", "tokenizers", "safetensors.numpy"),
+    *("coverage", "hypothesis.strategies", "click.testing", "filelock", "anyio", "xdist", "unittest.mock"),
+)
 _SECONDS = 60  # of processor time, of all tests of a mutant
 _FIRST = 30  # tests that run before the others are collected: most mutants end here
 _CONTROLS = 10  # for one mutant in ten, its tests first run on the unchanged code, and must pass
