@@ -801,6 +801,16 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
         np.testing.assert_array_equal(again.vectors([texts[place] for place in order]), vectors[order])
 
 
+def test_vectors_that_another_encoder_set_aside_are_removed(tmp_path):
+    for name, dim in (("a" * 32, 8), ("a" * 32, 4), ("b" * 32, 8)):
+        aside = VectorLog(tmp_path / "aside", name, dim)
+        assert list((tmp_path / "aside").iterdir()) == []
+        aside.add(["text"], np.ones((1, dim), np.float32))
+        assert "text" in VectorLog(tmp_path / "aside", name, dim)
+        assert aside.vectors([]).shape == (0, dim)
+        assert [file.name for file in (tmp_path / "aside").iterdir()] == [f"{name}-{dim}"]
+
+
 def test_vectors_are_not_set_aside_through_a_link(tmp_path):
     mine = tmp_path / "mine"
     mine.write_text("mine")

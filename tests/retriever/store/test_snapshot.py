@@ -180,12 +180,12 @@ def test_a_document_that_is_read_by_a_name_of_two_is_that_of_the_scope_or_none(s
 
 def test_numbers_that_are_equal_are_one_value_of_a_facet(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
-    values = [1, 1.0, 2, 2.0, 2.0, 3, 3.5, 4, 4.0, [5, 5.0], "x"]
+    values = [1, 1.0, 2, 3, 3.0, 3.0, 3.5, 4, 4.0, [5, 5.0], "x"]
     retriever.add(
         {"id": f"{number:02}", "text": "cat", "metadata": {"v": value}} for number, value in enumerate(values)
     )
     facet = retriever.facets("v")["v"]
-    assert dict(facet.counts) == {1: 2, 2: 3, 3: 1, 3.5: 1, 4: 2, 5: 2, "x": 1}
+    assert dict(facet.counts) == {1: 2, 2: 1, 3: 3, 3.5: 1, 4: 2, 5: 2, "x": 1}
     assert (facet.documents, facet.distinct, facet.min, facet.max) == (11, 7, 1, 5)
     facet = retriever.facets("v", {"v": "x"})["v"]
     assert (facet.counts, facet.documents, facet.distinct, facet.min, facet.max) == ((("x", 1),), 1, 1, "x", "x")
@@ -288,6 +288,23 @@ def test_allowed_rows_that_are_masked_or_unknown_are_not_found(count):
     found = index.search(vector(9)[None], 60, allowed=allowed)[1][0]
     assert sorted(found[found >= 0].tolist()) == sorted(set(allowed.tolist()) & set(rows))
     assert found[0] == 9
+
+
+@pytest.mark.parametrize(("count", "kind"), [(1, "i"), (16, "i"), (17, "b"), (272, "b")])
+@pytest.mark.parametrize("masked", [[], [0, 3]])
+def test_fewer_allowed_rows_than_one_in_16_are_given_as_positions(count, kind, masked):
+    calls, index = [], live(272, masked=masked)
+
+    class Noting(FlatIndex):
+        def search(self, vectors, k, *, allowed=None):
+            calls.append(allowed)
+            return super().search(vectors, k, allowed=allowed)
+
+    noting = LiveIndex(Noting(index.published.ids, index.published.vectors), index.live_mask, None)
+    allowed = index.published.ids[:count]
+    found = noting.search(vector(9)[None], 272, allowed=allowed)[1][0]
+    assert sorted(found[found >= 0].tolist()) == [number for number in allowed.tolist() if number not in masked]
+    assert calls[0].dtype.kind == kind
 
 
 def test_the_vector_index_of_a_state_has_its_new_rows_and_not_the_deleted_ones(store):
