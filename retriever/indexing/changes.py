@@ -67,8 +67,8 @@ class FolderChanges:
             self.report.skipped += 1
             self.drop_rows(members)
         else:
-            assert row is not None
-            rows = [row, *members]
+            # Its bytes are those of a row.
+            rows = [known for known in (row, *members) if known]
             for unchanged in rows:
                 _count_unchanged(self.report, unchanged)
             is_part = file_of(entry.path) != entry.path  # the rows of a large file that grew are not written anew

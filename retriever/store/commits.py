@@ -50,14 +50,14 @@ class Commits:
 
     def snapshot(self) -> Snapshot:
         """The committed state, for reading: the same object until the next commit."""
-        earlier = self._snapshot
-        if earlier is None or earlier.head != self.head or earlier.store != self.store or earlier.fallback:
-            self._snapshot = Snapshot(self.store, self.head, self.backend)
+        snapshot = earlier = self._snapshot
+        if snapshot is None or snapshot.head != self.head or snapshot.store != self.store or snapshot.fallback:
+            snapshot = Snapshot(self.store, self.head, self.backend)
             if earlier:
-                self._snapshot.take_over(earlier)
-            self._snapshot.adopt(self._tables)
-        assert self._snapshot
-        return self._snapshot
+                snapshot.take_over(earlier)
+            snapshot.adopt(self._tables)
+        self._snapshot = snapshot
+        return snapshot
 
     def open(self, name: str) -> lance.LanceDataset:
         """Open this writer's latest version of `documents` or `chunks`, once, to write to it."""

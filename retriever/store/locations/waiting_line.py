@@ -11,6 +11,7 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ....core.checks import is_real
@@ -18,7 +19,6 @@ from ....core.errors import InputError, LockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from filelock import BaseFileLock
 
@@ -109,10 +109,10 @@ class WaitingLine:
 
     def leave(self) -> None:
         """Give the place up."""
-        ticket, self._ticket = self._ticket, None
+        self._ticket = None
         lock, self._lock = self._lock, None
-        if ticket is not None and lock is not None:
-            ticket.unlink(missing_ok=True)
+        if lock is not None:
+            Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 
     def first(self) -> int | None:

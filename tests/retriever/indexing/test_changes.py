@@ -319,6 +319,14 @@ def test_seconds_are_rounded_to_milliseconds():
     assert SwitchReport("a", "b", "c", seconds=1.23456).as_dict()["seconds"] == 1.235
 
 
+def test_files_that_were_read_whole_are_not_counted_as_read_in_part(world):
+    for name in ("a.txt", "b.txt"):
+        world.write(name, TEXT)
+    (world.folder / "c.bin").write_bytes(bytes(range(256)))
+    report = world.retriever.sync(world.folder)
+    assert (report.indexed, report.skipped, report.in_part) == (2, 1, 0)
+
+
 def test_a_report_that_joins_another_has_the_sums():
     counts = {"indexed": 1, "skipped": 2, "failed": 3, "in_part": 4, "embedded": 5, "reused": 6}
     report = Report(**counts, unchanged=7)

@@ -121,6 +121,9 @@ def test_rows_are_followed_version_by_version(store, monkeypatch):
         writer.replace_rows(documents(document_row(1)))
         assert noted == [("documents", documents_before + 3), ("documents", documents_before + 4)]
         assert (writer.head.chunks, writer.head.documents) == (chunks_before + 2, documents_before + 4)
+        noted.clear()
+        writer.replace_vectors(writer.snapshot().chunks.to_table().to_batches(), ENCODER, None)
+        assert noted[:2] == [("chunks", chunks_before + 3), ("chunks", chunks_before + 4)]  # the rows, then their words
 
 
 # Before anything is written
@@ -505,3 +508,13 @@ def test_queries_are_made_of_passages_if_they_can_prove_the_requirements(monkeyp
         raise InputError("the encoder is gone")
 
     assert queries_from(9, 99, monkeypatch, encoder_of=gone) is None
+
+
+def test_a_damaged_table_is_not_taken_for_a_damaged_full_text_index(store):
+    with open_writer(store) as writer:
+        put(writer, 0, 1)
+        writer.finish(rebuild=True)
+    for file in (store.path / "chunks.lance/data").iterdir():
+        os.truncate(file, 10)
+    with pytest.raises(DamagedError, match=r"chunks\.lance is damaged .*remove the folder"):
+        Snapshot.latest(store).full_text("cat", 3)
