@@ -600,3 +600,23 @@ def test_the_lock_says_since_when_it_is_held(store):
     with open_writer(store):
         since = json.loads((store.path / "lock.json").read_text())["since"]
     assert re.fullmatch(r"\d\d:\d\d:\d\d", since)
+
+
+def test_an_index_that_is_allowed_can_be_written_at_once(store, tmp_path, monkeypatch):
+    monkeypatch.delenv("BINOCLE_TRUST", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stranger = Store.open(store.path)
+    assert not stranger.trusted
+    with pytest.raises(UntrustedError):
+        storing.change_settings(stranger, lambda settings: settings)
+    allowed = storing.allow(stranger)
+    assert (allowed.trusted, allowed.settings) == (True, store.settings)
+    assert storing.change_settings(allowed, lambda settings: replace(settings, folder="/x")).settings.folder == "/x"
+    assert Store.open(store.path).trusted
+
+
+def test_object_storage_has_files_whole_or_not_at_all():
+    location = TableLocation("s3://bucket/index/chunks.lance")
+    assert tables.check(location, None) == frozenset()
+    assert tables.unnamed_files(location, 3) == []
+    assert str(tables.reading_error(location, OSError("gone"))) == "s3://bucket/index/chunks.lance cannot be read (gone)"
