@@ -6,9 +6,9 @@ import json
 import os
 import re
 import stat
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import lance
 import numpy as np
@@ -558,15 +558,24 @@ def test_no_two_notes_of_a_writer_are_alike():
 
 
 def test_a_writer_that_waits_looks_twenty_times_a_second(store, monkeypatch):
-    pauses, sleep = [], time.sleep
-    monkeypatch.setattr(waiting_line.time, "sleep", lambda seconds: (pauses.append(seconds), sleep(seconds))[1])
-    with open_writer(store):
-        location = FolderLocation(store.path)
-        location.patience = Patience(seconds=0.2)
-        with pytest.raises(LockedError, match=r"is still being written by process .* after 0\.2 s: try again"):
-            location.locked().__enter__()
-    assert len(pauses) >= 3
+    moment, pauses = [0.0], []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        moment[0] += seconds
+
+    monkeypatch.setattr(waiting_line, "time", SimpleNamespace(monotonic=lambda: moment[0], sleep=sleep))
+    location, lines = FolderLocation(store.path), []
+    location.patience = Patience(1.0, lines.append)
+    with open_writer(store), pytest.raises(LockedError) as refusal, location.locked():
+        pass
+    assert len(pauses) == pytest.approx(20, abs=1)
     assert max(pauses) == 0.05
+    assert sum(pauses) == pytest.approx(1)
+    (line,) = lines
+    assert re.fullmatch(rf"{store.path} is being written by process .*: waiting up to 1 s for it", line)
+    says = r"is still being written by process .* after 1 s: try again when it has finished, or let it wait"
+    assert re.search(says, str(refusal.value))
 
 
 def test_tickets_are_numbered_and_given_up(tmp_path):
@@ -619,4 +628,6 @@ def test_object_storage_has_files_whole_or_not_at_all():
     location = TableLocation("s3://bucket/index/chunks.lance")
     assert tables.check(location, None) == frozenset()
     assert tables.unnamed_files(location, 3) == []
-    assert str(tables.reading_error(location, OSError("gone"))) == "s3://bucket/index/chunks.lance cannot be read (gone)"
+    assert (
+        str(tables.reading_error(location, OSError("gone"))) == "s3://bucket/index/chunks.lance cannot be read (gone)"
+    )
