@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from filelock import FileLock
 
 from binocle import Retriever
 from binocle.core import forking
@@ -576,6 +578,30 @@ def test_a_writer_that_waits_looks_twenty_times_a_second(store, monkeypatch):
     assert re.fullmatch(rf"{store.path} is being written by process .*: waiting up to 1 s for it", line)
     says = r"is still being written by process .* after 1 s: try again when it has finished, or let it wait"
     assert re.search(says, str(refusal.value))
+
+
+def test_who_looks_at_a_lock_does_not_wait_for_it(store, monkeypatch):
+    line, acquire, looks = WaitingLine(store.path), FileLock.acquire, []
+
+    def acquire_second(lock, **options):
+        if not looks:
+            looks.append(FileLock(lock.lock_file, timeout=0))  # another writer looks at the new ticket
+            acquire(looks[0])
+        return acquire(lock, **options)
+
+    with open_writer(store):
+        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited"))
+        with pytest.raises(LockedError, match=f"written by process {os.getpid()}"), FolderLocation(store.path).locked():
+            pass
+        with monkeypatch.context() as patch:
+            patch.setattr(FileLock, "acquire", acquire_second)
+            line.join()
+        assert WaitingLine(store.path).first() == os.getpid()
+        looks[0].release()
+        line.leave()
+        line.join()
+        assert WaitingLine(store.path).first() == os.getpid()
+        line.leave()
 
 
 def test_tickets_are_numbered_and_given_up(tmp_path):
