@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from .commands.background.client import STAY, ask
+from .commands.background.client import INTERRUPTED, INTERRUPTED_LINE, STAY, ask
 
 
 def main() -> None:
     """Run the command line."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # while its modules are loaded, which takes most of a second
+        sys.stderr.write(f"{INTERRUPTED_LINE}\n")
+        os._exit(INTERRUPTED)
+
+
+def _run() -> None:
     code = ask(sys.argv[1:])
     if code is not None:
         sys.exit(code)

@@ -1256,3 +1256,19 @@ def test_second_writer_is_refused_with_the_owner_of_the_lock_while_searches_cont
             process.stdin.close()
             assert (waiting.wait(60), waiting.stderr.read()) == (0, b"")
     assert run("index", ".").code == 0
+
+
+def test_ctrl_c_while_the_modules_load_is_one_line():
+    code = """
+import sys, types
+cli = types.ModuleType("binocle.cli")
+def interrupted(name):
+    raise KeyboardInterrupt
+cli.__getattr__ = interrupted
+sys.modules["binocle.cli"] = cli
+from binocle.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code, "search", "cheese"], capture_output=True, timeout=60, text=True)
+    line = "binocle: interrupted; what was committed is kept, and the same command continues from there\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", line)
