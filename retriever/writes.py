@@ -179,7 +179,8 @@ class DocumentWrites:
 
 def _name(path: Id) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
+        several = "; give several as delete(*ids)" if isinstance(path, (list, tuple, set)) else ""
+        raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added{several}")
     return os.fspath(path)
 
 

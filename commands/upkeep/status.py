@@ -99,7 +99,8 @@ def _relevance(status: Status) -> str:
     if answered is None or refused is None:
         return "not measured with this encoder yet: no search is refused"
     if not status.relevance["passages"]:
-        return f"not measured here; on other collections, {answered:.0%} of unanswered questions seem answered"
+        errors = f"{answered:.0%} of unanswered questions seem answered, {refused:.0%} of answered ones do not"
+        return f"not measured here; on other collections, {errors}"
     return f"{answered:.0%} of everyday questions seem answered, {refused:.0%} of the documents' own sentences do not"
 
 

@@ -101,6 +101,11 @@ def test_an_update_that_cannot_be_is_refused(arguments, options, error, says, no
         notes.update(*arguments, **{"metadata": {"n": 1}, **options})
 
 
+def test_a_list_of_ids_to_delete_is_told_how_to_give_several(notes):
+    with pytest.raises(InputError, match=r"\['a', 'b'\] is not a document: .*; give several as delete\(\*ids\)"):
+        notes.delete(["a", "b"])
+
+
 def test_the_metadata_of_a_file_are_not_updated(retriever):
     with pytest.raises(InputError, match="is a file"):
         retriever.update(["notes/cats.txt"], metadata={"n": 1})
