@@ -65,7 +65,7 @@ def pool_layers(name: str, model: Any, numbers: Sequence[int]) -> Any:
     :param numbers: of layers, from 1.
     :raises InputError: when the model has no such layer.
     """
-    words = getattr(model[0], "auto_model", None)
+    words: Any = getattr(model[0], "auto_model", None)
     count, highest = layer_count(words) if words is not None else 0, max(numbers)
     if not count:
         raise InputError(f"{name} has no layers to choose from: leave the pooling layers out")
