@@ -1,11 +1,15 @@
 """Classes of texts: the probe with and without words, and linear TF-IDF, from all rows and from 8 a class.
 
     python -m benchmarks.models.classes --data /data --cache /tmp/classes
+    python -m benchmarks.models.classes --data /data --cache /tmp/classes --fine-tune 2
 
 The classes are the section of a Debian package, the source of a sentence of STS-B, and the platform of a tldr page. A
 tenth of the rows is held out. With 8 examples a class, only classes of 20 rows or more count, over five draws: the mean
 over all other rows, over 15 rows at most of each class, and over every second other row. The rest of the other rows has
 no labels: one of the probes learns from 3,000 of them.
+
+With --fine-tune, a whole encoder learns the packages, and the result is another file. A tenth of the rows to learn from
+is held out there too: for its temperature, and that of the probe which it is averaged with. TF-IDF learns from all.
 """
 
 from __future__ import annotations
@@ -16,57 +20,86 @@ import json
 import random
 import tarfile
 import time
+from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from binocle.retriever.models.files import DEFAULT_MODEL
+from binocle.retriever.models.heads.classifier import ClassifierSettings, load_classifier, probabilities
 from binocle.retriever.models.load import load_encoder
-from binocle.training.data.heads.examples import MOST_UNLABELLED
+from binocle.training.data.heads.examples import MOST_UNLABELLED, read_examples
+from binocle.training.evaluation.heads.classes import MEASURES
 from binocle.training.evaluation.heads.label_metrics import macro_f1
-from binocle.training.evaluation.significance import difference
 from binocle.training.heads import kernel_ridge
+from binocle.training.heads.classifier_training import facts_of, judge
+from binocle.training.heads.config import ClassifierConfig
+from binocle.training.runs.training_run import TrainingRun
 
 from ..machine import save
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from binocle.core.arrays import Floats
+    from binocle.training.data.heads.examples import Examples
 
 _MOST = {"debian": 16_000, "stsb": 3_500, "tldr": 2_400}  # rows, at random
 _FEW_MEASURES = "macro-F1", "macro-F1, balanced", "macro-F1, rows that no probe has read"
 _EXAMPLES, _FEWEST, _BALANCED, _DRAWS = 8, 20, 15, 5
+_TOKENS = 128  # of a text, in fine-tuning
 _PLATFORMS = ("linux", "osx", "windows", "common")
+
+Predict = Callable[..., Any]  # vectors, texts, classes, rows to learn from, other rows -> classes of the other rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="debian_descriptions/, stsb/ and docs_tldr.tar.gz")
     parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--fine-tune", type=float, metavar="EPOCHS", help="of the packages")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
+    if options.fine_tune:
+        save("classes-tuned", _tuned(options.data, options.cache, options.fine_tune), seed=0)
+        return
     results = {}
-    for name, read in {"debian": _debian, "stsb": _stsb, "tldr": _tldr}.items():
-        rows = list(read(options.data))
-        random.Random(0).shuffle(rows)
-        unique: dict[str, tuple[str, str]] = {}
-        for key, text, label in rows:
-            unique.setdefault(key, (text, label))
-        texts, labels = zip(*[*unique.values()][: _MOST[name]], strict=True)
-        file = options.cache / f"{name}.npy"
-        if not file.is_file():
-            np.save(file, load_encoder().encode(texts))
-        vectors, classes = np.load(file), np.unique(labels, return_inverse=True)[1]
+    for name in _SOURCES:
+        vectors, texts, classes = _rows(name, options.data, options.cache)
         results[name] = {
             "rows": len(texts),
             "classes": int(classes.max()) + 1,
-            "all rows": _from_all(vectors, texts, classes),
+            "all rows": _from_all(vectors, texts, classes, _CONTENDERS),
             f"{_EXAMPLES} a class": _from_few(vectors, texts, classes),
         }
     save("classes", results, seed=0)
+
+
+def _rows(name: str, data: Path, cache: Path) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
+    """Return vectors, texts and classes of a collection. The vectors are computed once."""
+    rows = list(_SOURCES[name](data))
+    random.Random(0).shuffle(rows)
+    unique: dict[str, tuple[str, str]] = {}
+    for key, text, label in rows:
+        unique.setdefault(key, (text, label))
+    texts, labels = zip(*[*unique.values()][: _MOST[name]], strict=True)
+    file = cache / f"{name}.npy"
+    if not file.is_file():
+        np.save(file, load_encoder().encode(texts))
+    return np.load(file), texts, np.unique(labels, return_inverse=True)[1]
+
+
+def _tuned(data: Path, cache: Path, epochs: float) -> dict[str, Any]:
+    """Measure a fine-tuned encoder beside the others, on the same held-out rows."""
+    vectors, texts, classes = _rows("debian", data, cache)
+    tuned = FineTuned(cache / f"debian-{epochs:g}", epochs)
+    contenders = _CONTENDERS | {"fine-tuned": tuned.alone, "fine-tuned and probe": tuned.with_probe}
+    results = _from_all(vectors, texts, classes, contenders)
+    return {"epochs": epochs, "tokens of a text": _TOKENS, "training": tuned.training(), "all rows": results}
 
 
 def _debian(data: Path) -> Iterator[tuple[str, str, str]]:
@@ -91,23 +124,26 @@ def _tldr(data: Path) -> Iterator[tuple[str, str, str]]:
                 yield member.name, content.read().decode()[:400], parts[2]
 
 
-def _from_all(vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64]) -> dict[str, Any]:
+def _from_all(
+    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], contenders: Mapping[str, Predict]
+) -> dict[str, Any]:
     order = np.random.default_rng(0).permutation(len(classes))
     learned, held_out = np.split(order, [len(order) * 9 // 10])
-    results, right = {}, {}
-    for name, predict in _CONTENDERS.items():
+    results: dict[str, dict[str, Any]] = {}
+    predictions = {}
+    for name, predict in contenders.items():
         start = time.process_time()
-        predicted = predict(vectors, texts, classes, learned, held_out)
-        seconds = round(time.process_time() - start, 1)
-        right[name] = (predicted == classes[held_out]).astype(np.float64)
+        predictions[name] = predict(vectors, texts, classes, learned, held_out)
         results[name] = {
-            "macro-F1": round(macro_f1(predicted, classes[held_out]), 4),
-            "accuracy": round(float(right[name].mean()), 4),
-            "seconds of CPU": seconds,
+            "macro-F1": round(macro_f1(predictions[name], classes[held_out]), 4),
+            "accuracy": round(float((predictions[name] == classes[held_out]).mean()), 4),
+            "seconds of CPU": round(time.process_time() - start, 1),
         }
-    for name in list(right)[1:]:
-        test = difference(right["probe"], right[name])
-        results[name] |= {"accuracy of the probe minus this": round(test.value, 4), "p": round(test.p, 4)}
+    for first, second in combinations(predictions, 2):
+        results[second][f"minus {first}"] = {
+            measure: statistic.difference(predictions[second], predictions[first], classes[held_out]).as_dict()
+            for measure, statistic in MEASURES.items()
+        }
     return results
 
 
@@ -174,7 +210,81 @@ def _tfidf(
     return predicted
 
 
-_CONTENDERS = {"probe": _with_words, "probe, vectors alone": _without_words, "TF-IDF, linear": _tfidf}
+class FineTuned:
+    """An encoder that was fine-tuned whole, as `binocle train classifier --fine-tune` does.
+
+    :param folder: of the trained model; it is trained if there is none.
+    """
+
+    def __init__(self, folder: Path, epochs: float) -> None:
+        self.folder, self.epochs = folder, epochs
+        self._likely = np.empty((0, 0), np.float32)  # probabilities of the other rows, (rows, classes)
+
+    def alone(
+        self,
+        _vectors: Floats,
+        texts: Sequence[str],
+        classes: NDArray[np.int64],
+        learned: NDArray[np.int64],
+        others: Any,
+    ) -> NDArray[np.int64]:
+        """Return the likeliest class of each of the other rows."""
+        if not self.folder.is_dir():
+            self._train(_examples(texts, classes, learned))
+        classifier = load_classifier(self.folder)
+        self._likely = np.zeros((len(others), classes.max() + 1), np.float32)
+        columns = [int(label) for label in classifier.settings.labels]
+        self._likely[:, columns] = probabilities(classifier.scorer.logits(_of(texts, others)), classifier.settings)
+        return self._likely.argmax(1)
+
+    def with_probe(
+        self, vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
+    ) -> NDArray[np.int64]:
+        """Add the probabilities of a probe that has learned from the same rows. `alone` comes before."""
+        examples, targets = _examples(texts, classes, learned), np.eye(classes.max() + 1, dtype=np.float32)
+        learned, held_out = (
+            np.array([int(row.document) for row in part]) for part in (examples.learned, examples.held_out)
+        )
+        head = kernel_ridge.fit(vectors[learned], targets[classes[learned]], "classes", texts=_of(texts, learned))
+        logits = head.logits(vectors[held_out], _of(texts, held_out))
+        settings = ClassifierSettings("classes", tuple(map(str, range(len(targets)))))
+        settings, _ = judge(logits, targets[classes[held_out]], settings, 0)
+        likely = self._likely + probabilities(head.logits(vectors[others], _of(texts, others)), settings)
+        return likely.argmax(1)
+
+    def training(self) -> dict[str, Any]:
+        """Return the facts of the training from the card of the model."""
+        card = json.loads((self.folder / "binocle.json").read_text("utf-8"))
+        return {name: card[name] for name in ("data", "config", "measures", "steps", "seconds")}
+
+    def _train(self, examples: Examples) -> None:
+        """Train as the command does, without the probe that it compares with."""
+        from binocle.training.heads.fine_tuning import ClassifierTraining
+
+        config = ClassifierConfig(fine_tune=True, epochs=self.epochs, max_length=_TOKENS)
+        run = TrainingRun(self.folder, DEFAULT_MODEL, config, lambda event: print(event, flush=True))
+        run.open({}, kind="classifier")
+        training = ClassifierTraining(run, examples)
+        training.train(facts_of(training.settings))
+
+
+def _examples(texts: Sequence[str], classes: NDArray[np.int64], rows: NDArray[np.int64]) -> Examples:
+    """Hold out a tenth of the rows, as the command does. The document of a row is its number."""
+    config = ClassifierConfig()
+    stream = ({"text": texts[row], "label": int(classes[row]), "document_id": str(row)} for row in rows.tolist())
+    return read_examples(stream, "train", config.held_out, len(rows), config.seed)
+
+
+def _of(texts: Sequence[str], rows: NDArray[np.int64]) -> list[str]:
+    return [texts[row] for row in rows.tolist()]
+
+
+_SOURCES = {"debian": _debian, "stsb": _stsb, "tldr": _tldr}
+_CONTENDERS: dict[str, Predict] = {
+    "probe": _with_words,
+    "probe, vectors alone": _without_words,
+    "TF-IDF, linear": _tfidf,
+}
 
 if __name__ == "__main__":
     main()
