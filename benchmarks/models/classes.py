@@ -229,7 +229,7 @@ class FineTuned:
         others: Any,
     ) -> NDArray[np.int64]:
         """Return the likeliest class of each of the other rows."""
-        if not self.folder.is_dir():
+        if not (self.folder / "binocle.json").is_file():  # or go on with a run that was killed
             self._train(_examples(texts, classes, learned))
         classifier = load_classifier(self.folder)
         self._likely = np.zeros((len(others), classes.max() + 1), np.float32)
