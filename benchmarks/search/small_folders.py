@@ -14,6 +14,7 @@ import random
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from binocle.training.data import beir
 from .. import collections
 from ..machine import save
 from .relevance import EVERYDAY, auc, calibration_error, nonsense
+
+if TYPE_CHECKING:
+    from .relevance import Floats
 
 OWN, OTHERS = 30, 10  # questions of a folder, and of each other collection
 Pairs = dict[str, list[tuple[str, str]]]  # collection -> a question and the name of its document
@@ -37,7 +41,8 @@ def read(data: Path, made: Path) -> tuple[Texts, Pairs]:
         "squad": collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", made / "squad", count=2_000),
         "debian": collections.debian(packages, made / "debian", count=2_000),
     }
-    texts, pairs = {}, {}
+    texts: Texts = {}
+    pairs: Pairs = {}
     for name, folder in folders.items():
         texts[name] = {row["id"]: beir.passage(row) for row in beir.documents(folder)}
         queries = beir.queries(folder)
@@ -85,7 +90,7 @@ def main() -> None:
     save("small_folders", results, seed=min(arguments.seeds))
 
 
-def summary(best: dict[str, np.ndarray]) -> dict[str, float | int]:
+def summary(best: dict[str, Floats]) -> dict[str, float | int]:
     own = best.pop("own")
     shares = {f"answered: {kind}": round(float(np.mean(values >= 0.5)), 3) for kind, values in best.items()}
     return {

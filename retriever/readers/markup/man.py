@@ -59,7 +59,8 @@ def read_man(data: bytes, format_name: str) -> Document:
     if not _PAGE.search(source):
         return read_code(data, format_name)
     page = _Page()
-    lines, starts, length = [], [PartStart(0)], 0
+    lines: list[str] = []
+    starts, length = [PartStart(0)], 0
     for line in page.lines(source.split("\n")):
         if page.headings.path != starts[-1].heading:
             starts.append(PartStart(length, page.headings.path))
@@ -114,7 +115,8 @@ class _Page:
             self._name = self._name or " ".join(words[1:2])
         if words == ["Nm"]:
             return self._name
-        pieces, closing, macro, dashes = [], "", "", ""
+        pieces: list[str] = []
+        closing = macro = dashes = ""
         for number, word in enumerate(words):
             if word in _MDOC and (number == 0 or len(word) > 1):
                 opening, closing = _AROUND.get(word, "")[:1], _AROUND.get(word, "")[1:] + closing
