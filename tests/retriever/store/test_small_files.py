@@ -657,3 +657,8 @@ def test_object_storage_has_files_whole_or_not_at_all():
     assert (
         str(tables.reading_error(location, OSError("gone"))) == "s3://bucket/index/chunks.lance cannot be read (gone)"
     )
+
+
+def test_the_folder_of_a_damaged_table_is_named():
+    error = tables.reading_error(TableLocation("/x/index/t.lance"), OSError("gone"))
+    assert str(error) == "/x/index/t.lance is damaged (gone): remove the folder /x/index and index again"
