@@ -1,12 +1,12 @@
-"""Late interaction and learned sparse vectors, trained on SQuAD, as signals beside the default search.
+"""Late interaction and learned sparse vectors, trained on pairs, as signals beside the default search.
 
     OMP_NUM_THREADS=1 python -m benchmarks.models.learned_signals --data DIR --work DIR [--signals late sparse]
 
 DIR of the data holds scifact/ and cranfield/ in BEIR's layout, squad11/ and debian_descriptions/. Each collection keeps
-the documents that are judged for 300 queries at most, and others up to 1,100. The default search gives the 50 best
-passages of each query. A signal orders these alone, and then with a weight beside the default score, both as standard
-scores: what a search would do that stores it for its passages. Recall stays as it is. Models and indexes are kept in
-the folder of work. `token_models` has the models.
+the documents that are relevant to 300 queries at most, and others up to some thousand passages. The default search
+gives the 50 best passages of each query. A signal orders these alone, and then with a weight beside the default score,
+both as standard scores: what a search would do that stores it for its passages. Recall stays as it is. Models and
+indexes are kept in the folder of work. `token_models` has the models.
 
 The control is the cosine between the means of the same token vectors: what training alone gains, without interaction.
 """
@@ -33,27 +33,34 @@ from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.fusion import reranked_score, standard_scores
 from binocle.training.data import beir
 from binocle.training.evaluation.indexed_collection import fill
-from binocle.training.evaluation.measures import mean, values
+from binocle.training.evaluation.measures import mean, relevant, values
 from binocle.training.evaluation.significance import align, difference
 
 from .. import collections
 from ..machine import save
 from . import token_models
-from .token_models import Base, SparseTerms, TokenVectors
+from .token_models import Base, SparseTerms, States, TokenVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
     from binocle.core.arrays import Floats
+    from binocle.retriever.models.encoder import Encoder, Kind
 
-DOCUMENTS, QUERIES, DEPTH = 1_100, 300, 50
+    from .token_models import Article
+
+QUERIES, DEPTH = 300, 50
+DOCUMENTS = {"scifact": 650, "cranfield": 1_000, "squad": 1_050, "debian": 1_050}  # over 1,000 passages each
 WEIGHTS = (0.1, 0.2, 0.3, 0.5)
-STEPS = {"late": 150, "sparse": 100}
-_TOKENS = 4_096  # of a batch of passages
-_PASSAGE_TOKENS = 256
-Models = dict[str, TokenVectors | SparseTerms]
+STEPS = {"late": 200, "sparse": 60}
+_BATCH = 32  # passages
+Model = TokenVectors | SparseTerms
+MODELS: dict[str, Any] = {  # how each begins, and its loss
+    "late": (token_models.new_token_vectors, token_models.late_interaction_loss),
+    "sparse": (token_models.new_sparse_terms, token_models.sparse_loss),
+}
 
 
 # Collections
@@ -65,23 +72,24 @@ def made(data: Path, work: Path) -> dict[str, Path]:
         "scifact": lambda _: data / "scifact",
         "cranfield": lambda _: data / "cranfield",
         "squad": lambda out: collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", out, count=QUERIES),
-        "debian": lambda out: collections.debian(
-            data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", out, count=QUERIES
-        ),
+        "debian": lambda out: collections.debian(_debian(data), out, count=QUERIES),
     }
-    return {name: cut(make(work / "whole" / name), work / name) for name, make in whole.items()}
+    return {name: cut(make(work / "whole" / name), work / name, DOCUMENTS[name]) for name, make in whole.items()}
 
 
-def cut(folder: Path, out: Path) -> Path:
-    """The documents judged for some queries, and others up to `DOCUMENTS`."""
+def _debian(data: Path) -> Path:
+    return data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
+
+
+def cut(folder: Path, out: Path, count: int) -> Path:
+    """The documents that are relevant to `QUERIES` queries, and others up to `count`."""
     draw, qrels, texts = random.Random(0), beir.qrels(folder, "test"), beir.queries(folder)
     queries = draw.sample(sorted(qrels), min(QUERIES, len(qrels)))
     rows = {row["id"]: row for row in beir.documents(folder)}
-    judged = {document for query in queries for document in qrels[query] if document in rows}
-    others = [name for name in rows if name not in judged]
-    names = [*sorted(judged), *draw.sample(others, max(0, min(len(others), DOCUMENTS - len(judged))))]
+    kept = {document for query in queries for document in relevant(qrels[query])}
+    others = [name for name in rows if name not in kept]
+    documents = [rows[name] for name in (*sorted(kept), *draw.sample(others, count - len(kept)))]
     (out / "qrels").mkdir(parents=True, exist_ok=True)
-    documents = (rows[name] for name in names)
     _write(out / "corpus.jsonl", ({"_id": row["id"], "title": row["title"], "text": row["text"]} for row in documents))
     _write(out / "queries.jsonl", ({"_id": query, "text": texts[query]} for query in queries))
     grades = [f"{query}\t{name}\t{grade}\n" for query in queries for name, grade in qrels[query].items()]
@@ -89,7 +97,7 @@ def cut(folder: Path, out: Path) -> Path:
     return out
 
 
-def _write(file: Path, rows: Iterator[dict[str, str]]) -> None:
+def _write(file: Path, rows: Iterable[dict[str, str]]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
@@ -98,36 +106,49 @@ class Pool:
     """The best passages of one query as the default search ranks them, with its scores."""
 
     query: str
-    passages: list[int]
+    texts: list[str]
     documents: list[str]
     default: Floats
     words: Floats  # BM25, 0 where the words did not find it
     meaning: Floats  # cosines
 
 
-def pools(retriever: Retriever, queries: dict[str, str]) -> list[Pool]:
-    """One for each query."""
+class RecordingEncoder:
+    """The default encoder, computed from states that are kept: a text is encoded once for the index and all models."""
+
+    def __init__(self, encoder: Encoder, states: States) -> None:
+        self.name, self.dim, self.max_tokens = encoder.name, encoder.dim, encoder.max_tokens
+        self.fingerprint, self.offsets = encoder.fingerprint, encoder.offsets
+        self._states = states
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:  # noqa: ARG002
+        self._states.add(texts)
+        means = torch.stack([self._states.final(text).mean(0) for text in texts])
+        vectors: Floats = normalize(means, dim=1).numpy()
+        return vectors
+
+
+def pools(folder: Path, index: Path, states: States) -> list[Pool]:
+    """Index a collection and search it by the default; one pool for each query."""
+    retriever = Retriever.open(index)
+    retriever._index.models.use(RecordingEncoder(retriever.encoder, states))  # noqa: SLF001
+    fill(retriever, folder, ignore)
+    queries = beir.queries(folder)
+    vectors = retriever.encoder.encode([*queries.values()], kind="query")
     snapshot = retriever.snapshot()
     paths = {row["id"]: row["path"] for row in retriever.documents()}
-    table = snapshot.chunk_ids
-    owners = dict(zip(table["id"].to_pylist(), table["document"].to_pylist(), strict=True))
     result = []
-    for text in queries.values():
-        vector = retriever.encoder.encode([text], kind="query")
-        found = Query(snapshot, text, lambda vector=vector: vector).candidates(DEPTH)
-        found = found.take(np.arange(min(DEPTH, len(found.ids))))
-        ids = found.ids.tolist()
-        documents = [paths[owners[number]] for number in ids]
-        result.append(Pool(text, ids, documents, found.score, np.nan_to_num(found.lexical), found.semantic))
+    for text, vector in zip(queries.values(), vectors, strict=True):
+        found = Query(snapshot, text, lambda vector=vector: vector[None]).candidates(DEPTH)
+        best = found.take(np.arange(min(DEPTH, len(found.ids))))
+        rows = snapshot.cited_passages.of(best.ids.tolist()).values()
+        texts = [context_of(row["heading"], row["text"]) for row in rows]
+        documents = [paths[row["document"]] for row in rows]
+        result.append(Pool(text, texts, documents, best.score, np.nan_to_num(best.lexical), best.semantic))
     return result
 
 
 # Signals
-
-
-def rows_of(output: Tensor, mask: Tensor) -> list[Tensor]:
-    """What a model gives for each text: token vectors without padding, or weights."""
-    return [row[kept] for row, kept in zip(output, mask, strict=True)] if output.ndim == 3 else list(output)
 
 
 def interaction(query: Tensor, passage: Tensor) -> float:
@@ -143,71 +164,51 @@ def product(query: Tensor, passage: Tensor) -> float:
     return float(query @ passage)
 
 
-SIGNALS: dict[str, tuple[str, Callable[[Tensor, Tensor], float]]] = {  # model and score
-    "untrained MaxSim": ("untrained", interaction),
-    "MaxSim": ("late", interaction),
-    "cosine of the means": ("late", cosine_of_means),
-    "sparse": ("sparse", product),
+SIGNALS: dict[str, dict[str, Callable[[Tensor, Tensor], float]]] = {  # the scores that each model gives
+    "untrained": {"untrained MaxSim": interaction},
+    "late": {"MaxSim": interaction, "cosine of the means": cosine_of_means},
+    "sparse": {"sparse": product},
 }
 
 
 @torch.inference_mode()
-def scored(base: Base, models: Models, pooled: Sequence[Pool], contexts: dict[int, str]) -> tuple[Any, Any]:
-    """For each signal the scores of each pool's passages; and what they cost."""
-    asked, terms = _queries(base, models, [pool.query for pool in pooled])
-    places: dict[int, list[tuple[int, int]]] = {}
+def scored(name: str, model: Model, pooled: Sequence[Pool], states: States) -> dict[str, Any]:
+    """For each signal of a model the scores (queries, places) of the pools' passages; and their milliseconds."""
+    output, mask = encoded(model, [pool.query for pool in pooled], states)
+    terms = output.amax(0).nonzero()[:, 0] if isinstance(model, SparseTerms) else None
+    queries = unpadded(output, mask) if terms is None else [*output[:, terms]]
+    places: dict[str, list[tuple[int, int]]] = {}
     for query, pool in enumerate(pooled):
-        for place, passage in enumerate(pool.passages):
-            places.setdefault(passage, []).append((query, place))
-    used = {name: signal for name, signal in SIGNALS.items() if signal[0] in models}
-    scores = {name: [np.zeros(len(pool.passages), np.float32) for pool in pooled] for name in used}
-    seconds, tokens = dict.fromkeys(used, 0.0), 0
-    for batch in _batches(contexts):
-        read = base.read([contexts[number] for number in batch], _PASSAGE_TOKENS)
-        tokens += int(read.mask.sum())
-        lower = base.lower(read)
-        outputs = {
-            name: rows_of(
-                model.only(lower, read.mask, terms) if isinstance(model, SparseTerms) else model(lower, read.mask),
-                read.mask,
-            )
-            for name, model in models.items()
-        }
-        for name, (model_name, score) in used.items():
+        for place, text in enumerate(pool.texts):
+            places.setdefault(text, []).append((query, place))
+    scores = {signal: [np.zeros(len(pool.texts), np.float32) for pool in pooled] for signal in SIGNALS[name]}
+    seconds = dict.fromkeys(scores, 0.0)
+    texts = sorted(places, key=len)
+    for start in range(0, len(texts), _BATCH):
+        batch = texts[start : start + _BATCH]
+        output, mask = encoded(model, batch, states, terms)
+        passages = unpadded(output, mask) if terms is None else [*output]
+        for signal, score in SIGNALS[name].items():
             began = time.process_time()
-            for number, passage in zip(batch, outputs[model_name], strict=True):
-                for query, place in places[number]:
-                    scores[name][query][place] = score(asked[model_name][query], passage)
-            seconds[name] += time.process_time() - began
-    cost = {
-        "passages": len(contexts),
-        "tokens_a_passage": round(tokens / len(contexts), 1),
-        "milliseconds_a_query": {name: round(1e3 * value / len(pooled), 2) for name, value in seconds.items()},
-    }
-    return scores, cost
+            for text, passage in zip(batch, passages, strict=True):
+                for query, place in places[text]:
+                    scores[signal][query][place] = score(queries[query], passage)
+            seconds[signal] += time.process_time() - began
+    milliseconds = {signal: round(1e3 * value / len(pooled), 2) for signal, value in seconds.items()}
+    return {"scores": scores, "milliseconds_a_query": milliseconds}
 
 
-def _queries(base: Base, models: Models, texts: list[str]) -> tuple[dict[str, list[Tensor]], Tensor]:
-    """Queries by each model; of sparse ones only the terms that any has, and these."""
-    read = base.read(texts, token_models.QUERY_TOKENS)
-    lower = base.lower(read)
-    outputs = {name: model(lower, read.mask) for name, model in models.items()}
-    terms = torch.empty(0, dtype=torch.long)
-    if "sparse" in outputs:
-        terms = outputs["sparse"].amax(0).nonzero()[:, 0]
-        outputs["sparse"] = outputs["sparse"][:, terms]
-    return {name: rows_of(output, read.mask) for name, output in outputs.items()}, terms
+def encoded(model: Model, texts: Sequence[str], states: States, terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """What a model gives for texts, of a sparse one only some terms if they are named; and the mask of tokens."""
+    rows, mask = states.padded(texts)
+    if isinstance(model, SparseTerms) and terms is not None:
+        return model.only(rows, mask, terms), mask
+    return model(rows, mask), mask
 
 
-def _batches(contexts: dict[int, str]) -> Iterator[list[int]]:
-    """Passages of like length."""
-    batch: list[int] = []
-    for number in sorted(contexts, key=lambda number: len(contexts[number])):
-        if (len(batch) + 1) * min(_PASSAGE_TOKENS, len(contexts[number]) // 4) > _TOKENS:
-            yield batch
-            batch = []
-        batch.append(number)
-    yield batch
+def unpadded(rows: Tensor, mask: Tensor) -> list[Tensor]:
+    """Token vectors of each text without padding."""
+    return [row[kept] for row, kept in zip(rows, mask, strict=True)]
 
 
 # Judgement
@@ -219,8 +220,7 @@ def measured(folder: Path, pooled: list[Pool], scores: dict[str, list[Floats]]) 
 
     def of(rank: Callable[[int, Pool], Floats]) -> dict[str, float]:
         rankings = [ranked(pool, rank(row, pool)) for row, pool in enumerate(pooled)]
-        run = dict(zip(queries, rankings, strict=True))
-        return values(qrels, run)["nDCG@10"]
+        return values(qrels, dict(zip(queries, rankings, strict=True)))["nDCG@10"]
 
     default, cosine, bm25 = of(lambda _, p: p.default), of(lambda _, p: p.meaning), of(lambda _, p: p.words)
     both = of(lambda _, p: standard_scores(p.words) + standard_scores(p.meaning))
@@ -253,29 +253,53 @@ def ranked(pool: Pool, scores: Floats) -> list[tuple[str, float]]:
 # The experiment
 
 
-def trained(name: str, base: Base, data: Path, work: Path, steps: int) -> tuple[TokenVectors | SparseTerms, Any]:
+def training_sources(data: Path, whole_debian: Path) -> list[list[Article]]:
+    judged = {row["text"] for row in beir.documents(whole_debian)}
+    return [
+        token_models.squad_articles(data / "squad11" / "squad11_train.jsonl.gz"),
+        token_models.debian_articles(_debian(data), judged),
+    ]
+
+
+def trained(name: str, states: States, sources: list[list[Article]], file: Path, steps: int) -> tuple[Model, Any]:
     """A trained model and the report of its training, which may be an earlier run's."""
-    articles = token_models.articles(data / "squad11" / "squad11_train.jsonl.gz")
-    texts = [text for article in articles for text, _ in article]
-    random.Random(0).shuffle(texts)
-    make, loss = {
-        "late": (token_models.new_token_vectors, token_models.late_interaction_loss),
-        "sparse": (token_models.new_sparse_terms, token_models.sparse_loss),
-    }[name]
-    model: Any = make(base, texts[:5_000])
-    file, report = work / f"{name}-{steps}.safetensors", work / f"{name}-{steps}.json"
+    make, loss = MODELS[name]
+    model: Any = make(states, [text for source in sources for article in source for text, _ in article])
+    report = file.with_suffix(".json")
     if not report.is_file():
-        report.write_text(json.dumps(token_models.train(model, loss, base, articles, steps)), "utf-8")
+        report.write_text(json.dumps(token_models.train(model, loss, states, sources, steps)), "utf-8")
         save_model(model, str(file))
     load_model(model, str(file))
     return model.eval(), json.loads(report.read_text("utf-8"))
 
 
+def judged(name: str, folder: Path, models: dict[str, Model], base: Base, work: Path) -> dict[str, Any]:
+    """Score the best passages of a collection's queries by each model, and measure the rankings."""
+    states = States(base, work / f"{name}-states.safetensors")
+    pooled = pools(folder, work / f"{name}-index", states)
+    texts = list(dict.fromkeys(text for pool in pooled for text in pool.texts))
+    states.add(texts)
+    signals = {model_name: scored(model_name, model, pooled, states) for model_name, model in models.items()}
+    cost: dict[str, Any] = {
+        "tokens_a_passage": round(float(np.mean([len(states.final(text)) for text in texts])), 1),
+        "milliseconds_a_query": joined(signals, "milliseconds_a_query"),
+    }
+    if "sparse" in models:
+        some = {"passage": texts[:64], "query": [pool.query for pool in pooled]}
+        cost["terms"] = {kind: terms_a_text(models["sparse"], group, states) for kind, group in some.items()}
+    rankings = measured(folder, pooled, joined(signals, "scores"))
+    return {"queries": len(pooled), "scored_passages": len(texts), "cost": cost, "rankings": rankings}
+
+
 @torch.inference_mode()
-def terms_a_text(base: Base, model: SparseTerms, texts: list[str]) -> float:
+def terms_a_text(model: Model, texts: Sequence[str], states: States) -> float:
     """Mean number of weights above 0."""
-    read = base.read(texts, _PASSAGE_TOKENS)
-    return round(float((model(base.lower(read), read.mask) > 0).sum(1).float().mean()), 1)
+    return round(float((encoded(model, texts, states)[0] > 0).sum(1).float().mean()), 1)
+
+
+def joined(signals: dict[str, Any], part: str) -> dict[str, Any]:
+    """One part of what all models gave, by signal."""
+    return {name: value for found in signals.values() for name, value in found[part].items()}
 
 
 def main() -> None:
@@ -283,32 +307,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--signals", nargs="*", choices=list(STEPS), default=list(STEPS))
-    parser.add_argument("--collections", nargs="*", default=["scifact", "cranfield", "squad", "debian"])
+    parser.add_argument("--collections", nargs="*", default=list(DOCUMENTS))
+    parser.add_argument("--trained-layers", type=int, choices=[0, 1], default=0, help="of the encoder, the last")
     parser.add_argument("--steps", type=int, help="of each model, by default those of the committed result")
     arguments = parser.parse_args()
-    torch.manual_seed(0)
-    base = Base.load()
-    models: Models = {"untrained": TokenVectors(base.upper()).eval()}
-    results: dict[str, Any] = {"training": {}}
+    work, layers = arguments.work, arguments.trained_layers
+    folders = made(arguments.data, work)
+    base = Base(layers)
+    models: dict[str, Model] = {"untrained": TokenVectors(base.upper()).eval()}
+    results: dict[str, Any] = {"trained_layers": layers, "training": {}}
+    if arguments.signals:
+        sources = training_sources(arguments.data, work / "whole" / "debian")
+        states = States(base, work / "training-states.safetensors")
+        states.add(text for source in sources for article in source for pair in article for text in (pair[0], *pair[1]))
     for name in arguments.signals:
         steps = arguments.steps or STEPS[name]
-        models[name], results["training"][name] = trained(name, base, arguments.data, arguments.work, steps)
-    for name, folder in made(arguments.data, arguments.work).items():
-        if name not in arguments.collections:
-            continue
-        retriever = Retriever.open(arguments.work / f"{name}-index")
-        fill(retriever, folder, ignore)
-        pooled = pools(retriever, beir.queries(folder))
-        rows = retriever.snapshot().cited_passages.of({number for pool in pooled for number in pool.passages})
-        contexts = {number: context_of(row["heading"], row["text"]) for number, row in rows.items()}
-        scores, cost = scored(base, models, pooled, contexts)
-        if isinstance(sparse := models.get("sparse"), SparseTerms):
-            some = [*contexts.values()][:64]
-            cost["terms"] = {
-                "passage": terms_a_text(base, sparse, some),
-                "query": terms_a_text(base, sparse, [pool.query for pool in pooled]),
-            }
-        results[name] = {"queries": len(pooled), "cost": cost, "rankings": measured(folder, pooled, scores)}
+        file = work / f"{name}-{layers}-{steps}.safetensors"
+        models[name], results["training"][name] = trained(name, states, sources, file, steps)
+    for name in arguments.collections:
+        results[name] = judged(name, folders[name], models, base, work)
         print(name, json.dumps(results[name], indent=1), flush=True)
     save("learned_signals", results, seed=0)
 

@@ -5,15 +5,18 @@
 `SparseTerms`   learned sparse vectors (SPLADE: Formal et al. 2021, arXiv:2107.05720). A text is a weight for each word
                 piece of the vocabulary, log(1 + relu(the highest logit of any token)); few are above 0.
 
-Both stand on all-MiniLM-L6-v2. Its lower half stays as it is and is shared, so that a step costs two thirds and one
-pass serves several models. Training data are questions with their paragraphs, several of each article in a batch:
-the other paragraphs of the article are the hard negatives.
+Both stand on all-MiniLM-L6-v2. Its layers stay as they are, but for the last one if that is trained too, so the states
+of a text are computed once and serve every step and every model. Training data are SQuAD's questions with their
+paragraphs and, since the base has learnt those already, Debian's one-line descriptions with their long ones. A batch
+has twelve texts of an article, or of packages next to each other by name: these are each other's hard negatives.
 """
 
 from __future__ import annotations
 
 import copy
 import gzip
+import hashlib
+import itertools
 import json
 import random
 import time
@@ -21,62 +24,88 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, AutoTokenizer
 
 from binocle.retriever.models import files
 from binocle.training.runs.loop import rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-FROZEN = 3  # of six layers
 DIM = 128  # of a token's vector
-QUERY_TOKENS, TRAINED_TOKENS = 64, 160
-_ARTICLES, _PARAGRAPHS, _QUESTIONS = 3, 8, 3  # in a batch; of each article; of each paragraph
-_LONGEST = 700  # characters of a paragraph to learn from, so that hardly any is cut
-_SCALE = 40.0  # of MaxSim in the loss
+_TOKENS = 256  # of a text at most
+_BATCH = 4_096  # tokens encoded at once
+_ARTICLES, _PARAGRAPHS, _QUESTIONS = 2, 12, 3  # in a batch; of each article; of each paragraph
+_LONGEST = 700  # characters of a paragraph to learn from
+_SAMPLE = 128  # texts that the thresholds of terms begin from
+_DRAWN = 40  # articles of a source to learn from
+_SCALE = 20.0  # of MaxSim in the loss
 _LOGIT = 10.0  # of a token's own piece at the start, if its idf is the mean
-_MAPPED = 128  # texts whose states both heads begin from; idf is of all
 FLOPS_QUERY, FLOPS_DOCUMENT = 3e-3, 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Ids (texts, length) of texts padded to one length, and a mask that is true for tokens."""
-
-    ids: Tensor
-    mask: Tensor
-
-
-@dataclass(frozen=True, slots=True)
 class Base:
     """The encoder that everything starts from."""
 
-    bert: Any
-    tokenizer: Any
-
-    @classmethod
-    def load(cls) -> Base:
+    def __init__(self, trained_layers: int) -> None:
+        """:param trained_layers: 1 if its last layer is trained too, else 0."""
         folder = str(files.find(files.DEFAULT_MODEL))
-        bert = AutoModel.from_pretrained(folder).eval().requires_grad_(False)
-        return cls(bert, AutoTokenizer.from_pretrained(folder))
-
-    def read(self, texts: Sequence[str], max_length: int) -> Tokens:
-        encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length, padding=True, return_tensors="pt")
-        return Tokens(encoded["input_ids"], encoded["attention_mask"].bool())
-
-    @torch.no_grad()
-    def lower(self, tokens: Tokens) -> Tensor:
-        """States (texts, length, width) after the layers that stay as they are."""
-        return through(self.bert.encoder.layer[:FROZEN], self.bert.embeddings(tokens.ids), tokens.mask)
+        self.bert = AutoModel.from_pretrained(folder).eval().requires_grad_(False)
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.layers = self.bert.encoder.layer
+        self.trained_layers = trained_layers
 
     def upper(self) -> nn.ModuleList:
-        """A copy of the other layers."""
-        layers: nn.ModuleList = copy.deepcopy(self.bert.encoder.layer[FROZEN:])
-        return layers
+        """A copy of the layers that are trained."""
+        layers: nn.ModuleList = copy.deepcopy(self.layers[len(self.layers) - self.trained_layers :])
+        return layers.requires_grad_()
+
+    @torch.no_grad()
+    def states(self, texts: Sequence[str]) -> list[Tensor]:
+        """Of each text the states (tokens, 2, width) before and after the last layer, in half precision."""
+        encoded = self.tokenizer(list(texts), truncation=True, max_length=_TOKENS, padding=True, return_tensors="pt")
+        mask = encoded["attention_mask"].bool()
+        before = through(self.layers[:-1], self.bert.embeddings(encoded["input_ids"]), mask)
+        both = torch.stack([before, through(self.layers[-1:], before, mask)], dim=2).half()
+        return [row[kept].clone() for row, kept in zip(both, mask, strict=True)]
+
+
+class States:
+    """The states of texts, computed once and kept in a file."""
+
+    def __init__(self, base: Base, file: Path) -> None:
+        self.base, self._file = base, file
+        self._rows: dict[str, Tensor] = load_file(str(file)) if file.is_file() else {}
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Compute those that are not there yet."""
+        missing = sorted({text for text in texts if _key(text) not in self._rows}, key=len)
+        if not missing:
+            return
+        while missing:
+            count = max(1, _BATCH // max(1, min(_TOKENS, len(missing[0]) // 4)))
+            batch, missing = missing[:count], missing[count:]
+            self._rows |= dict(zip(map(_key, batch), self.base.states(batch), strict=True))
+        save_file(self._rows, str(self._file))
+
+    def final(self, text: str) -> Tensor:
+        """States (tokens, width) after the last layer."""
+        return self._rows[_key(text)][:, 1].float()
+
+    def padded(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """States (texts, length, width) that the models begin with, and a mask that is true for tokens."""
+        rows = [self._rows[_key(text)][:, 1 - self.base.trained_layers].float() for text in texts]
+        lengths = torch.tensor([len(row) for row in rows])
+        return pad_sequence(rows, batch_first=True), torch.arange(int(lengths.max())) < lengths[:, None]
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def through(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
@@ -152,23 +181,16 @@ def flops(weights: Tensor) -> Tensor:
     return weights.mean(0).square().sum()
 
 
-def late_interaction_loss(model: TokenVectors, batch: Batch, base: Base, share: float) -> Tensor:  # noqa: ARG001
+def late_interaction_loss(model: TokenVectors, batch: Batch, states: States, share: float) -> Tensor:  # noqa: ARG001
     """Cross entropy of each question's paragraph among all of the batch, by MaxSim."""
-    questions, paragraphs = batch.tokens(base)
-    scores = maxsim(
-        model(base.lower(questions), questions.mask),
-        model(base.lower(paragraphs), paragraphs.mask),
-        questions.mask,
-        paragraphs.mask,
-    )
+    (questions, question_mask), (paragraphs, mask) = states.padded(batch.questions), states.padded(batch.paragraphs)
+    scores = maxsim(model(questions, question_mask), model(paragraphs, mask), question_mask, mask)
     return cross_entropy(_SCALE * scores, batch.owners)
 
 
-def sparse_loss(model: SparseTerms, batch: Batch, base: Base, share: float) -> Tensor:
+def sparse_loss(model: SparseTerms, batch: Batch, states: States, share: float) -> Tensor:
     """Cross entropy by the product of weights, and FLOPS of both sides, which grow over the first third of the run."""
-    questions, paragraphs = batch.tokens(base)
-    queries = model(base.lower(questions), questions.mask)
-    documents = model(base.lower(paragraphs), paragraphs.mask)
+    queries, documents = model(*states.padded(batch.questions)), model(*states.padded(batch.paragraphs))
     price = FLOPS_QUERY * flops(queries) + FLOPS_DOCUMENT * flops(documents)
     return cross_entropy(queries @ documents.T, batch.owners) + min(1.0, 3 * share) ** 2 * price
 
@@ -176,50 +198,36 @@ def sparse_loss(model: SparseTerms, batch: Batch, base: Base, share: float) -> T
 # Where both begin
 
 
-def new_token_vectors(base: Base, texts: Sequence[str]) -> TokenVectors:
+def new_token_vectors(states: States, texts: Sequence[str]) -> TokenVectors:
     """With the projection that keeps most of the states' length: their first right singular vectors."""
-    states, _ = _states(base, texts[:_MAPPED])
-    directions = torch.linalg.svd(torch.cat(states), full_matrices=False).Vh
-    return TokenVectors(base.upper(), directions[:DIM])
+    rows = torch.cat([states.final(text) for text in texts])
+    return TokenVectors(states.base.upper(), torch.linalg.svd(rows, full_matrices=False).Vh[:DIM])
 
 
-def new_sparse_terms(base: Base, texts: Sequence[str]) -> SparseTerms:
+def new_sparse_terms(states: States, texts: Sequence[str]) -> SparseTerms:
     """With the ridge map from a token's state to its own word embedding, longer for rare tokens.
 
     So a text's own words, and those with a like embedding, have weights before a step of training. A term's threshold
     is two deviations above the mean of its highest logits in texts.
     """
-    by_text, ids = _states(base, texts[:_MAPPED])
-    states, width = torch.cat(by_text), base.bert.config.hidden_size
+    base, by_text = states.base, [states.final(text) for text in texts]
+    encoded = base.tokenizer(list(texts), truncation=True, max_length=_TOKENS)["input_ids"]
+    ids, rows = torch.tensor([*itertools.chain(*encoded)]), torch.cat(by_text)
     embeddings = base.bert.embeddings.word_embeddings.weight
     embeddings = embeddings - embeddings[ids].mean(0)
-    targets = embeddings[ids] * (_LOGIT * _idf(base, texts)[ids] / embeddings[ids].square().sum(1))[:, None]
-    gram = states.T @ states + 1e-2 * len(states) / width * torch.eye(width)
-    transform = torch.linalg.solve(gram, states.T @ targets).T
-    highest = torch.stack([(part @ transform.T @ embeddings.T).amax(0) for part in by_text])
+    idf = _idf(encoded, len(embeddings))[ids]
+    targets = embeddings[ids] * (_LOGIT * idf / embeddings[ids].square().sum(1))[:, None]
+    width = rows.shape[1]
+    gram = rows.T @ rows + 1e-2 * len(rows) / width * torch.eye(width)
+    transform = torch.linalg.solve(gram, rows.T @ targets).T
+    highest = torch.stack([(part @ transform.T @ embeddings.T).amax(0) for part in by_text[:_SAMPLE]])
     return SparseTerms(base.upper(), embeddings, transform, -(highest.mean(0) + 2 * highest.std(0)))
 
 
-@torch.no_grad()
-def _states(base: Base, texts: Sequence[str]) -> tuple[list[Tensor], Tensor]:
-    """The final states (tokens, width) of each text, and the ids of all their tokens."""
-    states: list[Tensor] = []
-    ids = []
-    for start in range(0, len(texts), 32):
-        tokens = base.read(texts[start : start + 32], TRAINED_TOKENS)
-        final = through(base.bert.encoder.layer[FROZEN:], base.lower(tokens), tokens.mask)
-        states += [row[kept] for row, kept in zip(final, tokens.mask, strict=True)]
-        ids.append(tokens.ids[tokens.mask])
-    return states, torch.cat(ids)
-
-
-def _idf(base: Base, texts: Sequence[str]) -> Tensor:
-    """Of each word piece, over the mean of tokens."""
-    counts = torch.zeros(base.bert.config.vocab_size)
-    frequencies = torch.zeros_like(counts)
-    for ids in base.tokenizer(list(texts))["input_ids"]:
-        counts[list(set(ids))] += 1
-        frequencies += torch.bincount(torch.tensor(ids), minlength=len(counts))
+def _idf(texts: list[list[int]], vocabulary: int) -> Tensor:
+    """Of each word piece, over its mean over tokens."""
+    counts = torch.bincount(torch.tensor([piece for ids in texts for piece in set(ids)]), minlength=vocabulary)
+    frequencies = torch.bincount(torch.tensor([*itertools.chain(*texts)]), minlength=vocabulary)
     idf = torch.log((len(texts) + 1) / (counts + 0.5))
     return idf / ((idf * frequencies).sum() / frequencies.sum())
 
@@ -235,63 +243,91 @@ class Batch:
     paragraphs: list[str]
     owners: Tensor
 
-    def tokens(self, base: Base) -> tuple[Tokens, Tokens]:
-        return base.read(self.questions, QUERY_TOKENS), base.read(self.paragraphs, TRAINED_TOKENS)
-
 
 Article = list[tuple[str, list[str]]]  # paragraphs with their questions
 
 
-def articles(file: Path) -> list[Article]:
-    """From `squad11_train.jsonl.gz`: articles with enough paragraphs of some questions that are not too long."""
+def squad_articles(file: Path) -> list[Article]:
+    """From `squad11_train.jsonl.gz`: the paragraphs of an article that have some questions and are not too long."""
     by_title: dict[str, Article] = {}
+    for row in _lines(file):
+        questions = [qa["question"] for qa in row["qas"]]
+        if len(questions) >= _QUESTIONS and len(row["context"]) <= _LONGEST:
+            by_title.setdefault(row["title"], []).append((row["context"], questions))
+    return _drawn([*by_title.values()])
+
+
+def debian_articles(file: Path, excluded: set[str]) -> list[Article]:
+    """From `debian12_descriptions.jsonl.gz`: packages of a section that are next to each other by name.
+
+    :param excluded: long descriptions of the packages to judge by.
+    """
+    by_section: dict[str, Article] = {}
+    seen = set(excluded)
+    for row in sorted(_lines(file), key=lambda row: row["package"]):
+        if row["long"] not in seen and 150 <= len(row["long"]) <= _LONGEST:
+            seen.add(row["long"])
+            by_section.setdefault(row["section"], []).append((row["long"], [row["short"]]))
+    return _drawn(
+        [part[at : at + _PARAGRAPHS] for part in by_section.values() for at in range(0, len(part), _PARAGRAPHS)]
+    )
+
+
+def _drawn(articles: list[Article]) -> list[Article]:
+    """Some articles, with `_PARAGRAPHS` paragraphs each and `_QUESTIONS` questions for each at most."""
+    draw = random.Random(0)
+    return [
+        [(text, questions[:_QUESTIONS]) for text, questions in draw.sample(article, _PARAGRAPHS)]
+        for article in draw.sample([one for one in articles if len(one) >= _PARAGRAPHS], _DRAWN)
+    ]
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-        for row in map(json.loads, stream):
-            questions = [qa["question"] for qa in row["qas"]]
-            if len(questions) >= _QUESTIONS and len(row["context"]) <= _LONGEST:
-                by_title.setdefault(row["title"], []).append((row["context"], questions))
-    return [article for article in by_title.values() if len(article) >= _PARAGRAPHS]
+        yield from map(json.loads, stream)
 
 
-def batches(data: list[Article], seed: int) -> Iterator[Batch]:
-    """Without end."""
+def batches(sources: list[list[Article]], seed: int) -> Iterator[Batch]:
+    """Of the sources by turns, without end."""
     draw = random.Random(seed)
-    while True:
-        paragraphs = [part for article in draw.sample(data, _ARTICLES) for part in draw.sample(article, _PARAGRAPHS)]
-        questions = [draw.sample(questions, _QUESTIONS) for _, questions in paragraphs]
-        owners = torch.arange(len(paragraphs)).repeat_interleave(_QUESTIONS)
-        yield Batch([one for several in questions for one in several], [text for text, _ in paragraphs], owners)
+    for source in itertools.cycle(sources):
+        paragraphs = [*itertools.chain(*draw.sample(source, _ARTICLES))]
+        owners = [row for row, (_, questions) in enumerate(paragraphs) for _ in questions]
+        questions = [question for _, several in paragraphs for question in several]
+        yield Batch(questions, [text for text, _ in paragraphs], torch.tensor(owners))
 
 
 def train(
     model: Any,
-    loss: Callable[[Any, Batch, Base, float], Tensor],
-    base: Base,
-    data: list[Article],
+    loss: Callable[[Any, Batch, States, float], Tensor],
+    states: States,
+    sources: list[list[Article]],
     steps: int,
     *,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Train with AdamW: layers at 5e-5, the parts on top at 3e-4, with a warm-up and a linear decay."""
-    layers = [*model.upper.requires_grad_().parameters()]
+    layers = [*model.upper.parameters()]
     tops = [value for name, value in model.named_parameters() if not name.startswith("upper.")]
-    rates = (5e-5, 3e-4)
-    optimizer = torch.optim.AdamW([{"params": layers}, {"params": tops, "weight_decay": 0.0}], weight_decay=0.01)
-    losses, began = [], time.process_time()
-    for step, batch in zip(range(steps), batches(data, seed), strict=False):
-        for group, highest in zip(optimizer.param_groups, rates, strict=True):
+    rates = (3e-4, 5e-5)
+    groups = [{"params": layers}, {"params": tops, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.01)
+    losses, questions, began = [], 0, time.process_time()
+    for step, batch in zip(range(steps), batches(sources, seed), strict=False):
+        for group, highest in zip(reversed(optimizer.param_groups), rates, strict=False):
             group["lr"] = highest * rate(step, step / steps, warmup=steps // 10)
-        value = loss(model, batch, base, step / steps)
+        value = loss(model, batch, states, step / steps)
         optimizer.zero_grad()
         value.backward()
         nn.utils.clip_grad_norm_([*layers, *tops], 1.0)
         optimizer.step()
         losses.append(float(value.detach()))
+        questions += len(batch.questions)
         print(f"step {step + 1} of {steps}: loss {losses[-1]:.3f}, {time.process_time() - began:.0f} s", flush=True)
     tenth = max(1, steps // 10)
     return {
         "steps": steps,
-        "questions": steps * len(batch.questions),
+        "questions": questions,
         "processor_seconds": round(time.process_time() - began),
         "loss_first_and_last_tenth": [round(sum(part) / tenth, 3) for part in (losses[:tenth], losses[-tenth:])],
     }
