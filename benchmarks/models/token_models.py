@@ -42,7 +42,7 @@ _TOKENS = 256  # of a text at most
 _BATCH = 4_096  # tokens encoded at once
 _ARTICLES, _PARAGRAPHS, _QUESTIONS = 2, 12, 3  # in a batch; of each article; of each paragraph
 _LONGEST = 700  # characters of a paragraph to learn from
-_SAMPLE = 128  # texts that the thresholds of terms begin from
+_SAMPLE = 120  # texts, about, that the thresholds of terms begin from
 _DRAWN = 40  # articles of a source to learn from
 _SCALE = 20.0  # of MaxSim in the loss
 _LOGIT = 10.0  # of a token's own piece at the start, if its idf is the mean
@@ -220,7 +220,7 @@ def new_sparse_terms(states: States, texts: Sequence[str]) -> SparseTerms:
     width = rows.shape[1]
     gram = rows.T @ rows + 1e-2 * len(rows) / width * torch.eye(width)
     transform = torch.linalg.solve(gram, rows.T @ targets).T
-    highest = torch.stack([(part @ transform.T @ embeddings.T).amax(0) for part in by_text[:_SAMPLE]])
+    highest = torch.stack([(part @ transform.T @ embeddings.T).amax(0) for part in by_text[:: len(by_text) // _SAMPLE]])
     return SparseTerms(base.upper(), embeddings, transform, -(highest.mean(0) + 2 * highest.std(0)))
 
 
