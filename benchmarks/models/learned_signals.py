@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.models.learned_signals --data DIR --work DIR [--signals late sparse]
 
 DIR of the data holds scifact/ and cranfield/ in BEIR's layout, squad11/ and debian_descriptions/. Each collection keeps
-the documents that are relevant to 300 queries at most, and others up to some thousand passages. The default search
+the documents that are relevant to 100 or 300 queries, and others up to some hundred. The default search
 gives the 50 best passages of each query. A signal orders these alone, and then with a weight beside the default score,
 both as standard scores: what a search would do that stores it for its passages. Recall stays as it is. Models and
 indexes are kept in the folder of work. `token_models` has the models.
@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 
     from .token_models import Article
 
-QUERIES, DEPTH = 300, 50
-DOCUMENTS = {"scifact": 650, "cranfield": 1_000, "squad": 1_050, "debian": 1_050}  # over 1,000 passages each
+DEPTH = 50
+QUERIES = {"scifact": 300, "cranfield": 100, "squad": 300, "debian": 300}
+DOCUMENTS = {"scifact": 320, "cranfield": 450, "squad": 400, "debian": 400}
 WEIGHTS = (0.1, 0.2, 0.3, 0.5)
-STEPS = {"late": 200, "sparse": 60}
+STEPS = {"late": 100, "sparse": 40}
 _BATCH = 32  # passages
 Model = TokenVectors | SparseTerms
 MODELS: dict[str, Any] = {  # how each begins, and its loss
@@ -71,28 +72,28 @@ def made(data: Path, work: Path) -> dict[str, Path]:
     whole = {
         "scifact": lambda _: data / "scifact",
         "cranfield": lambda _: data / "cranfield",
-        "squad": lambda out: collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", out, count=QUERIES),
-        "debian": lambda out: collections.debian(_debian(data), out, count=QUERIES),
+        "squad": lambda out: collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", out, count=300),
+        "debian": lambda out: collections.debian(_debian(data), out, count=300),
     }
-    return {name: cut(make(work / "whole" / name), work / name, DOCUMENTS[name]) for name, make in whole.items()}
+    return {name: cut(make(work / "whole" / name), work / name, name) for name, make in whole.items()}
 
 
 def _debian(data: Path) -> Path:
     return data / "debian_descriptions" / "debian12_descriptions.jsonl.gz"
 
 
-def cut(folder: Path, out: Path, count: int) -> Path:
-    """The documents that are relevant to `QUERIES` queries, and others up to `count`."""
+def cut(folder: Path, out: Path, name: str) -> Path:
+    """The documents that are relevant to some queries, and others up to the number of this collection."""
     draw, qrels, texts = random.Random(0), beir.qrels(folder, "test"), beir.queries(folder)
-    queries = draw.sample(sorted(qrels), min(QUERIES, len(qrels)))
+    queries = draw.sample(sorted(qrels), min(QUERIES[name], len(qrels)))
     rows = {row["id"]: row for row in beir.documents(folder)}
     kept = {document for query in queries for document in relevant(qrels[query])}
-    others = [name for name in rows if name not in kept]
-    documents = [rows[name] for name in (*sorted(kept), *draw.sample(others, count - len(kept)))]
+    others = [number for number in rows if number not in kept]
+    documents = [rows[number] for number in (*sorted(kept), *draw.sample(others, max(0, DOCUMENTS[name] - len(kept))))]
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     _write(out / "corpus.jsonl", ({"_id": row["id"], "title": row["title"], "text": row["text"]} for row in documents))
     _write(out / "queries.jsonl", ({"_id": query, "text": texts[query]} for query in queries))
-    grades = [f"{query}\t{name}\t{grade}\n" for query in queries for name, grade in qrels[query].items()]
+    grades = [f"{query}\t{number}\t{grade}\n" for query in queries for number, grade in qrels[query].items()]
     (out / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(grades), "utf-8")
     return out
 
@@ -273,22 +274,30 @@ def trained(name: str, states: States, sources: list[list[Article]], file: Path,
     return model.eval(), json.loads(report.read_text("utf-8"))
 
 
-def judged(name: str, folder: Path, models: dict[str, Model], base: Base, work: Path) -> dict[str, Any]:
-    """Score the best passages of a collection's queries by each model, and measure the rankings."""
-    states = States(base, work / f"{name}-states.safetensors")
-    pooled = pools(folder, work / f"{name}-index", states)
-    texts = list(dict.fromkeys(text for pool in pooled for text in pool.texts))
-    states.add(texts)
-    signals = {model_name: scored(model_name, model, pooled, states) for model_name, model in models.items()}
-    cost: dict[str, Any] = {
-        "tokens_a_passage": round(float(np.mean([len(states.final(text)) for text in texts])), 1),
-        "milliseconds_a_query": joined(signals, "milliseconds_a_query"),
-    }
-    if "sparse" in models:
-        some = {"passage": texts[:64], "query": [pool.query for pool in pooled]}
-        cost["terms"] = {kind: terms_a_text(models["sparse"], group, states) for kind, group in some.items()}
-    rankings = measured(folder, pooled, joined(signals, "scores"))
-    return {"queries": len(pooled), "scored_passages": len(texts), "cost": cost, "rankings": rankings}
+class Collection:
+    """A collection's queries with their best passages, and what the models made of them so far."""
+
+    def __init__(self, name: str, folder: Path, base: Base, work: Path) -> None:
+        self._folder = folder
+        self._states = States(base, work / f"{name}-states.safetensors")
+        self._pooled = pools(folder, work / f"{name}-index", self._states)
+        self._texts = list(dict.fromkeys(text for pool in self._pooled for text in pool.texts))
+        self._states.add(self._texts)
+        self._signals: dict[str, Any] = {}
+        lengths = [len(self._states.final(text)) for text in self._texts]
+        self._cost: dict[str, Any] = {"tokens_a_passage": round(float(np.mean(lengths)), 1)}
+
+    def score(self, name: str, model: Model) -> None:
+        """Score the passages by a model."""
+        self._signals[name] = scored(name, model, self._pooled, self._states)
+        if isinstance(model, SparseTerms):
+            some = {"passage": self._texts[:64], "query": [pool.query for pool in self._pooled]}
+            self._cost["terms"] = {kind: terms_a_text(model, texts, self._states) for kind, texts in some.items()}
+
+    def result(self) -> dict[str, Any]:
+        cost = {**self._cost, "milliseconds_a_query": joined(self._signals, "milliseconds_a_query")}
+        rankings = measured(self._folder, self._pooled, joined(self._signals, "scores"))
+        return {"queries": len(self._pooled), "scored_passages": len(self._texts), "cost": cost, "rankings": rankings}
 
 
 @torch.inference_mode()
@@ -314,20 +323,21 @@ def main() -> None:
     work, layers = arguments.work, arguments.trained_layers
     folders = made(arguments.data, work)
     base = Base(layers)
+    prepared = {name: Collection(name, folders[name], base, work) for name in arguments.collections}
     models: dict[str, Model] = {"untrained": TokenVectors(base.upper()).eval()}
-    results: dict[str, Any] = {"trained_layers": layers, "training": {}}
-    if arguments.signals:
-        sources = training_sources(arguments.data, work / "whole" / "debian")
-        states = States(base, work / "training-states.safetensors")
-        states.add(text for source in sources for article in source for pair in article for text in (pair[0], *pair[1]))
-    for name in arguments.signals:
-        steps = arguments.steps or STEPS[name]
-        file = work / f"{name}-{layers}-{steps}.safetensors"
-        models[name], results["training"][name] = trained(name, states, sources, file, steps)
-    for name in arguments.collections:
-        results[name] = judged(name, folders[name], models, base, work)
-        print(name, json.dumps(results[name], indent=1), flush=True)
-    save("learned_signals", results, seed=0)
+    training: dict[str, Any] = {}
+    sources = training_sources(arguments.data, work / "whole" / "debian")
+    states = States(base, work / "training-states.safetensors")
+    states.add(text for source in sources for article in source for pair in article for text in (pair[0], *pair[1]))
+    for name in ("untrained", *arguments.signals):
+        if name != "untrained":
+            steps = arguments.steps or STEPS[name]
+            file = work / f"{name}-{layers}-{steps}.safetensors"
+            models[name], training[name] = trained(name, states, sources, file, steps)
+        for collection in prepared.values():
+            collection.score(name, models[name])
+    judged = {name: collection.result() for name, collection in prepared.items()}
+    save("learned_signals", {"trained_layers": layers, "training": training, **judged}, seed=0)
 
 
 if __name__ == "__main__":
