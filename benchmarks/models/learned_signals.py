@@ -55,7 +55,7 @@ DEPTH = 50
 QUERIES = {"scifact": 300, "cranfield": 100, "squad": 300, "debian": 300}
 DOCUMENTS = {"scifact": 320, "cranfield": 450, "squad": 400, "debian": 400}
 WEIGHTS = (0.1, 0.2, 0.3, 0.5)
-STEPS = {"late": 100, "sparse": 40}
+STEPS = {"late": 100, "sparse": 30}
 _BATCH = 32  # passages
 Model = TokenVectors | SparseTerms
 MODELS: dict[str, Any] = {  # how each begins, and its loss
@@ -336,8 +336,9 @@ def main() -> None:
             models[name], training[name] = trained(name, states, sources, file, steps)
         for collection in prepared.values():
             collection.score(name, models[name])
-    judged = {name: collection.result() for name, collection in prepared.items()}
-    save("learned_signals", {"trained_layers": layers, "training": training, **judged}, seed=0)
+        if name in training:  # a run that is stopped has the signals so far
+            judged = {key: collection.result() for key, collection in prepared.items()}
+            save("learned_signals", {"trained_layers": layers, "training": training, **judged}, seed=0)
 
 
 if __name__ == "__main__":
