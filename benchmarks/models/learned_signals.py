@@ -315,7 +315,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--signals", nargs="*", choices=list(STEPS), default=list(STEPS))
+    parser.add_argument("--signals", nargs="*", choices=list(STEPS), default=["late"])
     parser.add_argument("--collections", nargs="*", default=list(DOCUMENTS))
     parser.add_argument("--trained-layers", type=int, choices=[0, 1], default=0, help="of the encoder, the last")
     parser.add_argument("--steps", type=int, help="of each model, by default those of the committed result")
