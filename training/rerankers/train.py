@@ -69,17 +69,8 @@ def train_reranker(
     sources = list(by_name(data).values())
     if len(sources) > 1 and index is not None:
         raise InputError("an index finds the negatives of one data set, but there are several: leave the index out")
-    names = [datasets.source_name(source) for source in sources]
     run = TrainingRun(out, base, config, progress)
-    run.open(
-        {
-            "data": names if len(names) > 1 else names[0],
-            "split": split,
-            "index": str(index) if index else None,
-            "encoder": encoder,
-            "files": files_of(*sources),
-        }
-    )
+    run.open(_run_settings(sources, split, index, encoder))
     with run.discard_on_error():
         sets = read(run, sources, split)
         objective = ranking_objectives.choose(config.objective, sets[0].rows)
@@ -94,6 +85,18 @@ def train_reranker(
         result = RerankerTraining(run, rows, objective).train()
         result.rows, result.account = counts, account
         return result
+
+
+def _run_settings(sources: list[Any], split: str, index: str | Path | None, encoder: str | None) -> dict[str, Any]:
+    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    names = [datasets.source_name(source) for source in sources]
+    return {
+        "data": names if len(names) > 1 else names[0],
+        "split": split,
+        "index": str(index) if index else None,
+        "encoder": encoder,
+        "files": files_of(*sources),
+    }
 
 
 def _check_uses(config: RerankerConfig, data: DataSet, index: Any, encoder: str | None) -> None:
