@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 SEED = 0
-ARTICLES, OTHERS = 100, 5  # of SQuAD: those that questions come from, and those that give documents
+ARTICLES, OTHERS = 100, 5  # of SQuAD: articles with questions, and articles that give documents
 QUESTIONS = 3_500  # of SQuAD
 MOST_SENTENCES = 4  # of a passage of SQuAD
 
@@ -96,7 +96,7 @@ def say(event: Progress) -> None:
         print(event.message, flush=True)
 
 
-# What is learned from
+# The training data
 
 
 def articles(data: Path) -> list[list[dict[str, Any]]]:
@@ -157,7 +157,7 @@ def book(data: Path, work: Path) -> Path:
     return work / "book"
 
 
-# What is measured
+# The measurement
 
 
 def judged(data: Path, work: Path) -> dict[str, Path]:

@@ -83,7 +83,7 @@ class States:
         self._rows: dict[str, Tensor] = load_file(str(file)) if file.is_file() else {}
 
     def add(self, texts: Iterable[str]) -> None:
-        """Compute those that are not there yet."""
+        """Compute the missing ones."""
         missing = sorted({text for text in texts if _key(text) not in self._rows}, key=len)
         if not missing:
             return
@@ -171,7 +171,7 @@ class SparseTerms(nn.Module):
         return hidden.new_zeros(len(self.bias)).index_put((terms,), torch.log1p(logits.relu()))
 
     def only(self, states: Tensor, mask: Tensor, terms: Tensor) -> Tensor:
-        """Weights (texts, terms) of some word pieces alone, such as those that any query has."""
+        """Weights (texts, terms) of these word pieces alone."""
         logits = self.hidden(states, mask) @ self.decoder[terms].T + self.bias[terms]
         return torch.log1p(logits.masked_fill(~mask[..., None], -torch.inf).amax(1).relu())
 

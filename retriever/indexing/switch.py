@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE = 256  # passages that are embedded and logged together at most
 _FIRST_SIZE = 32  # the first time, and always by a slow encoder
-_SECONDS = 1.0  # what is embedded in less time is doubled: a kill costs a second or two of work
+_SECONDS = 1.0  # a part that takes less is followed by one of twice its size: a kill costs a second or two of work
 
 
 @dataclass(slots=True)

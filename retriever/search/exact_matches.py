@@ -60,7 +60,7 @@ class ExactMatches:
         return self._looked_up
 
     def _with_signs(self, signs: str, passing: Passing | None) -> Ids:
-        """The first passages whose text holds signs that no index of words has, ascending: all texts are read."""
+        """The first passages with these signs, ascending: all texts are read, since no index of words has signs."""
         import pyarrow.compute as pc  # few searches need it
 
         chosen, count = [np.empty(0, np.int64)], 0

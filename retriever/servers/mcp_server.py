@@ -152,7 +152,7 @@ def mcp_server(retriever: Retriever) -> MCPServer[Any]:
 
 
 class _Server(MCPServer[Any]):
-    """A server that says in one line what is wrong with arguments."""
+    """A server that reports wrong arguments in one line."""
 
     async def call_tool(self, name: str, *arguments: Any, **named: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The data sets of a reranker's run: files of pairs, test collections, and indexes whose documents give queries."""
+"""The data sets of a reranker's run: files of pairs, test collections, and queries made from an index's documents."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = ("claim", "cloze", "definition", "link")  # their positives keep the headings that other passages have too
 QUERIES = 5_000  # maximum of an index, unless the configuration says otherwise
-_PASSAGES = 20_000  # of an index, whose documents are read
+_PASSAGES = 20_000  # maximum of an index to make queries from
 
 
 class DocumentQueries:

@@ -1,4 +1,4 @@
-"""The steps of a sync by themselves: what is read again, what stays, what is rewritten, and how it is counted."""
+"""The steps of a sync by themselves: files that are read again, rows that stay or are rewritten, and the counts."""
 
 from __future__ import annotations
 

@@ -480,7 +480,7 @@ def test_search_parameters_that_were_settled_are_those_of_the_next_index_too(sto
 
 
 def queries_from(passages, drawn, monkeypatch, *, encoder_of=lambda _: None, recall=0.5):
-    """The queries that are made of so many passages, of which so many can be drawn."""
+    """The benchmark queries of this number of passages; `drawn` limits how many can be drawn."""
     seeds = []
 
     def of_passages(_snapshot, _encoder, _requirements, *, seed):

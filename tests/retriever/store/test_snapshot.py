@@ -37,7 +37,7 @@ def filled(store, rows, passages=()):
 
 
 def test_lines_of_a_source_are_the_passages_that_have_one_of_them(store):
-    """The text has one line, as that of a web page may, whose citations count the lines of the source."""
+    """The text has one line, but citations count the lines of the source, as in a web page."""
     text = "The cat sat. The dog ran. The ship sailed."
     passages = [
         chunk_row(0, 0, "The cat sat.") | {"line_start": 3, "line_end": 5},
