@@ -77,8 +77,9 @@ def train_reranker(
         _check_uses(config, sets[0], index, encoder)
         account, counts = "; ".join(heldout.account(data.rows) for data in sets), _counts(sets)
         run.report(account)
-        for data_set in sets if config.queries is not None else ():
-            reranker_rows.leave_out(data_set.rows, config.queries, config.seed)
+        if config.queries is not None:
+            for data_set in sets:
+                reranker_rows.leave_out(data_set.rows, config.queries, config.seed)
         rows = reranker_rows.prepare(run, sets, index, encoder)
         from .reranker_training import RerankerTraining
 
