@@ -126,7 +126,7 @@ def lists(
     is never a negative, since it may answer too. A query with fewer than `negatives` other hits gives no row.
 
     :param depth: number of hits of the first stage.
-    :param as_given: learn each positive as it is, where the index has the sentence that is asked for beside it.
+    :param as_given: learn each positive's own text: the index's passage still holds the sentence that became the query.
     """
     total = len(judged)
     for number, (query, answers) in enumerate(judged):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ..data import beir
 from ..data import dataset as datasets
 from ..data.dataset import Shape
 from .document_queries import QUERIES, DocumentQueries, index_in
@@ -56,7 +55,7 @@ def _queries(run: TrainingRun[RerankerConfig], source: Any) -> DocumentQueries |
     from ...retriever.retriever import Retriever
 
     index = index_in(source)
-    if index is None or beir.is_collection(index):
+    if index is None:
         return None
     run.report(f"making queries from the documents of {source}")
     return DocumentQueries(Retriever.open(index), run.config.queries or QUERIES, run.config.seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...retriever.documents.scan import INDEX_NAME, is_index
-from ..data import documents
+from ..data import beir, documents
 from ..tuning import query_generation
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ class DocumentQueries:
 
 
 def index_in(source: Any) -> Path | None:
-    """Return the index of a folder of documents, or the folder itself if it is an index; None for other data."""
-    if not isinstance(source, (str, Path)):
+    """Return the index of a folder of documents, or the folder itself if it is an index; None for other data.
+
+    A test collection brings its own queries, also if it has an index.
+    """
+    if not isinstance(source, (str, Path)) or beir.is_collection(Path(source)):
         return None
     folders = (Path(source), Path(source) / INDEX_NAME)
     return next((folder for folder in folders if is_index(folder)), None)

@@ -51,8 +51,8 @@ def train_reranker(
     reranker the same passages; other shapes of data are learned unchanged. The weight of the first stage's score is
     chosen on held-out queries and written beside the model.
 
-    :param data: anything that `dataset.prepare` reads; or a folder of documents with an index, or an index, whose
-        documents give queries; or a mapping from names to several of these, each with pairs.
+    :param data: anything that `dataset.prepare` reads; or an index, or a folder with one: queries are made from its
+        documents; or a mapping from names to several of these, each with pairs.
     :param base: a reranker, a sentence-transformers encoder or any Hugging Face encoder; a new head is added if it has
         none.
     :param index: the index that negatives come from; by default one is made of the collection, or of the positives.

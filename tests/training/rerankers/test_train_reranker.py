@@ -227,6 +227,7 @@ def test_a_collections_documents_are_looked_for_by_their_names(tmp_path, tiny_mo
     write(tmp_path / "c", {name: "".join(json.dumps(row) + "\n" for row in some) for name, some in lines.items()})
     qrels = "".join(f"q{n}\td{n}\t1\n" for n in range(len(THINGS)))
     write(tmp_path / "c", {"qrels/train.tsv": "query-id\tcorpus-id\tscore\n" + qrels})
+    Retriever.open(tmp_path / "c" / ".binocle", model=tiny_model).add(STORIES)  # a collection keeps its own queries
     _, made = mined(tmp_path / "out", tmp_path / "c", tiny_model, monkeypatch, encoder=tiny_model)
     retriever = Retriever.open(tmp_path / "out/run/index", model=tiny_model)
     names = {row["text"]: f"d{n}" for n, row in enumerate(lines["queries.jsonl"])}
