@@ -5,7 +5,7 @@
 DIR of the data holds scifact/ and cranfield/ in BEIR's layout, squad11/ and debian_descriptions/. Each collection keeps
 the documents that are relevant to 100 or 300 queries, and others up to some hundred. The default search
 gives the 50 best passages of each query. A signal orders these alone, and then with a weight beside the default score,
-both as standard scores: what a search would do that stores it for its passages. Recall stays as it is. Models and
+both as standard scores: as a search with stored token vectors would add it. Recall stays as it is. Models and
 indexes are kept in the folder of work. `token_models` has the models.
 
 The control is the cosine between the means of the same token vectors: what training alone gains, without interaction.

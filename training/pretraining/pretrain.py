@@ -46,7 +46,7 @@ def pretrain(
     :param from_scratch: a size of `config.SIZES` instead, with a new vocabulary, or the teacher's.
     :param teacher: a masked language model by folder or name: the model also learns its guesses for hidden tokens and,
         if it has the same width, its states.
-    :param layers: start with so many layers of the teacher, evenly spread.
+    :param layers: number of the teacher's layers to start with, evenly spread.
     :param column: the column of texts, if there are several.
     :raises InputError: before the first step, for unsuitable texts or invalid settings.
     """

@@ -6,7 +6,7 @@ queries. Then it answers half of the queries with a best relevance of 0.5.
     relevance = 1 / (1 + exp(-(a + b cosine + c share + d mean + e log10(1000 / passages))))
 
 The best of many passages is near to any query by chance, and the best of few is not. So the same values say more if
-fewer than 1,000 passages were searched: those of the index, or those that pass a filter.
+fewer than 1,000 passages were searched. A filter leaves fewer passages than the index has.
 
 The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
 the ten highest cosines: a passage that is near by chance is often alone. The weights are constants, fitted for
@@ -64,7 +64,7 @@ def relevance(
     :param shares: of the words of the query in each passage; NaN without an inverted index or words to look for.
     :param literal: whether each passage holds an exact part of the query.
     :param nearest: the ten highest cosines of all candidates, or fewer.
-    :param passages: the number of those that were searched.
+    :param passages: the number of searched passages.
     """
     scaled = scale.as_default(cosines)
     mean = float(scale.as_default(nearest).mean()) if len(nearest) == DEPTH else np.nan
