@@ -47,7 +47,10 @@ def arguments() -> list[str]:
 
 
 def commit(folder: Path) -> str | None:
-    """Of the code there, `-dirty` where it differs from it; results do not count. None outside of git."""
+    """Of the code there, `-dirty` where it differs from it; results do not count.
+
+    Outside of git, BENCHMARK_COMMIT names it, for a machine that has a copy of the files alone; else None.
+    """
     within = ["git", "-C", str(folder)]
     changed = [*within, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results"]
     try:
@@ -56,7 +59,7 @@ def commit(folder: Path) -> str | None:
             for command in ([*within, "rev-parse", "--short", "HEAD"], changed)
         )
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return os.environ.get("BENCHMARK_COMMIT")
     return f"{name}-dirty" if changes else name
 
 

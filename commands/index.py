@@ -19,6 +19,7 @@ from .options import (
     count_of,
     folder_above,
     folder_argument,
+    gpu_option,
     index_option,
     is_interactive,
     json_option,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     help="Do not wait for the disk: a power cut soon after may damage the whole index.",
 )
 @click.option("--yes", is_flag=True, help="Drop the documents of missing files, however many.")
+@gpu_option
 @wait_option
 @ray_option
 @json_option
@@ -82,6 +84,7 @@ def index(
     retry: bool,
     durable: bool,
     yes: bool,
+    gpu: bool,
     wait: float,
     ray: str | None,
     as_json: bool,
@@ -114,7 +117,7 @@ def index(
         from .precision import model_in_precision
 
         model = model_in_precision(precision, model, where, folder or [Path()], exclude)
-    retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
+    retriever = Retriever.open(where, model=model, ray=ray, gpu=gpu, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)
     if is_collection(retriever):
         folders = list(folder) or None
@@ -123,6 +126,8 @@ def index(
     report = _sync(retriever, folders, ray, as_json=as_json, drop=drop, drop_missing=yes, **options)
     if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
         report = _sync(retriever, folders, ray, as_json=as_json, drop_missing=True, **options)
+    if gpu and report.embedded:
+        print_note(f"passages were encoded by {retriever.encoded_by}")
     return EXIT_NEGATIVE if report.missing else 0
 
 

@@ -143,6 +143,7 @@ wait_option = click.option(
     envvar="BINOCLE_WAIT",
     help="Wait so long for another process that writes the index. Default: not at all.",
 )
+gpu_option = click.option("--gpu", is_flag=True, help="Encode on the GPUs of this machine; needs binocle[torch].")
 ray_option = click.option(
     "--ray", metavar="ADDRESS", envvar="BINOCLE_RAY", help="Run on a Ray cluster: auto, local or HOST:PORT."
 )
@@ -248,11 +249,13 @@ def open_index(
     ray: str | None = None,
     wait: float = 0.0,
     *,
+    gpu: bool = False,
     narrow: bool = False,
 ) -> Retriever:
     """Open the existing index that FOLDER and --index name.
 
     :param wait: the seconds that a write waits for another process.
+    :param gpu: encode documents and search on the GPUs of this machine.
     :param narrow: FOLDER may be a file or a glob too, for commands that have a filter.
     """
     with _without_garbage_collection():
@@ -274,7 +277,8 @@ def open_index(
         raise NoIndexError(
             f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
         )
-    return open_kept(path, model, ray) or Retriever.open(path, model=model, ray=ray, wait=wait, on_wait=print_waiting)
+    opened = None if gpu else open_kept(path, model, ray)
+    return opened or Retriever.open(path, model=model, ray=ray, gpu=gpu, wait=wait, on_wait=print_waiting)
 
 
 def _default_collection() -> Path | None:

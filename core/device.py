@@ -15,6 +15,18 @@ def device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+def gpus() -> tuple[list[str], str]:
+    """Return torch's names of this machine's GPUs, and for messages their number, or why there are none."""
+    try:
+        import torch
+    except ImportError:
+        return [], "the CPU: GPUs are used with binocle[torch]"
+    count = torch.cuda.device_count()
+    if not count:
+        return [], "the CPU: torch sees no GPU"
+    return [f"cuda:{number}" for number in range(count)], f"{count} GPU{'s' * (count > 1)}"
+
+
 @cache
 def has_bf16() -> bool:
     """Whether this device computes matrix products in bfloat16 natively; emulated, they are slower than float32."""

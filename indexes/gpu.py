@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.device import gpus
 from ..core.units import format_bytes
 from .flat import allowed_count, allowed_mask, top_k
 from .metric import METRICS
@@ -175,16 +176,14 @@ def on_gpus(index: VectorIndex) -> tuple[VectorIndex, str]:
 
     :returns: the GPU index, or the index itself; and the name of the searching device, for messages.
     """
-    try:
-        import torch
-    except ImportError:
-        return index, "the CPU: GPUs are used with binocle[torch]"
-    devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    devices, by = gpus()
     if not devices:
-        return index, "the CPU: torch sees no GPU"
+        return index, by
+    import torch
+
     exact: Any = getattr(index, "exact", index)
     needed = exact.vectors.nbytes / len(devices) + _SPARE
     free = min(torch.cuda.mem_get_info(name)[0] for name in devices)
     if needed > free:
         return index, f"the CPU: a GPU has {format_bytes(free)} of memory free where {format_bytes(needed)} are needed"
-    return GpuIndex.of(exact, devices), f"{len(devices)} GPU{'s' * (len(devices) > 1)}"
+    return GpuIndex.of(exact, devices), by

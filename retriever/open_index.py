@@ -42,7 +42,7 @@ class OpenIndex:
 
     :param model: the name of the encoder for a new index.
     :param ray: the address of a Ray cluster to work on.
-    :param gpu: compare every vector on the GPUs of this machine.
+    :param gpu: encode documents and compare every vector on the GPUs of this machine.
     :param trust: trust an index that came from elsewhere.
     :param dim: the dimension of the vectors of an index without an encoder.
     """
@@ -61,7 +61,7 @@ class OpenIndex:
         self.ray = ray
         self.gpu = gpu
         self.trust = trust
-        self.models = ModelCache(location, model, lambda: self.store().trusted, dim)
+        self.models = ModelCache(location, model, lambda: self.store().trusted, dim, gpu=gpu)
         self.writing = threading.RLock()  # threads that write take turns
         self.current: Snapshot | None = None  # the state last read or written
         self._lock = threading.RLock()  # of the attributes that change

@@ -101,8 +101,9 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param dim: the dimension of these vectors. An existing index knows it.
         :param ray: the address of a Ray cluster to work on. Every machine of it must reach the index under this path,
             and have the model.
-        :param gpu: compare every vector on the GPUs of this machine, for a process that answers many queries. The CPU
-            does if there is no GPU, too little memory, or an index in shards; `snapshot().searched_by` says which.
+        :param gpu: encode documents and compare every vector on the GPUs of this machine, for a process that indexes
+            much or answers many queries. The CPU does if there is no GPU, too little memory, or an index in shards;
+            `encoded_by` and `snapshot().searched_by` say which.
         :param durable: write to the disk what a commit names before it returns. Without, a power cut soon after may
             damage the whole index, so choose that only for an index that can be made anew. Storage on S3 is durable.
         :param wait: the seconds that a write waits for another process to finish its own; by default none, so that it
@@ -292,6 +293,11 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         """
         store = self._index.store()
         return is_trusted(store.location, store.settings.id) == store.trusted
+
+    @property
+    def encoded_by(self) -> str:
+        """What computes the vectors of documents, for messages: the CPU, and why, or the number of GPUs."""
+        return self._index.models.encoded_by
 
     @property
     def model_names(self) -> list[str]:

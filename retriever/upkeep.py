@@ -60,7 +60,7 @@ class Upkeep:
 
         name = model_name(model)
         store = self._index.store()
-        encoder = load_encoder(name)
+        encoder = self._index.models.prepare(load_encoder(name))
         with self._index.writer(store) as writer:
             report = switch(writer, encoder, progress, keep=keep)
             renew_scale(writer.snapshot(), encoder)
@@ -82,7 +82,7 @@ class Upkeep:
 
         name = None if model is None else model_name(model)
         with self._index.writer() as writer:
-            encoder = previous_encoder(writer.head, name)
+            encoder = self._index.models.prepare(previous_encoder(writer.head, name))
             report = rollback(writer, encoder, progress)
             renew_scale(writer.snapshot(), encoder)
         self._index.models.use(encoder)

@@ -47,13 +47,13 @@ SPECS = (  # on the CPU, and the same built on GPUs: a graph by CAGRA, lists
 )
 
 
-def synthetic_vectors(count: int, random: np.random.Generator, centres: np.ndarray) -> np.ndarray:
+def synthetic_vectors(count: int, centres: torch.Tensor) -> np.ndarray:
     vectors = np.empty((count, DIM), np.float32)
     for start in range(0, count, 100_000):
         part = vectors[start : start + 100_000]
-        part[:] = centres[random.integers(0, len(centres), len(part))]
-        part += random.standard_normal(part.shape, np.float32) * np.float32(0.8 / DIM**0.5)
-        part /= np.linalg.norm(part, axis=1, keepdims=True)
+        drawn = centres[torch.randint(len(centres), (len(part),), device=centres.device)]
+        drawn += torch.randn_like(drawn) * (0.8 / DIM**0.5)
+        part[:] = torch.nn.functional.normalize(drawn).cpu().numpy()
     return vectors
 
 
@@ -140,7 +140,7 @@ def benchmark_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000_000, help="vectors for exact search")
-    parser.add_argument("--built", type=int, default=1_000_000, help="vectors for the built indexes")
+    parser.add_argument("--built", type=int, default=1_000_000, help="vectors for the built indexes; 0 leaves them out")
     parser.add_argument("--devices", help="torch's names of the devices; default: all GPUs")
     parser.add_argument("--name", default="gpu", help="name of the file in results/")
     arguments = parser.parse_args()
@@ -149,16 +149,13 @@ def main() -> None:
     if not devices:
         raise SystemExit("torch sees no GPU here: --devices cpu runs the same code on the CPU")
     names = [name if name == "cpu" else torch.cuda.get_device_name(name) for name in devices]
-    random = np.random.default_rng(SEED)
-    centres = random.standard_normal((CENTRES, DIM), np.float32) / np.float32(DIM**0.5)
-    vectors, queries = (
-        synthetic_vectors(arguments.count, random, centres),
-        synthetic_vectors(max(BATCHES), random, centres),
-    )
+    torch.manual_seed(SEED)
+    centres = torch.randn(CENTRES, DIM, device=devices[0]) / DIM**0.5
+    vectors, queries = (synthetic_vectors(count, centres) for count in (arguments.count, max(BATCHES)))
     results = {
         "devices": names,
         "exact": benchmark_exact(FlatIndex(np.arange(len(vectors)), vectors), queries, devices),
-        "indexes": benchmark_indexes(vectors[: arguments.built], queries[:2_000]),
+        "indexes": benchmark_indexes(vectors[: arguments.built], queries[:2_000]) if arguments.built else [],
     }
     save(arguments.name, results, seed=SEED)
 

@@ -17,7 +17,7 @@ import argparse
 import ast
 import copy
 import functools
-import importlib
+import importlib.util
 import json
 import os
 import random
@@ -289,6 +289,9 @@ def main() -> None:
     arguments.work.mkdir(exist_ok=True)
     os.chdir(ROOT)
     sys.path[:0] = [str(ROOT.parent), str(ROOT)]
+    spec = importlib.util.find_spec("binocle")
+    if spec is None or spec.origin != str(ROOT / "__init__.py"):
+        raise SystemExit(f"{ROOT} is not what 'import binocle' finds: call the folder binocle, for nothing is changed else")
     modules = sorted({str(file.relative_to(ROOT)) for name in arguments.modules for file in ROOT.glob(name)})
     if not (arguments.work / "reach.json").exists():
         _fork_reach(modules, arguments)

@@ -138,7 +138,8 @@ def _judge(name: str | None) -> Any:
 def _summary(report: MiningReport, out: Path, negatives: int) -> str:
     rows = f"{out}: {report.rows:,} row{'s' * (report.rows != 1)}, {report.negatives:,} negatives"
     queries = f"{report.queries:,} queries from {report.documents:,} texts"
-    device = "" if report.searched_by == "the CPU" else f", searched by {report.searched_by}"
+    used = {"encoded": report.encoded_by, "searched": report.searched_by}
+    device = "".join(f", {work} by {name}" for work, name in used.items() if name != "the CPU")
     lines = [f"{rows} for {queries}, in {sum(report.seconds.values()):,.1f} s{device}"]
     if report.dropped:
         counts = ", ".join(f"{rule} {count:,}" for rule, count in report.dropped.items())

@@ -10,6 +10,7 @@ from ..options import (
     command_hint,
     count_of,
     folder_argument,
+    gpu_option,
     index_option,
     json_option,
     open_index,
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 @click.argument("model")
 @folder_argument
 @index_option
+@gpu_option
 @wait_option
 @json_option
-def switch(model: str, folder: Path | None, index: Path | None, wait: float, as_json: bool) -> None:
+def switch(model: str, folder: Path | None, index: Path | None, gpu: bool, wait: float, as_json: bool) -> None:
     """Embed every passage again, with another encoder.
 
     MODEL is a sentence-transformers folder or hub name. It must split texts into the same tokens as the index's
@@ -42,10 +44,12 @@ def switch(model: str, folder: Path | None, index: Path | None, wait: float, as_
     \b
     binocle switch models/tuned docs
     """
-    retriever = open_index(folder, index, wait=wait)
+    retriever = open_index(folder, index, wait=wait, gpu=gpu)
     with ProgressBar("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
     print_note(report.note)
+    if gpu and report.switched:
+        print_note(f"passages were encoded by {retriever.encoded_by}")
     if as_json:
         echo_json(report.as_dict())
     elif report.switched:

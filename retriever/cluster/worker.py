@@ -23,8 +23,7 @@ from ..documents.file_parts import size_and_time
 from ..indexing.indexer import Indexer
 from ..indexing.report import Report
 from ..indexing.sync import row_of
-from ..models import files as model_folder
-from ..models import settings as model_settings
+from ..models.bert.bert_encoder import use_gpus
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..documents.scan import Entry
-    from ..models.encoder import Encoder
     from ..store.head import Head
     from ..store.store import Store
 
@@ -71,7 +69,9 @@ class Worker:
         :param head: the state at the start of the run: its texts are not embedded again.
         :raises EncoderMismatchError: when this machine has another encoder under that name.
         """
-        encoder = _load(head.encoder.model, gpu=gpu)
+        encoder = load_encoder(head.encoder.model)
+        if gpu:
+            use_gpus(encoder)
         if encoder.fingerprint != head.encoder.fingerprint:
             raise EncoderMismatchError(
                 f"{head.encoder.model} on a worker has fingerprint {encoder.fingerprint[:8]} but the index was made "
@@ -178,20 +178,6 @@ class _Fragments:
 
 
 _CACHED_COLUMNS = ("key", "context", "vector", PREVIOUS)
-
-
-def _load(name: str, *, gpu: bool) -> Encoder:
-    """Load the encoder, with torch if there is a GPU and the folder has weights of its own."""
-    folder = model_folder.find(name)
-    if (
-        not gpu
-        or name.endswith(model_folder.INT8)
-        or any((folder / name).is_file() for name in (model_folder.DEFENCE, model_folder.ADAPTER))
-    ):
-        return load_encoder(name)
-    from ..models.encoders.torch_encoder import TorchEncoder
-
-    return TorchEncoder(name, folder, model_settings.ModelSettings.read(folder))
 
 
 def fragments_of(texts: Sequence[str]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.checks import is_whole
 from ...core.errors import EncoderMismatchError, InputError, UntrustedError
-from .bert.bert_encoder import expect_queries
+from .bert.bert_encoder import expect_queries, use_gpus
 from .encoders.no_encoder import NoEncoder, check_encoder
 from .files import DEFAULT_MODEL, INT8, find_default
 from .identity import MAX_DIM, EncoderId
@@ -30,6 +30,7 @@ class ModelCache:
     :param requested: the folder or name of the encoder to begin with; None: the index's own, or the default.
     :param is_trusted: tells whether the index may name its encoder.
     :param dim: of the vectors of a new index without an encoder; None: it has one.
+    :param gpu: let the encoder compute documents on the GPUs of this machine.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class ModelCache:
         requested: str | None,
         is_trusted: Callable[[], bool] = lambda: True,
         dim: int | None = None,
+        *,
+        gpu: bool = False,
     ) -> None:
+        self.encoded_by = "the CPU"  # what computes the vectors of documents, once an encoder is loaded
         self.requested = requested
         self.dim = dim
         self._index = index
@@ -46,6 +50,7 @@ class ModelCache:
         self._encoder_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         self._encoder: Encoder | None = None
         self._is_warm = False
+        self._gpu = gpu
         self._rerankers: dict[str, Reranker] = {}
         self._readers: dict[str, Reader] = {}
 
@@ -54,7 +59,7 @@ class ModelCache:
         with self._encoder_lock:
             encoder = self._encoder
             if encoder is None or (identity is not None and encoder.fingerprint != identity.fingerprint):
-                encoder = self._encoder = self._prepare(self._load(identity))
+                encoder = self._encoder = self.prepare(self._load(identity))
             if identity is not None:
                 self.requested = None  # from now on the index decides, even after a switch to another encoder
             return encoder
@@ -118,7 +123,7 @@ class ModelCache:
     def use(self, encoder: Encoder) -> None:
         """Keep this encoder for the next search, as after a switch."""
         with self._encoder_lock:
-            self.requested, self._encoder = None, self._prepare(encoder)
+            self.requested, self._encoder = None, self.prepare(encoder)
 
     @property
     def names(self) -> list[str]:
@@ -128,11 +133,14 @@ class ModelCache:
     def warm_up(self, identity: EncoderId) -> None:
         """Prepare this encoder, and every later one, for many queries."""
         self._is_warm = True
-        self._prepare(self.encoder_of(identity))
+        self.prepare(self.encoder_of(identity))
 
-    def _prepare(self, encoder: Encoder) -> Encoder:
+    def prepare(self, encoder: Encoder) -> Encoder:
+        """Prepare an encoder for many queries, or for GPUs, as this index wants its own."""
         if self._is_warm:
             expect_queries(encoder)
+        if self._gpu:
+            self.encoded_by = use_gpus(encoder)
         return encoder
 
     def reranker_of(self, reranker: str | os.PathLike[str] | Reranker) -> Reranker:

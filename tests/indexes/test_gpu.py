@@ -16,6 +16,7 @@ from binocle.indexes.gpu import GpuIndex, on_gpus
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import build
 from binocle.indexes.registry import IndexSpec
+from binocle.retriever.models.bert import bert_encoder
 from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
@@ -148,6 +149,7 @@ def one_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda name: (2**33, 2**33))
     of = GpuIndex.of
     monkeypatch.setattr(GpuIndex, "of", lambda exact, devices: of(exact, ["cpu"] * len(devices)))
+    monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu"], "1 GPU"))
 
 
 def test_an_index_of_any_kind_is_compared_whole_on_a_gpu(tmp_path, one_gpu):
@@ -226,6 +228,8 @@ def test_negatives_of_many_queries_are_looked_for_on_gpus(tmp_path, tiny, one_gp
     options = {"corpus": texts, "model": tiny, "negatives": 2}
     on_cpu = mining.mine(pairs, tmp_path / "cpu.jsonl", **options)
     monkeypatch.setattr(mining, "_GPU_COMPARISONS", 1)
+    monkeypatch.setattr(mining, "_GPU_DOCUMENTS", 1)
     on_gpu = mining.mine(pairs, tmp_path / "gpu.jsonl", **options)
-    assert (on_cpu.searched_by, on_gpu.searched_by) == ("the CPU", "1 GPU")
+    assert (on_cpu.encoded_by, on_cpu.searched_by) == ("the CPU", "the CPU")
+    assert (on_gpu.encoded_by, on_gpu.searched_by) == ("1 GPU", "1 GPU")
     assert (tmp_path / "gpu.jsonl").read_text() == (tmp_path / "cpu.jsonl").read_text()

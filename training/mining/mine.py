@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, StoreError
 from ...core.progress import Progress, ignore
 from ...indexes.gpu import on_gpus
+from ...retriever.models.bert.bert_encoder import use_gpus
 from ...retriever.retriever import Retriever
 from ..data import beir
 from .candidates import Documents, Passages, encode_documents
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 
 MODES = ("semantic", "hybrid")
 _QUERIES = 4_096  # encoded and searched together
-_GPU_COMPARISONS = 10**9  # fewer take seconds on a CPU, less than loading torch for a GPU
+# Fewer comparisons or documents take seconds on a CPU, less than loading torch for a GPU.
+_GPU_COMPARISONS = 10**9
+_GPU_DOCUMENTS = 20_000
 
 
 def mine(
@@ -123,6 +126,8 @@ def _mine(
     try:
         with report.timed("reading"):
             _fill(collection, pairs, corpus, report)
+        if collection.documents >= _GPU_DOCUMENTS:
+            report.encoded_by = use_gpus(encoder)
         with report.timed("encoding texts"):
             index = encode_documents(collection, encoder, work / "vectors", progress)
         if report.mode == "hybrid" and not isinstance(corpus, Retriever):

@@ -19,6 +19,7 @@ class MiningReport:
 
     model: str = ""
     mode: Mode = "semantic"
+    encoded_by: str = "the CPU"
     searched_by: str = "the CPU"
     pairs: int = 0  # different ones
     queries: int = 0  # different ones

@@ -1,11 +1,14 @@
-"""Plain BERT encoders without torch: OpenVINO computes documents and many queries, numpy a few queries."""
+"""Plain BERT encoders: OpenVINO computes documents and many queries, numpy a few queries; torch documents on GPUs."""
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from ....core.device import gpus
 from ....core.errors import InputError
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
@@ -14,17 +17,20 @@ from .model import BertModel
 from .weights import BertConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from tokenizers import Encoding
 
     from ....core.arrays import Floats, Integers
+    from .gpu import BertGpu
 
 
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.
 _NUMPY_TOKENS = 1_024
 _NUMPY_QUERIES = 64
+_GPU_TEXTS = 8_192  # tokenized at a time, while a GPU computes those before
 
 
 class BertEncoder:
@@ -51,11 +57,24 @@ class BertEncoder:
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
         self._expects_queries = False
+        self._gpu: BertGpu | None = None
 
     def expect_queries(self) -> None:
         """Compile the graph now, and use it for every query from now on."""
         self._model.compiled()
         self._expects_queries = True
+
+    def use_gpus(self) -> str:
+        """Compute documents on the GPUs of this machine from now on, in half precision.
+
+        :returns: what computes them, for messages: the CPU if there is no GPU, or for int8.
+        """
+        if self._int8:
+            return "the CPU: int8 is computed there alone"
+        devices, by = gpus()
+        if devices and self._gpu is None:
+            self._gpu = self._model.on_gpus(devices)
+        return by
 
     @staticmethod
     def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
@@ -75,14 +94,16 @@ class BertEncoder:
 
         The graph computes every document, so that its vector does not depend on the others in the call.
         Texts beyond `max_tokens` are truncated. After `expect_queries`, the graph computes every query too.
-        Queries are never computed in int8.
+        Queries are never computed in int8, and never on a GPU.
 
-        :raises InputError: for an unknown kind, or when `texts` is no list of texts.
+        :raises InputError: for an unknown kind, when `texts` is no list of texts, or when half precision overflows.
         """
         if kind not in get_args(Kind):
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         inputs = [self._normalize(prompt + text) for text in check_texts(texts)]
+        if kind == "document" and self._gpu is not None:
+            return self._scaled(self._gpu_vectors(self._gpu, inputs))
         encodings = self._model.tokenize(inputs)
         small = kind == "query" and not self._expects_queries and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
@@ -90,10 +111,31 @@ class BertEncoder:
         batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings, int8=int8)
         for positions, hidden, mask in batches:
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
-            if self._settings.unit:
-                pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-            vectors[positions] = pooled
+            vectors[positions] = self._scaled(pooled)
         return vectors
+
+    def _gpu_vectors(self, gpu: BertGpu, inputs: list[str]) -> Floats:
+        parts = [gpu.vectors(encodings, self._settings.pooling) for encodings in self._tokenized_ahead(inputs)]
+        vectors: Floats = np.concatenate(parts) if parts else np.empty((0, self.dim), np.float32)
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{self.name} overflows half precision on a GPU: set BINOCLE_PRECISION=bfloat16")
+        return vectors
+
+    def _tokenized_ahead(self, inputs: list[str]) -> Iterator[list[Encoding]]:
+        """Tokenize some thousands of texts at a time, and the next of them while the caller works."""
+        with ThreadPoolExecutor(1) as thread:
+            waiting: deque[Future[list[Encoding]]] = deque()
+            for start in range(0, len(inputs), _GPU_TEXTS):
+                waiting.append(thread.submit(self._model.tokenize, inputs[start : start + _GPU_TEXTS]))
+                if len(waiting) > 1:
+                    yield waiting.popleft().result()
+            yield from (part.result() for part in waiting)
+
+    def _scaled(self, pooled: Floats) -> Floats:
+        """Scale pooled states to unit length, if the model does."""
+        if self._settings.unit:
+            pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+        return pooled
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Tokenize without truncation, so a long text costs time in proportion to its length."""
@@ -127,6 +169,18 @@ def expect_queries(encoder: Encoder) -> None:
     """Announce many queries, one by one: each then takes a fraction of the time."""
     if isinstance(encoder, BertEncoder):
         encoder.expect_queries()
+
+
+def use_gpus(encoder: Encoder) -> str:
+    """Let an encoder compute documents on the GPUs of this machine from now on.
+
+    :returns: what computes them, for messages.
+    """
+    base = getattr(encoder, "base", encoder)  # of an adapter or a defence
+    if isinstance(base, BertEncoder):
+        return base.use_gpus()
+    device = getattr(base, "device", "cpu")  # torch's name: other models are on a GPU if there is one
+    return "1 GPU" if device.startswith("cuda") else "the CPU"
 
 
 def _are_few(encodings: Sequence[Encoding]) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
     from ....core.arrays import Floats, Integers, Positions
+    from .gpu import BertGpu
     from .openvino import BertOpenVINO
     from .weights import BertConfig
 
@@ -142,6 +143,16 @@ class BertModel:
         for positions in _groups(lengths, _MIN_BATCH_TOKENS):  # without padding, and small enough for the caches
             batch = self._batch(encodings, positions, int(lengths[positions[0]]))
             yield positions, self._numpy.forward(*batch), batch[1]
+
+    def on_gpus(self, devices: Sequence[str]) -> BertGpu:
+        """Copy the weights to GPUs.
+
+        :param devices: torch's names for them.
+        """
+        from .gpu import BertGpu
+
+        precision = {None: "float16", "f32": "float32", "bf16": "bfloat16"}[self._precision]
+        return BertGpu(self._config, self._weights, devices, precision)
 
     def layers(self, encoding: Encoding) -> Iterator[tuple[Floats, Floats | None]]:
         """Yield the states (tokens, dim) of the embeddings and of each layer, with its attention, by numpy.
