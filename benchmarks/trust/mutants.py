@@ -291,7 +291,7 @@ def main() -> None:
     sys.path[:0] = [str(ROOT.parent), str(ROOT)]
     spec = importlib.util.find_spec("binocle")
     if spec is None or spec.origin != str(ROOT / "__init__.py"):
-        raise SystemExit(f"{ROOT} is not what 'import binocle' finds: call the folder binocle, for nothing is changed else")
+        raise SystemExit(f"'import binocle' does not find {ROOT}: call the folder binocle, else no change counts")
     modules = sorted({str(file.relative_to(ROOT)) for name in arguments.modules for file in ROOT.glob(name)})
     if not (arguments.work / "reach.json").exists():
         _fork_reach(modules, arguments)

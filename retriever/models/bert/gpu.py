@@ -101,7 +101,10 @@ class _Device:
         self._device = torch.device(device)
         self._type = getattr(torch, precision)
         self._config = config
-        self._attend = _attention(self._device, self._type)
+        is_half = self._device.type == "cuda" and self._type != torch.float32
+        self._attend = _attention(self._device) if is_half else _padded_attention
+        self._expand = _fused_expansion if is_half else _expansion
+        self._add_and_norm = _normalizer(self._device) if is_half else _add_and_norm
         self._graphs: dict[tuple[int, tuple[str, ...]], Callable[[Tensor], Tensor]] = {}
         self._pool: Any = None  # of the graphs' memory: they run one after the other
         self._words = self._copy(weights[WORDS], self._type)
@@ -162,19 +165,10 @@ class _Device:
             projected = functional.linear(hidden, *layer["projections"]).view(_TOKENS, 3, heads, dim // heads)
             attended = self._attend(*projected.unbind(1), bounds, longest).reshape(_TOKENS, dim)
             change = functional.linear(attended, *layer["attention_output"])
-            hidden = self._add_and_norm(hidden, change, layer["attention_norm"])
-            change = functional.linear(self._expanded(hidden, layer), *layer["output"])
-            hidden = self._add_and_norm(hidden, change, layer["output_norm"])
+            hidden = self._add_and_norm(hidden, change, layer["attention_norm"], self._config.eps)
+            change = functional.linear(self._expand(hidden, *layer["intermediate"]), *layer["output"])
+            hidden = self._add_and_norm(hidden, change, layer["output_norm"], self._config.eps)
         return torch.cat([self._pooling(mode, hidden, bounds) for mode in pooling], 1)
-
-    def _expanded(self, hidden: Tensor, layer: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
-        functional = self._torch.nn.functional
-        expanded: Tensor = functional.gelu(functional.linear(hidden, *layer["intermediate"]))
-        return expanded
-
-    def _add_and_norm(self, hidden: Tensor, change: Tensor, norm: Sequence[Tensor]) -> Tensor:
-        total = hidden + change
-        return self._torch.nn.functional.layer_norm(total, total.shape[1:], *norm, self._config.eps)
 
     def _pooling(self, mode: str, hidden: Tensor, bounds: Tensor) -> Tensor:
         if mode == "cls":
@@ -223,11 +217,46 @@ def _packed(texts: Sequence[Tokens], longest: int) -> Integers:
     return packed
 
 
-def _attention(device: torch.device, kind: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
+def _expansion(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    from torch.nn.functional import gelu, linear
+
+    return gelu(linear(hidden, weight, bias))
+
+
+def _fused_expansion(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute GELU with the product, by its tanh form: cosines of vectors fall by 2e-6, about as by float16."""
+    import torch
+
+    expanded: Tensor = torch._addmm_activation(bias, hidden, weight.t(), use_gelu=True)  # noqa: SLF001 - has no other name
+    return expanded
+
+
+def _add_and_norm(left: Tensor, right: Tensor, norm: Sequence[Tensor], eps: float) -> Tensor:
+    from torch.nn.functional import layer_norm
+
+    total = left + right
+    return layer_norm(total, total.shape[1:], *norm, eps)
+
+
+def _normalizer(device: torch.device) -> Callable[[Tensor, Tensor, Sequence[Tensor], float], Tensor]:
+    """Return the sum and layer norm in one kernel, if it compiles here."""
+    import torch
+
+    try:
+        from .gpu_kernels import add_and_norm
+
+        example = torch.ones(2, 32, device=device, dtype=torch.float16)
+        add_and_norm(example, example, (example[0], example[0]), 1e-5)
+    except Exception:  # noqa: BLE001 - no Triton, no compiler, or one that fails: each raises its own
+        return _add_and_norm
+    return add_and_norm
+
+
+def _attention(device: torch.device) -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
     """Return the attention of each text to itself: FlashAttention (arXiv:2307.08691) on GPUs that have it."""
     import torch
 
-    if device.type == "cuda" and kind != torch.float32 and torch.cuda.get_device_capability(device) >= (8, 0):
+    if torch.cuda.get_device_capability(device) >= (8, 0):
         from torch.nn.attention.varlen import varlen_attn
 
         def flash(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int) -> Tensor:
