@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
@@ -95,18 +96,17 @@ class HiddenStates:
         """
         before, after = self._special
         length = max(map(len, rows)) + len(before) + len(after)
-        ids = torch.full((len(rows), length), self.tokenizer.pad_token_id or 0, dtype=torch.long)
-        mask = torch.zeros((len(rows), length), dtype=torch.long)
+        ids = np.full((len(rows), length), self.tokenizer.pad_token_id or 0, np.int64)
+        mask = np.zeros((len(rows), length), np.int64)
         for number, row in enumerate(rows):
             framed = [*before, *row, *after]
-            ids[number, : len(framed)] = torch.tensor(framed)
+            ids[number, : len(framed)] = framed
             mask[number, : len(framed)] = 1
-        return ids.to(self.device), mask.to(self.device)
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
     def inside(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(rows, tokens): true for the text's own tokens, false for special ones and padding."""
-        special = torch.tensor(sorted(self.tokenizer.all_special_ids), device=ids.device)
-        return (mask == 1) & ~torch.isin(ids, special)
+        return (mask == 1) & ~torch.isin(ids, self._special_ids)
 
     def at(self, ids: Tensor, mask: Tensor, layer: int | None = None) -> Tensor:
         """Compute the states after a layer, by default the last: float32 (rows, tokens, width)."""
@@ -128,6 +128,10 @@ class HiddenStates:
         if not 0 <= layer <= last:
             raise InputError(f"the encoder has layers 0 (its embeddings) to {last}, not {layer}")
         return layer
+
+    @cached_property
+    def _special_ids(self) -> Tensor:
+        return torch.tensor(sorted(self.tokenizer.all_special_ids), device=self.device)
 
     @cached_property
     def _special(self) -> tuple[list[int], list[int]]:

@@ -10,18 +10,20 @@ from torch.nn import functional
 
 from ...retriever.models.heads.classifier import ClassifierSettings, HeadScorer
 from ...retriever.models.heads.head import CLASSIFIER
-from ...retriever.models.heads.torch_head import inputs, outputs
+from ...retriever.models.heads.torch_head import arrays, outputs, tensors
 from ..data.heads.examples import Example
 from . import classifier_training
 from .config import ClassifierConfig
 from .head_training import HeadTraining
 
 if TYPE_CHECKING:
-    from ...core.arrays import Floats
+    from ...core.arrays import Floats, Integers
     from ...retriever.models.heads.head import Head
     from ..data.heads.examples import Examples
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
+
+    _Batch = tuple[dict[str, Integers], Floats]  # the model's input, and the targets
 
 _GLANCE = 500  # held-out rows that are measured during the run
 _PROBLEMS = {
@@ -31,7 +33,7 @@ _PROBLEMS = {
 }
 
 
-class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
+class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
     """The fine-tuning of one classifier (Devlin et al. 2019, arXiv:1810.04805, section 4.1)."""
 
     kind = CLASSIFIER
@@ -59,14 +61,18 @@ class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
         """Return the characters of a text or pair."""
         return len(row.text) if isinstance(row.text, str) else sum(map(len, row.text))
 
-    def loss(self, rows: list[Example], random: np.random.Generator) -> torch.Tensor:  # noqa: ARG002 - of the base
+    def prepare(self, rows: list[Example], random: np.random.Generator) -> _Batch:  # noqa: ARG002 - of the base
+        """Tokenize the texts, and look up their targets."""
+        encodings = self._scorer.encodings([row.text for row in rows])
+        return arrays(self.model, encodings), self.examples.targets(rows)
+
+    def loss(self, batch: _Batch) -> torch.Tensor:
         """Return the mean cross-entropy of the labels, or the squared error of numbers.
 
         A row of a rare class weighs more, as in a probe.
         """
-        batch = inputs(self.model, self._scorer.encodings([row.text for row in rows]))
-        logits = outputs(self.model(**batch)).float()
-        targets = torch.from_numpy(self.examples.targets(rows)).to(logits.device)
+        logits = outputs(self.model(**tensors(self.model, batch[0]))).float()
+        targets = torch.from_numpy(batch[1]).to(logits.device)
         if self.examples.task == "number":
             return functional.mse_loss(logits, targets)
         if self.examples.task == "labels":

@@ -6,6 +6,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from ...retriever.models.heads.torch_head import TorchHead
 from ..pretraining.batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
+from ..runs.prepared_steps import PreparedSteps
 from .base_model import make_model
 from .config import default_learning_rate
 from .result import HeadResult
@@ -26,18 +28,20 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from ...core.arrays import Integers
     from ...retriever.models.heads.head import Head, HeadKind
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
     from .config import HeadConfig
 
 RowT = TypeVar("RowT")
+BatchT = TypeVar("BatchT")
 ConfigT = TypeVar("ConfigT", bound="HeadConfig")
 _WARMUP = 0.1  # share of the steps
 _TIMED_WARMUP = 50  # steps, where time limits the run: an epoch may have many more than fit
 
 
-class HeadTraining(ABC, Generic[RowT, ConfigT]):
+class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
     """Train a head on rows, and measure it on others."""
 
     kind: HeadKind
@@ -67,9 +71,10 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
         :param facts: of the data, for the card.
         """
         start_weights.share(self.run, self.model)
+        prepared = PreparedSteps(self._prepare)
         loop = run_loop(
             self.model,
-            lambda step: self.loss(self._batch(step), np.random.default_rng((self.config.seed, step))),
+            lambda step: self.loss(prepared(step)),
             self._schedule(),
             folder=self.run.checkpoints,
             measure=self.measure if self.held_out else None,
@@ -93,7 +98,11 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
         """Return a row's length, in any unit: rows of one length share a batch."""
 
     @abstractmethod
-    def loss(self, rows: list[RowT], random: np.random.Generator) -> Tensor:
+    def prepare(self, rows: list[RowT], random: np.random.Generator) -> BatchT:
+        """Return what `loss` takes of a batch of rows. It must not use the GPU: other processes prepare for one."""
+
+    @abstractmethod
+    def loss(self, batch: BatchT) -> Tensor:
         """Return the loss of a batch."""
 
     @abstractmethod
@@ -104,12 +113,18 @@ class HeadTraining(ABC, Generic[RowT, ConfigT]):
     def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
         """Return the settings of the finished model, and its measures on held-out rows."""
 
+    def _prepare(self, step: int) -> BatchT:
+        return self.prepare(self._batch(step), np.random.default_rng((self.config.seed, step)))
+
+    @cached_property
+    def _lengths(self) -> Integers:
+        return np.array([self.length(row) for row in self.rows], np.int64)
+
     def _batch(self, step: int) -> list[RowT]:
         size = self.config.batch_size
         epoch, batch = divmod(step, math.ceil(len(self.rows) / size))
         if self._order[0] != epoch:
-            lengths = np.array([self.length(row) for row in self.rows], np.int64)
-            self._order = epoch, by_length(lengths, size, np.random.default_rng((self.config.seed, epoch)))
+            self._order = epoch, by_length(self._lengths, size, np.random.default_rng((self.config.seed, epoch)))
         return [self.rows[number] for number in self._order[1][batch * size : (batch + 1) * size]]
 
     def _schedule(self) -> Schedule:

@@ -10,7 +10,7 @@ import torch
 
 from ...retriever.models.heads.head import READER
 from ...retriever.models.heads.reader import Reader, ReaderSettings
-from ...retriever.models.heads.torch_head import inputs, outputs
+from ...retriever.models.heads.torch_head import arrays, outputs, tensors
 from ...retriever.models.heads.windows import windows
 from ..data.heads.squad import Question
 from ..encoders import heldout
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Doubles
+    from ...core.arrays import Doubles, Integers
     from ...retriever.models.heads.head import Head
     from ...retriever.models.heads.reader import Span
     from ...retriever.models.heads.windows import Window
     from ..runs.training_run import TrainingRun
+
+    _Windows = tuple[dict[str, Integers], list[list[tuple[int, int]]]]  # the model's input, and the answers' positions
 
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
@@ -37,7 +39,7 @@ _NO_ANSWER = [(0, 0)]  # [CLS]: no answer
 _WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
 
 
-class ReaderTraining(HeadTraining[Question, ReaderConfig]):
+class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
     """The training of one reader (Devlin et al. 2019, arXiv:1810.04805, section 4.2)."""
 
     kind = READER
@@ -64,16 +66,20 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
             self._counts[text] = len(self.tokenizer.encode(text, add_special_tokens=False).ids)
         return self._counts[text]
 
-    def loss(self, rows: list[Question], random: np.random.Generator) -> torch.Tensor:
-        """Return the mean cross-entropy of the first and of the last token of each answer."""
+    def prepare(self, rows: list[Question], random: np.random.Generator) -> _Windows:
+        """Draw a window for each question."""
         drawn = [self._drawn(question, random) for question in rows]
-        batch = inputs(self.model, [window for window, *_ in drawn])
-        logits = outputs(self.model(**batch)).float()
-        logits = logits.masked_fill(batch["attention_mask"][:, :, None] == 0, -1e4)
-        return span_loss(logits, [targets for _, targets in drawn])
+        return arrays(self.model, [window for window, _ in drawn]), [targets for _, targets in drawn]
+
+    def loss(self, batch: _Windows) -> torch.Tensor:
+        """Return the mean cross-entropy of the first and of the last token of each answer."""
+        inputs, targets = tensors(self.model, batch[0]), batch[1]
+        logits = outputs(self.model(**inputs)).float()
+        logits = logits.masked_fill(inputs["attention_mask"][:, :, None] == 0, -1e4)
+        return span_loss(logits, targets)
 
     def _drawn(self, question: Question, random: np.random.Generator) -> tuple[Window, list[tuple[int, int]]]:
-        """Draw a window of a question's passage, or of another one, with the places of the answers' ends there."""
+        """Draw a window of a question's passage, or of another one, with the positions of the answers' ends there."""
         if random.random() < self.config.unanswerable and question.answers:
             question = self._others.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
@@ -151,17 +157,18 @@ class _Others:
 def span_loss(logits: torch.Tensor, targets: list[list[tuple[int, int]]]) -> torch.Tensor:
     """Return the mean cross-entropy of an answer's start and end, half of each.
 
-    The probabilities of several places are added (Clark and Gardner 2018, arXiv:1710.10723, section 3.1).
+    The probabilities of several positions are added (Clark and Gardner 2018, arXiv:1710.10723, section 3.1).
 
     :param logits: (texts, tokens, 2), of start and end.
     :param targets: of each text, the positions of the first and the last token of its answers; at least one.
     """
-    likely = logits.log_softmax(1)
-    losses = []
-    for of_text, pairs in zip(likely, targets, strict=True):
-        start, end = torch.tensor(pairs, device=logits.device).T
-        losses.append(-(of_text[start, 0] + of_text[end, 1]).logsumexp(0) / 2)
-    return torch.stack(losses).mean()
+    counts = np.array([len(pairs) for pairs in targets])
+    positions = np.zeros((len(targets), counts.max(), 2), np.int64)
+    for row, pairs in zip(positions, targets, strict=True):
+        row[: len(pairs)] = pairs
+    is_missing = torch.from_numpy(np.arange(positions.shape[1]) >= counts[:, None]).to(logits.device)
+    likely = logits.log_softmax(1).gather(1, torch.from_numpy(positions).to(logits.device)).sum(2)
+    return -likely.masked_fill(is_missing, -torch.inf).logsumexp(1).mean() / 2
 
 
 def _targets(window: Window, question: Question) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import torch
 
 from ...retriever.models.heads.head import TAGGER
 from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, touching, word_spans
-from ...retriever.models.heads.torch_head import has_types, inputs, outputs
+from ...retriever.models.heads.torch_head import arrays, has_types, outputs, tensors
 from ...retriever.models.heads.windows import ignores_case, text_windows
 from ..data.heads.tagged import TaggedText
 from ..encoders import heldout
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from ..data.heads.tagged import TaggedTexts
     from ..runs.training_run import TrainingRun
 
+    _Batch = tuple[dict[str, Integers], Integers, Integers]  # the model's input; tokens, labels, touches; their counts
+
 _GLANCE = 200  # held-out texts that are measured during the run
 
 
-class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
+class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
     """The training of one tagger (Devlin et al. 2019, arXiv:1810.04805, section 5.3), as a linear chain.
 
     The scores of its steps are the frequencies in the learned texts; the model learns the scores of words beside them.
@@ -63,8 +65,8 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
         """Return the characters of a text."""
         return len(row.text)
 
-    def loss(self, rows: list[TaggedText], random: np.random.Generator) -> torch.Tensor:
-        """Return the mean negative log-likelihood of the words of a window of each text."""
+    def prepare(self, rows: list[TaggedText], random: np.random.Generator) -> _Batch:
+        """Draw a window of each text, and find the first token of each word there."""
         parts, drawn = [], []
         for row in rows:
             choices = text_windows(self.tokenizer, row.text, self.size, capitals=self.settings.capitals)
@@ -72,11 +74,16 @@ class TaggerTraining(HeadTraining[TaggedText, HeadConfig]):
             numbers, touch = self._sequence(row)
             words = np.array([*first_tokens(word_spans(row.text), parts[-1])], np.int64).reshape(-1, 2)
             drawn.append((words[:, 1] + parts[-1].first, np.array(numbers, np.int64)[words[:, 0]], touch[words[:, 0]]))
-        logits = outputs(self.model(**inputs(self.model, parts))).float()
         counts = np.array([len(tokens) for tokens, _, _ in drawn], np.int64)
         filled = np.zeros((3, len(rows), max(1, counts.max())), np.int64)
         for number, columns in enumerate(drawn):
             filled[:, number, : counts[number]] = columns
+        return arrays(self.model, parts), filled, counts
+
+    def loss(self, batch: _Batch) -> torch.Tensor:
+        """Return the mean negative log-likelihood of the words of a window of each text."""
+        inputs, filled, counts = batch
+        logits = outputs(self.model(**tensors(self.model, inputs))).float()
         tokens, labels, touches = torch.from_numpy(filled).to(logits.device)
         scores = logits.gather(1, tokens[:, :, None].expand(-1, -1, logits.shape[2]))
         return negative_log_likelihood(

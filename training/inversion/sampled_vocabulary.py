@@ -19,7 +19,7 @@ def sample_vocabulary(ids: Tensor, vocabulary: Tensor, extra: int) -> Tensor:
     """
     own = torch.unique(ids)
     count = -(-(len(own) + extra) // _CLASSES) * _CLASSES
-    drawn = vocabulary[torch.randperm(len(vocabulary))[:count].to(vocabulary.device)]
+    drawn = vocabulary[torch.randperm(len(vocabulary), device=vocabulary.device)[:count]]
     return torch.cat([own, drawn[~torch.isin(drawn, own)][: count - len(own)]]).sort().values
 
 

@@ -1,8 +1,8 @@
 """Train a decoder of hidden states: the encoder stays frozen, the decoder learns to name its tokens.
 
-The loss is cross-entropy on the original tokens (InvBERT, arXiv:2109.10104), over the batch's own tokens and a random
-sample of the vocabulary: the whole vocabulary would be most of the work. A share of each text's tokens is replaced at
-random. No text collection holds a whole vocabulary, and the decoder must read all of it.
+The loss is cross-entropy on the original tokens (InvBERT, arXiv:2109.10104). On a CPU it is over the batch's own tokens
+and a random sample of the vocabulary: the whole vocabulary would be most of the work. A share of each text's tokens is
+replaced at random. No text collection holds a whole vocabulary, and the decoder must read all of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.hidden_states import HiddenStates
     from ..data.tokenized import Rows
 
-_CLASSES = 4_096  # tokens in the loss beside the batch's own
+_CLASSES = 4_096  # tokens in the loss on a CPU, beside the batch's own; a GPU compares with the whole vocabulary
 _REPLACED = 0.15  # share of tokens replaced by random ones
 _REPLACED_MASKED = 0.05  # the same if states are masked: those are recovered from true neighbours
 _MASKED = 2  # factor of the masked share in training, up to half: so each step teaches more
@@ -60,9 +60,9 @@ class TokenInversion:
         self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
         special = set(states.tokenizer.all_special_ids)
         names = states.tokenizer.get_vocab()
-        self._vocabulary = torch.tensor(
-            sorted(token for name, token in names.items() if token not in special and not name.startswith("[unused"))
-        )
+        own = sorted(token for name, token in names.items() if token not in special and not name.startswith("[unused"))
+        self.vocabulary = torch.tensor(own, device=states.device)
+        self.sampled = states.device == "cpu"  # whether the loss compares with a part of the vocabulary
         words = states.words
         centred = words - words.mean(0)
         torch.manual_seed(seed)
@@ -94,17 +94,18 @@ class TokenInversion:
 
     def _cross_entropy(self, targets: Tensor, ids: Tensor, positions: Tensor, *, hidden: bool = False) -> Tensor:
         """Mean cross-entropy at the positions of a mask; 0 if it is empty."""
-        positions = round_mask(positions)
+        positions = round_mask(positions) if self.sampled else positions
         tokens = ids[positions]
-        classes = sample_vocabulary(tokens, self._vocabulary.to(ids.device), _CLASSES)
+        classes = sample_vocabulary(tokens, self.vocabulary, _CLASSES) if self.sampled else None
         all_hidden = torch.ones(len(tokens), dtype=torch.bool, device=ids.device) if hidden else None
         logits = self.decoder.logits(targets[positions], classes, all_hidden).float()
-        return cross_entropy(logits, torch.searchsorted(classes, tokens), reduction="sum") / max(1, len(tokens))
+        numbers = tokens if classes is None else torch.searchsorted(classes, tokens)
+        return cross_entropy(logits, numbers, reduction="sum") / max(1, len(tokens))
 
     def _replace(self, ids: Tensor, mask: Tensor, share: float) -> Tensor:
         """Replace a share of the texts' own tokens by random ones."""
         noise = (torch.rand(ids.shape, device=ids.device) < share) & self.states.inside(ids, mask)
-        drawn = self._vocabulary[torch.randint(len(self._vocabulary), ids.shape)].to(ids.device)
+        drawn = self.vocabulary[torch.randint(len(self.vocabulary), ids.shape, device=ids.device)]
         return torch.where(noise, drawn, ids)
 
     @torch.no_grad()

@@ -78,24 +78,25 @@ def run_loop(
     result = LoopResult(0, 0.0, 0.0, *run.resume())
     pace = _Pace(plan, run.step, run.seconds)
     evaluations, logs = _Turns(plan.evaluations, pace.share(run.step)), _Turns(_LOGS, pace.share(run.step))
-    window: list[float] = []
+    window: list[torch.Tensor] = []
     value: float | None = None
     module.train()
     share = pace.share(run.step)
+    device = environment.device()
     while share < 1 and not pace.is_over():
         _seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate * rate(run.step, share, plan.warmup)
-        with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
+        with torch.autocast(device, torch.bfloat16) if plan.bf16 else nullcontext():
             step_loss = loss(run.step)
         optimizer.zero_grad(set_to_none=True)
         step_loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         run.step += 1
-        if run.step % _TRIMMED == 0:
+        if device == "cpu" and run.step % _TRIMMED == 0:
             trim()
-        window.append(float(step_loss.detach()))
+        window.append(step_loss.detach())  # its number would be waited for
         share = pace.share(run.step)
         due = evaluations.next(share)
         if due:
@@ -175,11 +176,11 @@ def _log(
     run: _Run,
     plan: Schedule,
     pace: _Pace,
-    window: list[float],
+    window: list[torch.Tensor],
     value: float | None,
     progress: OnProgress | None,
 ) -> None:
-    mean = math.fsum(window) / max(len(window), 1)
+    mean = math.fsum(map(float, window)) / max(len(window), 1)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
     result.history.append(row | ({f"eval_{plan.metric}": value} if value is not None else {}))

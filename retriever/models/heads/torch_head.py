@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
-    from ....core.arrays import Floats
+    from ....core.arrays import Floats, Integers
     from ..bert.model import Tokens
     from .head import HeadKind, HeadSettings
 
@@ -70,8 +70,11 @@ class TorchHead:
 
 def inputs(model: Any, texts: Sequence[Tokens]) -> dict[str, Any]:
     """Return the tensors of a batch that a model takes, each (texts, tokens), padded at the end."""
-    import torch
+    return tensors(model, arrays(model, texts))
 
+
+def arrays(model: Any, texts: Sequence[Tokens]) -> dict[str, Integers]:
+    """Return the same as arrays of numpy, which a process without the GPU can make."""
     width = max(len(text.ids) for text in texts)
     ids = np.full((len(texts), width), model.config.pad_token_id or 0, np.int64)
     mask, types = np.zeros((2, len(texts), width), np.int64)
@@ -79,10 +82,17 @@ def inputs(model: Any, texts: Sequence[Tokens]) -> dict[str, Any]:
         ids[row, : len(text.ids)] = text.ids
         mask[row, : len(text.ids)] = 1
         types[row, : len(text.ids)] = text.type_ids
-    arrays = {"input_ids": ids, "attention_mask": mask}
+    batch = {"input_ids": ids, "attention_mask": mask}
     if has_types(model):
-        arrays["token_type_ids"] = types
-    return {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
+        batch["token_type_ids"] = types
+    return batch
+
+
+def tensors(model: Any, batch: Mapping[str, Integers]) -> dict[str, Any]:
+    """Return a batch of `arrays` as tensors on the model's device."""
+    import torch
+
+    return {name: torch.from_numpy(array).to(model.device) for name, array in batch.items()}
 
 
 def has_types(model: Any) -> bool:

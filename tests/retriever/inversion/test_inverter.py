@@ -155,6 +155,24 @@ def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_pa
     assert all(torch.isfinite(inversion.loss(step)) for step in range(20))
 
 
+def test_the_whole_vocabulary_costs_what_a_sample_of_all_of_it_does(tiny_model: str, tmp_path: Path):
+    states = HiddenStates(tiny_model)
+    texts = [("moon cheese and bread on the river", False), ("the cat sat on the mountain", False)]
+    pretraining_rows.prepare(texts, tmp_path, states.tokenizer, room=9)
+    settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
+    losses = []
+    for sampled in (True, False):
+        rows = Rows(tmp_path / "train.arrow")
+        inversion = TokenInversion(states, settings, rows, layer=states.layers, batch_size=2)
+        unused = [number for number in range(len(states.words)) if number not in inversion.vocabulary.tolist()]
+        with torch.no_grad():
+            inversion.decoder.bias[unused] = -1e4  # only the whole vocabulary has special tokens
+        torch.manual_seed(1)
+        inversion.sampled = sampled
+        losses.append(inversion.loss(0).item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_a_batch_of_which_no_token_is_drawn_has_one_masked():
     torch.manual_seed(0)
     decoder = TextDecoder(TextDecoderSettings(8, 60, 8, width=16, layers=1, heads=4, inner=16, wide=16))

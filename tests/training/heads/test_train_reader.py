@@ -87,11 +87,11 @@ def test_a_killed_run_resumes_and_takes_the_same_steps(tmp_path, tiny_model, squ
     taken = []
     loss = ReaderTraining.loss
 
-    def killed(self, rows, random):
+    def killed(self, batch):
         if len(taken) == 5:
             raise KeyboardInterrupt
         taken.append(1)
-        return loss(self, rows, random)
+        return loss(self, batch)
 
     monkeypatch.setattr(ReaderTraining, "loss", killed)
     with pytest.raises(KeyboardInterrupt):

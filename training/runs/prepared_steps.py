@@ -1,0 +1,69 @@
+"""Prepare the batches of coming steps in other processes, while a GPU computes the present one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from . import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BatchT = TypeVar("BatchT")
+_WORKERS = 4
+_AHEAD = 4  # steps that each process has ready
+_STEPS = 2**40  # more than any run has
+
+
+class PreparedSteps(Generic[BatchT]):
+    """Call it with the number of each step in turn. Without a GPU it prepares the step in this process.
+
+    On a GPU a step takes a few milliseconds, and tokenizing its texts takes longer.
+
+    :param prepare: returns the batch of a step; it must not use the GPU, and the number alone decides what it returns.
+    :param workers: processes; None: some if there is a GPU.
+    """
+
+    def __init__(self, prepare: Callable[[int], BatchT], workers: int | None = None) -> None:
+        self._prepare = prepare
+        self._workers = (_WORKERS if environment.device() == "cuda" else 0) if workers is None else workers
+        self._next = -1
+        self._ahead: Iterator[BatchT] = iter(())
+
+    def __call__(self, step: int) -> BatchT:
+        """Return the batch of a step."""
+        if not self._workers:
+            return self._prepare(step)
+        if step != self._next:
+            self._ahead = self._started(step)
+        self._next = step + 1
+        return next(self._ahead)
+
+    def _started(self, step: int) -> Iterator[BatchT]:
+        from torch.utils.data import DataLoader
+
+        self._prepare(step)  # what it computes once, the processes inherit
+        loader: DataLoader[BatchT] = DataLoader(
+            _Steps(self._prepare),  # type: ignore[arg-type]
+            batch_size=None,
+            sampler=range(step, _STEPS),
+            num_workers=self._workers,
+            collate_fn=_unchanged,
+            prefetch_factor=_AHEAD,
+            multiprocessing_context="fork",
+        )
+        return iter(loader)
+
+
+class _Steps(Generic[BatchT]):
+    """The batches by their step, as a `DataLoader` reads them."""
+
+    def __init__(self, prepare: Callable[[int], BatchT]) -> None:
+        self._prepare = prepare
+
+    def __getitem__(self, step: int) -> BatchT:
+        return self._prepare(step)
+
+
+def _unchanged(batch: BatchT) -> BatchT:
+    return batch
