@@ -37,7 +37,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="with squad11/squad11_dev.jsonl.gz")
     parser.add_argument("--reader", required=True, type=Path)
     parser.add_argument("--questions", type=int, default=2_000, help="drawn by chance")
-    parser.add_argument("--core-minutes", type=float, required=True, help="of the training, as 'time' measured it")
+    trained = parser.add_mutually_exclusive_group(required=True)
+    trained.add_argument("--core-minutes", type=float, help="of the training, as 'time' measured it")
+    trained.add_argument("--gpu", help="that trained it, shared with other work or not")
+    parser.add_argument("--name", default="reader", help="name of the file in results/")
     options = parser.parse_args()
     questions = read_questions(options.data / "squad11" / "squad11_dev.jsonl.gz")
     questions = random.Random(0).sample(questions, min(options.questions, len(questions)))
@@ -53,9 +56,10 @@ def main() -> None:
         "first answer alone": _measured(texts, firsts),
         "answers differ": round(_differing(questions), 4),
         "seconds of CPU a question": round(seconds / len(questions), 4),
-        "training": _training(options.reader) | {"core-minutes": options.core_minutes},
+        "training": _training(options.reader)
+        | ({"gpu": options.gpu} if options.gpu else {"core-minutes": options.core_minutes}),
     }
-    save("reader", measures, seed=0)
+    save(options.name, measures, seed=0)
 
 
 def _measured(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, Any]:
