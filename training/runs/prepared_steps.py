@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import environment
@@ -43,6 +44,7 @@ class PreparedSteps(Generic[BatchT]):
         from torch.utils.data import DataLoader
 
         self._prepare(step)  # what it computes once, the processes inherit
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else tokenizers warns of each fork
         loader: DataLoader[BatchT] = DataLoader(
             _Steps(self._prepare),  # type: ignore[arg-type]
             batch_size=None,
