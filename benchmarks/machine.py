@@ -49,8 +49,10 @@ def arguments() -> list[str]:
 def commit(folder: Path) -> str | None:
     """Of the code there, `-dirty` where it differs from it; results do not count.
 
-    Outside of git, BENCHMARK_COMMIT names it, for a machine that has a copy of the files alone; else None.
+    BENCHMARK_COMMIT names it on a machine that has a copy of the files; without it and without git it is None.
     """
+    if named := os.environ.get("BENCHMARK_COMMIT"):
+        return named
     within = ["git", "-C", str(folder)]
     changed = [*within, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results"]
     try:
@@ -59,7 +61,7 @@ def commit(folder: Path) -> str | None:
             for command in ([*within, "rev-parse", "--short", "HEAD"], changed)
         )
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("BENCHMARK_COMMIT")
+        return None
     return f"{name}-dirty" if changes else name
 
 

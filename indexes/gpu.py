@@ -7,7 +7,7 @@ as computing the products.
 The k best of a block of scores lie within the k groups of 32 with the greatest maxima. So all scores are read once for
 the maxima, and then 32 k of them for each query. `torch.topk` would read all of them several times.
 
-Not measured: no machine with a GPU was available. The tests run this code on a CPU, and with `pytest -m gpu` on a GPU.
+The tests run this code on a CPU, and with `pytest -m gpu` on a GPU.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def main() -> None:
     with gzip.open(options.data / "squad11" / "squad11_dev.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     retriever = Retriever.open(options.work / "index")
-    if len(retriever) < len(rows):
+    if not (options.work / "index").is_dir() or len(retriever) < len(rows):
         retriever.add(
             [
                 {"id": f"p{number}", "title": row["title"].replace("_", " "), "text": row["context"]}

@@ -6,7 +6,7 @@ The vectors are synthetic, around 4,096 centres and of unit length: exact search
 The same run measures the limits of a device: the bytes a second of a sum over its vectors, and the float32 operations
 a second of a product of two square matrices. A batch is limited by reading all vectors or by multiplying them, the
 slower of the two. Its share of the limit is that time over the measured time. With `--devices cpu` the same code runs
-without a GPU. No results are committed yet: no machine with a GPU was available.
+without a GPU.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.
 _NUMPY_TOKENS = 1_024
 _NUMPY_QUERIES = 64
-_GPU_TEXTS = 2_048  # tokenized at a time, while a GPU computes those before
+_GPU_TEXTS = 8_192  # tokenized at a time, while a GPU computes those before
 
 
 class BertEncoder:
