@@ -23,7 +23,6 @@ from ..documents.file_parts import size_and_time
 from ..indexing.indexer import Indexer
 from ..indexing.report import Report
 from ..indexing.sync import row_of
-from ..models.bert.bert_encoder import use_gpus
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot
@@ -69,9 +68,7 @@ class Worker:
         :param head: the state at the start of the run: its texts are not embedded again.
         :raises EncoderMismatchError: when this machine has another encoder under that name.
         """
-        encoder = load_encoder(head.encoder.model)
-        if gpu:
-            use_gpus(encoder)
+        encoder = load_encoder(head.encoder.model, gpu=gpu)
         if encoder.fingerprint != head.encoder.fingerprint:
             raise EncoderMismatchError(
                 f"{head.encoder.model} on a worker has fingerprint {encoder.fingerprint[:8]} but the index was made "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from . import files as model_folder
 from . import settings as model_settings
-from .bert.bert_encoder import BertEncoder
+from .bert.bert_encoder import BertEncoder, use_gpus
 from .bert.bert_reranker import BertReranker
 from .reranker import Reranker
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
     from .encoder import Encoder
 
 
-def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
+def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, gpu: bool = False) -> Encoder:
     """Load an encoder by folder or name, without torch if the model is a plain BERT.
 
     The encoder NAME@int8 is NAME with documents encoded in int8. It has a fingerprint of its own.
 
+    :param gpu: compute documents on the GPUs of this machine, if it has any.
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when a model that is no plain BERT is asked for in int8.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
+    encoder = _load(name)
+    if gpu:
+        use_gpus(encoder)
+    return encoder
+
+
+def _load(name: str | os.PathLike[str]) -> Encoder:
     folder = model_folder.find(os.fspath(name))
     name, is_int8 = model_folder.split_precision(os.fspath(name))
     if Path(name).expanduser().is_dir():

@@ -117,7 +117,8 @@ def test_without_a_gpu_the_cpu_encodes_and_it_is_said(tiny_model, monkeypatch):
 
 def test_int8_stays_on_the_cpu_and_an_adapter_hands_its_documents_on(tiny_model, gpus):
     assert use_gpus(load_encoder(f"{tiny_model}@int8")) == "the CPU: int8 is computed there alone"
-    base = load_encoder(tiny_model)
+    assert load_encoder(f"{tiny_model}@int8", gpu=True).encode(["cat"]).shape == (1, 32)
+    base = load_encoder(tiny_model, gpu=True)
     assert use_gpus(AdaptedEncoder("adapted", base, np.eye(32, dtype=np.float32))) == "2 GPUs"
     assert base._gpu is not None
 

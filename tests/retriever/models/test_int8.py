@@ -146,12 +146,6 @@ def test_other_rerankers_are_refused_in_int8(make_reranker, tmp_path):
         load_reranker(f"{folder}{INT8}")
 
 
-def test_a_worker_with_a_gpu_computes_int8_as_the_others(tiny_model):
-    from binocle.retriever.cluster.worker import _load
-
-    assert _load(tiny_model + INT8, gpu=True).fingerprint == load_encoder(tiny_model + INT8).fingerprint
-
-
 def test_other_models_are_refused_in_int8(make_model, tmp_path):
     folder = make_model(tmp_path / "relu")
     config = folder / "config.json"
