@@ -187,6 +187,7 @@ def main() -> None:
         before, old = quality(retriever, collection), counts(retriever)
         print(json.dumps({"old": means(before)}), flush=True)
         run = switch(index, options.to, collection, before)
+        retriever.snapshot()  # reads that the encoder has changed
         vectors = retriever.encoder.encode(queries_of(collection), kind="query")
         after = quality(retriever, collection, vectors)
         print(json.dumps({"run": run, "after": means(after)}), flush=True)
