@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from ...core.errors import BinocleError, InputError
 from ...core.version import __version__
 from ..documents.document import visible_text
-from .http.refusal import invalid
+from .http.faults import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,7 +159,7 @@ class _Server(MCPServer[Any]):
             return await super().call_tool(name, *arguments, **named)
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                raise ToolError(f"Error executing tool {name}: {invalid(error.__cause__).detail}") from error.__cause__
+                raise ToolError(f"Error executing tool {name}: {describe(error.__cause__)}") from error.__cause__
             raise
 
 

@@ -168,9 +168,9 @@ def test_every_mistake_reaches_the_agent_in_our_words(server):
     assert "has lines 1 to" in error(server, "read", path="notes/guide/tasks.md", line_start=9_999)
     assert "has lines 1 to" in error(server, "similar", path="notes/guide/tasks.md", line=9_999)
     assert error(server, "search", query="bread", k=1_000) == (
-        "Error executing tool search: k: Input should be less than or equal to 50, but 1000 came"
+        "Error executing tool search: k: expected a number up to 50, but 1000 came"
     )
-    assert error(server, "search") == "Error executing tool search: query: Field required, but {} came"
+    assert error(server, "search") == "Error executing tool search: query is missing: give it a value"
 
     async def resource(uri, words):
         async with Client(server) as client:
