@@ -1478,6 +1478,8 @@ def test_a_file_is_read_by_its_content_if_that_is_clear() -> None:
     assert reading(rb"{\rtf1 rich}", "a.doc").text == "rich"
     with pytest.raises(UnreadableError, match="not a DOCX file"):
         read(b"words", "a.docx")
+    with pytest.raises(UnreadableError, match="not an XLSX file"):
+        read(b"words", "a.xlsx")
     with pytest.raises(UnreadableError, match="no Word document"):
         read(package({"a": "b"}), "a.docx")
     assert reading(package({"a": "b"}), "a").format == "zip"
