@@ -10,21 +10,22 @@ import pytest
 
 from binocle import Hits, Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
-from binocle.retriever.search.ranking.relevance import highest, relevance
+from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance
 from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 
 
-def of(cosines, shares=None, literal=None, scale=FITTED, nearest=(), passages=1_000):
+def of(cosines, shares=None, literal=None, scale=FITTED, nearest=(), passages=1_000, sentences=None):
     count = len(cosines)
     shares = [math.nan] * count if shares is None else shares
     literal = [False] * count if literal is None else literal
-    return relevance(
-        np.float32(cosines), np.float32(shares), np.array(literal), scale, highest(np.float32(nearest)), passages
-    ).tolist()
+    best = None if sentences is None else np.float32(sentences)
+    near = highest(np.float32(nearest))
+    return relevance(np.float32(cosines), np.float32(shares), np.array(literal), scale, near, passages, best).tolist()
 
 
 def test_a_near_passage_is_relevant_and_a_far_one_is_weak():
@@ -53,6 +54,18 @@ def test_the_same_passage_is_more_relevant_among_few_than_among_many():
     assert of([0.4], [0.4], passages=50_000) == of([0.4], [0.4])
     assert of([0.4], [0.4], passages=1) == of([0.4], [0.4], passages=10)
     assert of([math.nan], [0.4], passages=10) == of([math.nan], [0.4])  # words alone
+
+
+def test_the_best_sentence_of_a_passage_counts_a_little_less_than_a_passage_of_its_own():
+    assert of([0.3, 0.1], sentences=[0.7]) == pytest.approx(of([0.6, 0.1]))
+    assert of([0.3, 0.1], sentences=[0.35]) == of([0.3, 0.1], sentences=[math.nan]) == of([0.3, 0.1])
+
+
+def test_sentences_of_the_first_passages_are_bounded_and_a_single_one_is_the_passage():
+    many = "\n\n".join(f"The cat number {number} sat there." for number in range(20))
+    chosen = first_sentences([many, "The dog ran to the house.", many])
+    assert [len(passage) for passage in chosen] == [20, 0, 4]
+    assert chosen[0][1] == "The cat number 1 sat there."
 
 
 def test_the_number_of_hits_asked_for_does_not_change_it():
@@ -91,6 +104,47 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
     assert relevances == sorted(relevances, reverse=True)
     assert not any(hit.weak for hit in hits)  # no error was measured with this encoder, so none is promised
     assert hits.answerable is None
+
+
+def test_a_question_about_one_subject_of_a_passage_is_answered_in_a_small_index(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    pieces = ["The cat sat on the house.", "The dog ran to the river.", "The ship lay in the city."]
+    retriever.add([{"id": "many", "text": "\n\n".join(pieces)}, {"id": "one", "text": "the moon shines by night"}])
+    snapshot = retriever.snapshot()
+    monkeypatch.setitem(vars(snapshot), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))  # all cosines are far below
+    vector = retriever.encoder.encode(["which animal barks"], kind="query")
+    asked = []
+
+    def encode(texts):
+        asked.extend(texts)
+        return 9 * vector[[0] * len(texts)]  # sentences that are very near to the query
+
+    options = {"mode": "hybrid", "where": None}
+    assert Query(snapshot, "which animal barks", lambda: vector).hits(2, **options).answerable is False
+    assert Query(snapshot, "which animal barks", lambda: vector, encode_texts=encode).hits(2, **options).answerable
+    assert asked == pieces  # not the passage of one sentence: its vector is that of the passage
+    monkeypatch.setattr("binocle.retriever.search.ranking.relevance._PASSAGES", (1, 2))  # the index is no small one
+    hits = Query(snapshot, "which animal barks", lambda: vector, encode_texts=encode).hits(2, **options)
+    assert (hits.answerable, len(asked)) == (False, 3)
+
+
+def test_a_search_reads_sentences_only_if_the_best_passage_is_weak(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "many", "text": "The cat sat on the house.\n\nThe dog ran to the river."}])
+    monkeypatch.setitem(vars(retriever.snapshot()), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))
+    encode, kinds = retriever.encoder.encode, []
+
+    def noting(texts, *, kind="document"):
+        kinds.append((kind, len(texts)))
+        return encode(texts, kind=kind)
+
+    monkeypatch.setattr(retriever.encoder, "encode", noting)
+    retriever.search("does the moon shine")
+    assert kinds == [("query", 1), ("document", 2)]
+    retriever.search("cat house")  # all its words are there
+    retriever.search("does the moon shine", vector=encode(["moon"], kind="query")[0])
+    retriever.search("does the moon shine", mode="lexical")
+    assert kinds[2:] == [("query", 1)]
 
 
 def test_hits_are_weak_only_where_both_errors_are_small(retriever, monkeypatch):
