@@ -125,7 +125,8 @@ def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: in
     """
     pieces: list[str] = []
     previous = 0  # the last line of the part before
-    for part in _parts_from(snapshot, path, first):
+    parts = _parts_from(snapshot, path, first)
+    for part in parts:
         document = _with_text(snapshot, part)
         chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
         start, end = _line_range(document, chunks)
@@ -135,7 +136,8 @@ def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: in
             break
         else:
             pieces.append("\n" * (start - previous))  # none within a line that was cut
-        pieces.append(_lines_in(document, chunks, first, min(last, end), hidden=hidden))
+        to = last if part == parts[-1] else min(last, end)
+        pieces.append(_lines_in(document, chunks, first, to, hidden=hidden))
         if last < end or (last == end and document["text"].endswith("\n")):
             break
         previous = end
