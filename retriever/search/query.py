@@ -227,9 +227,12 @@ class Query:
         nearest = relevances.highest(candidates.semantic)
         of = partial(relevances.relevance, read.semantic, shares, literal, self._snapshot.scale, nearest, total)
         relevance = of()
-        is_weak = len(relevance) > 0 and relevance[0] < relevances.line(self._snapshot, mode)
-        if is_weak and relevances.is_small(total) and self._encode_texts:
-            relevance = of(self._best_sentences(read.ids[: relevances.FIRST]))
+        line = relevances.line(self._snapshot, mode)
+        is_weak = len(relevance) > 0 and relevance[0] < line
+        if is_weak and self._encode_texts and relevances.is_small(total):
+            first = read.take(np.arange(min(relevances.FIRST, len(read.ids))))
+            if of(first.semantic + relevances.HIGHER)[0] >= line:
+                relevance = of(self._best_sentences(first.ids))
         return relevance
 
     def _best_sentences(self, ids: Ids) -> Floats:

@@ -14,8 +14,8 @@ all-MiniLM-L6-v2 on five collections; most questions of one have no answer in th
 are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
 counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
-The vector of a passage with many subjects is far from a question about one of them. So where fewer than 1,000 passages
-were searched and the best is weak, the best sentence of each of the first passages is compared too.
+The vector of a passage with many subjects is far from a question about one of them. So if the best of fewer than 1,000
+passages is weak, but not by far, the best sentence of each of the first three is compared too.
 
 Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
 hits gets at least the relevance of every later one. Every further hit gets the lowest one so far.
@@ -51,6 +51,7 @@ _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; wit
 _FEWER = 2.0  # for each tenth of the passages, from 1,000 down to 10
 _PASSAGES = (10, 1_000)
 FIRST = 3  # passages whose sentences are compared
+HIGHER = 0.3  # cosine of a sentence above that of its passage, at most: no more is expected, so none is compared
 _SENTENCE = 0.1  # a sentence is nearer to a query than its passage, also by chance
 _SENTENCES = 24  # of the first three passages, at most
 _MAX_WORDS = 64  # different words of a query that are looked up
@@ -100,10 +101,9 @@ def first_sentences(texts: Sequence[str]) -> list[list[str]]:
     """The sentences of the first passages; none of a passage with one, whose vector is that of the passage."""
     from ..results.snippet import sentences
 
-    found = [sentences(text) for text in texts]
     room = _SENTENCES
     chosen: list[list[str]] = []
-    for passage in found:
+    for passage in map(sentences, texts):
         chosen.append(passage[:room] if len(passage) > 1 else [])
         room -= len(chosen[-1])
     return chosen

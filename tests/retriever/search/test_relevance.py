@@ -106,44 +106,57 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
     assert hits.answerable is None
 
 
-def test_a_question_about_one_subject_of_a_passage_is_answered_in_a_small_index(tmp_path, tiny_model, monkeypatch):
+@pytest.fixture
+def many_subjects(tmp_path, tiny_model, monkeypatch):
+    """A retriever of a passage with several subjects, by whose cosine with QUESTION it is weak, but not by far."""
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
-    pieces = ["The cat sat on the house.", "The dog ran to the river.", "The ship lay in the city."]
-    retriever.add([{"id": "many", "text": "\n\n".join(pieces)}, {"id": "one", "text": "the moon shines by night"}])
-    snapshot = retriever.snapshot()
-    monkeypatch.setitem(vars(snapshot), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))  # all cosines are far below
-    vector = retriever.encoder.encode(["which animal barks"], kind="query")
-    asked = []
+    retriever.add([{"id": "many", "text": "\n\n".join(PIECES)}, {"id": "one", "text": "the moon shines by night"}])
+    vector = retriever.encoder.encode([QUESTION], kind="query")
+    cosine = float((retriever.snapshot().index.reconstruct(np.array([0, 1])) @ vector[0]).max())
+    scale = Scale(cosine - 0.06, cosine + 0.4, 0.03, 0.02, 1_000)  # as .30 with the default encoder
+    monkeypatch.setitem(vars(retriever.snapshot()), "scale", scale)
+    return retriever
+
+
+QUESTION = "which animal barks"
+PIECES = ["The cat sat on the house.", "The dog ran to the river.", "The ship lay in the city."]
+
+
+def test_a_question_about_one_subject_of_a_passage_is_answered_in_a_small_index(many_subjects, monkeypatch):
+    snapshot, encoded = many_subjects.snapshot(), []
+    vector = many_subjects.encoder.encode([QUESTION], kind="query")
 
     def encode(texts):
-        asked.extend(texts)
+        encoded.extend(texts)
         return 9 * vector[[0] * len(texts)]  # sentences that are very near to the query
 
-    options = {"mode": "hybrid", "where": None}
-    assert Query(snapshot, "which animal barks", lambda: vector).hits(2, **options).answerable is False
-    assert Query(snapshot, "which animal barks", lambda: vector, encode_texts=encode).hits(2, **options).answerable
-    assert asked == pieces  # not the passage of one sentence: its vector is that of the passage
+    def hits(encode_texts):
+        return Query(snapshot, QUESTION, lambda: vector, encode_texts=encode_texts).hits(2, mode="hybrid", where=None)
+
+    assert hits(None).answerable is False
+    assert hits(encode).answerable
+    assert encoded == PIECES  # not the passage of one sentence: its vector is that of the passage
+    monkeypatch.setitem(vars(snapshot), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))  # so far that no sentence helps
+    assert hits(encode).answerable is False
+    monkeypatch.undo()
     monkeypatch.setattr("binocle.retriever.search.ranking.relevance._PASSAGES", (1, 2))  # the index is no small one
-    hits = Query(snapshot, "which animal barks", lambda: vector, encode_texts=encode).hits(2, **options)
-    assert (hits.answerable, len(asked)) == (False, 3)
+    hits(encode)
+    assert len(encoded) == 3
 
 
-def test_a_search_reads_sentences_only_if_the_best_passage_is_weak(tmp_path, tiny_model, monkeypatch):
-    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
-    retriever.add([{"id": "many", "text": "The cat sat on the house.\n\nThe dog ran to the river."}])
-    monkeypatch.setitem(vars(retriever.snapshot()), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))
-    encode, kinds = retriever.encoder.encode, []
+def test_a_search_reads_sentences_only_if_the_best_passage_is_weak(many_subjects, monkeypatch):
+    encode, kinds = many_subjects.encoder.encode, []
 
     def noting(texts, *, kind="document"):
         kinds.append((kind, len(texts)))
         return encode(texts, kind=kind)
 
-    monkeypatch.setattr(retriever.encoder, "encode", noting)
-    retriever.search("does the moon shine")
-    assert kinds == [("query", 1), ("document", 2)]
-    retriever.search("cat house")  # all its words are there
-    retriever.search("does the moon shine", vector=encode(["moon"], kind="query")[0])
-    retriever.search("does the moon shine", mode="lexical")
+    monkeypatch.setattr(many_subjects.encoder, "encode", noting)
+    many_subjects.search(QUESTION)
+    assert kinds == [("query", 1), ("document", 3)]
+    many_subjects.search("cat house")  # all its words are there
+    many_subjects.search(QUESTION, vector=encode([QUESTION], kind="query")[0])
+    many_subjects.search(QUESTION, mode="lexical")
     assert kinds[2:] == [("query", 1)]
 
 
