@@ -26,6 +26,10 @@ _EXPECTED = {  # type of an error: what was expected, with the limits of its con
     "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}",
 }
+_PATTERNS = {  # of texts in `shapes` and `access`
+    "^[!-~]+$": "a text of ASCII characters without spaces",
+    "^[0-9]{1,9}-[0-9]{1,9}$": "two numbers with a hyphen, such as 12-30",
+}
 _KINDS = {  # other types of errors begin with one of these: `int_parsing`, `list_type`
     "bool": "true or false",
     "dict": "an object",
@@ -78,6 +82,8 @@ def _expected(fault: ErrorDetails) -> str:
     kind, limits = fault["type"], fault.get("ctx", {})
     if limits.get("min_length") == 1:
         return "a text that is not empty" if kind == "string_too_short" else "a list that is not empty"
+    if limits.get("pattern") in _PATTERNS:
+        return _PATTERNS[limits["pattern"]]
     if kind in _EXPECTED:
         return _EXPECTED[kind].format_map({name: _shown_limit(limit) for name, limit in limits.items()})
     return _KINDS.get(kind.partition("_")[0]) or f"another value ({fault['msg'].removeprefix('Value error, ')})"

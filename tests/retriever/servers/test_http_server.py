@@ -270,6 +270,7 @@ def test_a_server_only_reads_unless_it_was_asked_to_write(ask, retriever):
         ("/search?q=bread&rerank=true", 400, "this server has no reranker: start it with --rerank MODEL"),
         ("/search?q=bread&facets=nothing", 400, "nothing"),
         ("/documents/nope.md", 404, "'nope.md' is not in the index"),
+        ("/documents/README.md?lines=5", 400, "lines: expected two numbers with a hyphen, such as 12-30, but '5' came"),
         ("/documents/README.md?lines=5-900", 400, "has lines 1 to"),
         ("/similar?path=README.md&line=900", 400, "has lines 1 to"),
         ("/nowhere", 404, "there is no /nowhere"),
@@ -433,8 +434,14 @@ def test_no_request_widens_the_scope_of_its_token(retriever, tokens):
         ('{"tokens": [{"token": "short"}]}', "tokens.0.token: expected a text of at least 16 characters"),
         ('{"tokens": [{"token": "long-enough-token-1", "were": "a=b"}]}', "tokens.0.were is unknown: leave it out"),
         ('{"tokens": [{"token": "long-enough-token-1", "where": []}]}', "a filter has no condition"),
-        ('{"tokens": [{"token": "long-enough-token-1 "}]}', "tokens.0.token: expected a text that matches"),
-        ('{"tokens": [{"token": "long-enough-töken-1"}]}', "tokens.0.token: expected a text that matches"),
+        (
+            '{"tokens": [{"token": "long-enough-token-1 "}]}',
+            "tokens.0.token: expected a text of ASCII characters without spaces",
+        ),
+        (
+            '{"tokens": [{"token": "long-enough-töken-1"}]}',
+            "tokens.0.token: expected a text of ASCII characters without spaces",
+        ),
         (
             '{"tokens": [{"token": "long-enough-token-1", "where": "a=b"}, {"token": "long-enough-token-1"}]}',
             "two entries",
