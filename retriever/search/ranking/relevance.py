@@ -14,8 +14,8 @@ all-MiniLM-L6-v2 on five collections; most questions of one have no answer in th
 are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
 counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
-The vector of a passage with many subjects is far from a question about one of them. So if the best of fewer than 1,000
-passages is weak, but not by far, the best sentence of each of the first three is compared too.
+The vector of a passage with many subjects is far from a question about one of them. So the best sentences of the first
+three passages are compared too. This is done if the best of fewer than 1,000 passages is nearly relevant.
 
 Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
 hits gets at least the relevance of every later one. Every further hit gets the lowest one so far.
