@@ -100,7 +100,7 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
         sys.exit(_ERROR)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "binocle"
-        _fail(f"{error.format_message()} (see '{command} --help')")
+        _fail(f"{_usage_problem(error)} (see '{command} --help')")
     except click.ClickException as error:
         _fail(error.format_message())
     except BinocleError as error:
@@ -146,6 +146,14 @@ def _failed_stream(error: OSError) -> str:
 
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     return _OUTPUT if frame.f_code in (main.__code__, click.echo.__code__) else "input/output"
+
+
+def _usage_problem(error: click.UsageError) -> str:
+    """What is wrong with a command; of a missing option also what it is for."""
+    problem, option = error.format_message(), getattr(error, "param", None)
+    if isinstance(error, click.MissingParameter) and isinstance(option, click.Option) and option.help:
+        problem = f"{problem.removesuffix('.')}: {option.help}"
+    return problem
 
 
 def _fail(message: str) -> NoReturn:

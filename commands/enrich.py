@@ -106,4 +106,7 @@ def enrich(
         if row["key"] in report.labelled or row["key"].rpartition(".")[0] in report.labelled:
             echo(label_counts(row))
     if not report.removed and not report.labelled:
-        print_note("binocle: every document has its labels")
+        if retriever.status().labels:
+            print_note("binocle: every document has its labels")
+        else:
+            print_note("binocle: nothing labels this index yet: give --head KEY=MODEL or --as 'KEY=NAME, NAME'")

@@ -94,7 +94,7 @@ class OpenIndex:
         previous = damaged.store.previous()
         if previous is not None:
             with contextlib.suppress(StoreError):
-                reason = str(with_way_back(error))
+                reason = str(with_way_back(damaged.store, error))
                 result = answer(Snapshot(damaged.store, previous, damaged.backend, fallback=reason))
                 self._damaged = damaged.head, reason
                 self.snapshot()

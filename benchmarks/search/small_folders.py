@@ -4,12 +4,15 @@
 
 DIR holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz and debian_descriptions/*.jsonl.gz.
 A folder of each size is drawn from each collection, and one from all of them. It is asked questions that its documents
-answer, questions of the other collections, everyday questions and nonsense.
+answer, questions of the other collections, everyday questions and nonsense. Another folder has documents of one passage
+with six subjects each: sentences of six articles of SQuAD. It is asked what one of them answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import random
 import tempfile
 from collections import defaultdict
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from .relevance import Floats
 
 OWN, OTHERS = 30, 10  # questions of a folder, and of each other collection
+SUBJECTS = 6  # of a document with many
+_SENTENCE = range(40, 300)  # characters
 Pairs = dict[str, list[tuple[str, str]]]  # collection -> a question and the name of its document
 Texts = dict[str, dict[str, str]]  # collection -> name -> text
 
@@ -61,6 +66,39 @@ def draw_folder(sources: list[str], pairs: Pairs, size: int, draw: random.Random
     return chosen
 
 
+def answering_sentences(file: Path) -> dict[str, list[tuple[str, str]]]:
+    """Map each article of SQuAD to questions, each with the sentence that answers it."""
+    answers = defaultdict(list)
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            for question in row["qas"][:2]:
+                text, start = row["context"], row["context"].find(question["answers"][0])
+                end = text.find(". ", start) + 1 or len(text)
+                sentence = text[text.rfind(". ", 0, start) + 2 if ". " in text[:start] else 0 : end]
+                if len(sentence) in _SENTENCE:
+                    answers[row["title"]].append((question["question"], sentence))
+    return dict(answers)
+
+
+def draw_many_subjects(
+    answers: dict[str, list[tuple[str, str]]], size: int, draw: random.Random
+) -> tuple[list[str], list[str]]:
+    """Draw documents of sentences of different articles, and questions that they answer."""
+    documents, questions = [], []
+    for _ in range(size):
+        drawn = [draw.choice(answers[title]) for title in draw.sample(sorted(answers), SUBJECTS)]
+        documents.append("\n\n".join(sentence for _, sentence in drawn))
+        questions += [question for question, _ in drawn]
+    return documents, draw.sample(questions, min(OWN, len(questions)))
+
+
+def ask(retriever: Retriever, questions: dict[str, list[str]], best: dict[str, list[float]]) -> None:
+    """Add the best relevance of each question, by kind."""
+    for kind, texts in (questions | {"everyday": EVERYDAY, "nonsense": nonsense(20)}).items():
+        for hits in map(retriever.search, texts):
+            best[kind].append(hits[0].relevance if hits else 0.0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -70,8 +108,10 @@ def main() -> None:
     results = {}
     with tempfile.TemporaryDirectory() as temporary:
         texts, pairs = read(arguments.data, Path(temporary))
+        answers = answering_sentences(arguments.data / "squad11" / "squad11_dev.jsonl.gz")
         for size in arguments.sizes:
             best: dict[str, list[float]] = defaultdict(list)
+            mixed: dict[str, list[float]] = defaultdict(list)
             for seed in arguments.seeds:
                 for name in [*texts, "all"]:
                     draw = random.Random(f"{seed} {size} {name}")
@@ -81,12 +121,19 @@ def main() -> None:
                     retriever.add([{"id": "/".join(place), "text": texts[place[0]][place[1]]} for place in chosen])
                     unrelated = [source for source in texts if source not in sources]
                     others = [question for source in unrelated for question, _ in draw.sample(pairs[source], OTHERS)]
-                    asked = {"own": list(chosen.values())[:OWN], "others": others, "everyday": EVERYDAY}
-                    for kind, questions in (asked | {"nonsense": nonsense(20)}).items():
-                        for hits in (retriever.search(question) for question in questions):
-                            best[kind].append(hits[0].relevance if hits else 0.0)
+                    ask(retriever, {"own": list(chosen.values())[:OWN], "others": others}, best)
                     print(size, seed, name, retriever.status().chunks, flush=True)
-            results[f"{size} documents"] = summary({kind: np.array(values) for kind, values in best.items()})
+                draw = random.Random(f"{seed} {size} subjects")
+                documents, own = draw_many_subjects(answers, size, draw)
+                retriever = Retriever.open(Path(temporary) / f"{seed}-{size}-subjects")
+                retriever.add({"id": f"{number}", "text": text} for number, text in enumerate(documents))
+                unrelated = [source for source in texts if source != "squad"]
+                others = [question for source in unrelated for question, _ in draw.sample(pairs[source], OTHERS)]
+                ask(retriever, {"own": own, "others": others}, mixed)
+                print(size, seed, "subjects", retriever.status().chunks, flush=True)
+            for name, values in ((f"{size} documents", best), (f"{size} documents of {SUBJECTS} subjects", mixed)):
+                results[name] = summary({kind: np.array(relevances) for kind, relevances in values.items()})
+                print(name, results[name], flush=True)
     save("small_folders", results, seed=min(arguments.seeds))
 
 

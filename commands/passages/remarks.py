@@ -41,13 +41,16 @@ def say_language(query: str, retriever: Retriever) -> None:
         )
 
 
-def say_nothing(hits: Hits, from_here: Callable[[str], str]) -> None:
-    """Say that the index has no answer, and cite its nearest passage."""
+def say_nothing(hits: Hits, from_here: Callable[[str], str], *, is_shown: bool) -> None:
+    """Say that the index has no answer, and cite its nearest passage.
+
+    :param is_shown: whether the passage was printed all the same.
+    """
     hit = hits[0].best
     path = printable_path(from_here(hit.path) if hit.source == "file" else hit.path)
     echo(
-        f"binocle: nothing here answers this; the nearest is {path}:{hit.line_start} (relevance {hit.relevance:.2f}): "
-        "--min-relevance 0 shows it",
+        f"binocle: nothing here answers this; the nearest is {path}:{hit.line_start} (relevance {hit.relevance:.2f})"
+        + ": --min-relevance 0 shows it" * (not is_shown),
         err=True,
     )
 

@@ -303,5 +303,5 @@ def _print_answers(
         say_too_long(query, retriever)
         say_language(query, retriever)
     if not may_answer:
-        say_nothing(hits, path_from_here(root))
+        say_nothing(hits, path_from_here(root), is_shown=printing.as_json)
     return may_answer

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...retriever.integrity.status import Status
+    from ...retriever.retriever import Retriever
 
 
 @click.command()
@@ -71,13 +72,21 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *_benchmark(status),
         ("relevance", _relevance(status)),
         *[("labels", label_counts(row)) for row in status.labels],
-        *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
+        *([("damage", f"{status.damage}; {_repair(retriever)}")] if status.damage else []),
         *([("deleted", f"to be erased from the disk by {status.erase_by}")] if status.erase_by else []),
         ("size", format_bytes(status.bytes)),
         *([("defaults", configuration)] if configuration else []),
         *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
     ):
         echo(f"{name:<10} {printable(str(value))}")
+
+
+def _repair(retriever: Retriever) -> str:
+    """The command that repairs the index, behind the one that allows it if the user did not make it."""
+    repair = f"{command_hint('verify --repair')} rebuilds it"
+    if retriever.trusted:
+        return repair
+    return f"if you know where the index comes from, {command_hint('trust')} allows a repair, then {repair}"
 
 
 def _vector_index(status: Status) -> str:

@@ -68,7 +68,7 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
         return formats[sniffed]
     if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".plain_text.text:")):
         if by_name:
-            raise UnreadableError(f"not a {ending[1:].upper()} file, though it is named so")
+            raise UnreadableError(f"not {_file_of(ending)}, though it is named so")
         raise UnsupportedError(f"no reader for {ending} files")
     if ending in {".txt", ".text", ""} and data.lstrip()[:1] in {b"{", b"["} and _is_json(data):
         return formats[".json"]
@@ -81,6 +81,12 @@ def ending_of(name: str) -> str:
     return NAMES.get(name) or posixpath.splitext(name)[1]
 
 
+def _file_of(ending: str) -> str:
+    """The kind of a file with its article: a DOCX file, an XLSX file."""
+    name = ending[1:].upper()
+    return f"{'an' if name[0] in 'AEFHILMNORSX' else 'a'} {name} file"
+
+
 def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str, Format]) -> Format:
     """Choose the reader of a file that is named as a container, such as .docx, by its content."""
     if _is_package(sniffed) or sniffed in {".html", ".xml"}:
@@ -89,7 +95,7 @@ def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str
         return by_name if flat or (sniffed in formats and formats[sniffed][1] == by_name[1]) else formats[sniffed]
     if ending == ".xls" and b"\0" not in data[:4096]:  # a table that a web application saved under Excel's ending
         return formats[".tsv"]
-    raise UnreadableError(f"not a {ending[1:].upper()} file, though it is named so")
+    raise UnreadableError(f"not {_file_of(ending)}, though it is named so")
 
 
 def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) -> Format:
@@ -102,7 +108,7 @@ def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) 
         if stream in file:
             return formats[own]
     if _is_package(ending) or FORMATS.get(ending, ("",))[0] in {"doc", "ppt", "msg"}:
-        raise UnreadableError(f"damaged: it holds no text of a {ending[1:].upper()} file")
+        raise UnreadableError(f"damaged: it holds no text of {_file_of(ending)}")
     raise UnsupportedError(f"no reader for {ending or 'such Office'} files")
 
 

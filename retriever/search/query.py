@@ -87,6 +87,7 @@ class Query:
     :param deadline: no stage but the reranker begins after it.
     :param nearest: cosines and ids of the passages nearest to the vector, if they are known, best first. Used only
             without a filter, and if there are as many as the first stage takes.
+    :param encode_texts: gives the vectors of sentences, shape (n, dim), where the relevance needs them.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Query:
         parts: ExactQuery | None = None,
         deadline: Deadline | None = None,
         nearest: tuple[Floats, Ids] | None = None,
+        encode_texts: Callable[[list[str]], Floats] | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._text = text
@@ -106,6 +108,7 @@ class Query:
         self._vector = cache(vector)
         self._deadline = deadline
         self._nearest = nearest
+        self._encode_texts = encode_texts
         self._seconds: dict[str, float] = {}  # by stage
 
     def hits(self, k: int, **options: Any) -> Hits:
@@ -166,7 +169,7 @@ class Query:
         if reranking and len(stage.ids):
             stage = self._rerank(stage, reranking, mode)
             candidates, copies = best(stage)
-        relevance = self._relevance(candidates, copies, total)
+        relevance = self._relevance(candidates, copies, total, mode)
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
@@ -213,14 +216,39 @@ class Query:
             ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
         return candidates, {number: [] for number in ids[:k].tolist()}
 
-    def _relevance(self, candidates: Candidates, copies: Mapping[int, list[int]], total: int) -> NDArray[np.float64]:
+    def _relevance(
+        self, candidates: Candidates, copies: Mapping[int, list[int]], total: int, mode: Mode
+    ) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank, up to the last one that was selected."""
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
         literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
         shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
         nearest = relevances.highest(candidates.semantic)
-        return relevances.relevance(read.semantic, shares, literal, self._snapshot.scale, nearest, total)
+        of = partial(relevances.relevance, read.semantic, shares, literal, self._snapshot.scale, nearest, total)
+        relevance = of()
+        line = relevances.line(self._snapshot, mode)
+        is_weak = len(relevance) > 0 and relevance[0] < line
+        if is_weak and self._encode_texts and relevances.is_small(total):
+            first = read.take(np.arange(min(relevances.FIRST, len(read.ids))))
+            if of(first.semantic + relevances.HIGHER)[0] >= line:
+                relevance = of(self._best_sentences(first.ids))
+        return relevance
+
+    def _best_sentences(self, ids: Ids) -> Floats:
+        """The cosine of the best sentence of each of these passages; NaN for none."""
+        assert self._encode_texts
+        with self._timed("sentences"):
+            rows = self._snapshot.cited_passages.of(ids.tolist())
+            sentences = relevances.first_sentences([rows[number]["text"] for number in ids.tolist()])
+            best = np.full(len(ids), np.nan, np.float32)
+            if texts := [sentence for passage in sentences for sentence in passage]:
+                cosines = self._encode_texts(texts) @ self._vector()[0]
+                start = 0
+                for number, passage in enumerate(sentences):
+                    best[number] = cosines[start : start + len(passage)].max(initial=-1.0) if passage else np.nan
+                    start += len(passage)
+        return best
 
     def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others."""

@@ -126,7 +126,8 @@ class CorrectedRequest:
             from .results.diversity import Diversity  # few searches need it
 
             diversity = Diversity(request.mmr, request.min_relevance or 0.0)
-        query = Query(snapshot, text, encode, self.parts, request.deadline, nearest)
+        encode_texts = None if request.vector is not None else lambda texts: encode_finite(self.encoder(), texts)
+        query = Query(snapshot, text, encode, self.parts, request.deadline, nearest, encode_texts)
         hits = yield from query.steps(
             request.k,
             mode=self.mode,

@@ -118,13 +118,34 @@ def text(snapshot: Snapshot, path: str | os.PathLike[str], *, hidden: bool = Tru
 def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int, *, hidden: bool = True) -> str:
     """Return these lines of a document, counted as its citations count them.
 
-    If citations count the lines of the source (HTML, XML) and not of the text, return the passages there.
+    If citations count the lines of the source (HTML, XML) and not of the text, return the passages there. Lines of a
+    large file may lie in several of its parts.
 
     :param hidden: with what a person does not see in the document.
     """
-    document = _with_text(snapshot, _part_at(snapshot, path, first))
-    chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
-    _check_lines(document, chunks, first, last)
+    pieces: list[str] = []
+    previous = 0  # the last line of the part before
+    parts = _parts_from(snapshot, path, first)
+    for part in parts:
+        document = _with_text(snapshot, part)
+        chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
+        start, end = _line_range(document, chunks)
+        if not pieces:
+            _check_lines(document, chunks, first, last)
+        elif start > last:
+            break
+        else:
+            pieces.append("\n" * (start - previous))  # none within a line that was cut
+        to = last if part == parts[-1] else min(last, end)
+        pieces.append(_lines_in(document, chunks, first, to, hidden=hidden))
+        if last < end or (last == end and document["text"].endswith("\n")):
+            break
+        previous = end
+    return "".join(pieces)
+
+
+def _lines_in(document: Row, chunks: list[Row], first: int, last: int, *, hidden: bool) -> str:
+    """Return these lines, or the passages there, of a document that is whole or a part of a file."""
     before = _lines_before(document, chunks[0])
     if all(_counts_lines_of(document["text"], chunk, before) for chunk in chunks):
         rows = document["text"].split("\n")
@@ -152,7 +173,7 @@ def line_range(snapshot: Snapshot, path: str | os.PathLike[str]) -> tuple[int, i
 
 def chunk_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> Row:
     """Return the chunk, with its vector, at a line of a document or nearest to it."""
-    document = _with_text(snapshot, _part_at(snapshot, path, line))
+    document = _with_text(snapshot, _parts_from(snapshot, path, line)[0])
     chunks = _chunks(snapshot, document, ["id", "char_start", "line_start", "line_end", "vector", "context"])
     _check_lines(document, chunks, line, line)
     return min(chunks, key=lambda chunk: (max(chunk["line_start"] - line, line - chunk["line_end"], 0), chunk["id"]))
@@ -164,21 +185,23 @@ def stored_vector(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -
     return np.array(chunk["vector"], np.float32), chunk["context"]
 
 
-def _part_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> str:
-    """Return the path of the part with this line, if the path is that of a large file; else the path."""
+def _parts_from(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> list[str]:
+    """Return the paths of the parts of a large file, from the one with this line on; of another document its path."""
     path = os.fspath(path)
     if _rows_at(snapshot, path).num_rows:
-        return path
+        return [path]
     rows = snapshot.document_rows.select(["id", "path", "chunks"]).to_pylist()
     parts: dict[int, str] = {row["id"]: row["path"] for row in rows if row["chunks"] and file_of(row["path"]) == path}
     if not parts:
-        return path
+        return [path]
     ids = ",".join(map(str, parts))
     chunks = snapshot.read("chunks", ["document", "line_start"], f"document IN ({ids})")
     starts = chunks.group_by("document").aggregate([("line_start", "min")]).sort_by("line_start_min").to_pylist()
     paths = [parts[row["document"]] for row in starts]
-    first = max(sum(row["line_start_min"] <= line for row in starts), 1) - 1  # or the next, if that begins with blanks
-    return next((part for part in paths[first:] if line <= line_range(snapshot, part)[1]), paths[-1])
+    first = max(sum(row["line_start_min"] < line for row in starts), 1) - 1  # or a later one, behind blank lines
+    while first < len(paths) - 1 and line > line_range(snapshot, paths[first])[1]:
+        first += 1
+    return paths[first:]
 
 
 def _with_text(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:

@@ -186,7 +186,7 @@ class Snapshot:
 
     def _text_error(self, reason: str) -> DamagedError:
         return DamagedError(
-            f"the full-text index of {self.store.location} is damaged ({reason}): run 'binocle verify --repair'"
+            f"the full-text index of {self.store.location} is damaged ({reason}): {self.store.repairing('rebuilds it')}"
         )
 
     def has_current_text(self) -> bool:

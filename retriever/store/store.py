@@ -125,6 +125,17 @@ class Store:
                 f"If you know where it comes from, allow it once by '{trust.command(self.location)}'"
             )
 
+    def repairing(self, remedy: str) -> str:
+        """Say which command repairs the index, and first the one that allows it if the user did not make it.
+
+        :param remedy: what the repair does, such as "builds it anew".
+        """
+        repair = f"'binocle verify --repair' {remedy}"
+        if self.trusted:
+            return repair
+        allowing = f"if you know where the index comes from, '{trust.command(self.location)}' allows a repair"
+        return f"{allowing}, then {repair}"
+
     def read_settings(self) -> Store:
         """Return this store with its present settings."""
         return replace(self, settings=Settings.read(self.location))
@@ -160,12 +171,12 @@ class Store:
             return None
 
 
-def with_way_back(error: DamagedError) -> DamagedError:
+def with_way_back(store: Store, error: DamagedError) -> DamagedError:
     """Return the error of a damaged state with the advice to go back to the state before."""
     if "verify --repair" in str(error):
         return error
     reason, *_ = str(error).split(": remove the folder")
-    return DamagedError(f"{reason}: 'binocle verify --repair' goes back to the state before the last commit")
+    return DamagedError(f"{reason}: {store.repairing('goes back to the state before the last commit')}")
 
 
 @contextlib.contextmanager
@@ -176,7 +187,7 @@ def naming_way_back(store: Store) -> Iterator[None]:
     except DamagedError as error:
         if store.previous() is None:
             raise
-        raise with_way_back(error) from error
+        raise with_way_back(store, error) from error
 
 
 @contextlib.contextmanager

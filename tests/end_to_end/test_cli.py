@@ -497,12 +497,23 @@ def test_search_for_what_nothing_answers_names_the_nearest_and_exits_1(strict: P
     assert re.fullmatch(nearest, err)
     rows = run("search", "where does the mountain queen bake", "--json")
     assert (rows.code, {row["weak"] for row in rows.rows}) == (1, {True})
+    assert re.fullmatch(nearest.replace(": --min-relevance 0 shows it", ""), rows.err)  # JSON has it
     assert (
         run("search", "where does the mountain queen bake", "--min-relevance", 0, "--no-join").out.count("[weak]") == 9
     )
     assert run("search", "where does the mountain queen bake", "--min-relevance", 0.5) == (1, "", "")
     assert run("search", "cheese").code == 0  # the word is there
     assert "relevance  4% of everyday questions seem answered, 2% of the documents' own" in run("status").out
+
+
+def test_a_missing_option_is_explained(here: Path, run):
+    problem = "Missing option '--reader': A trained reader: its folder, or its name on the hub."
+    assert run("answer", "who ran", "README.md") == (2, "", f"binocle: {problem} (see 'binocle answer --help')\n")
+
+
+def test_labelling_without_labels_says_how_to_name_some(here: Path, run):
+    message = "binocle: nothing labels this index yet: give --head KEY=MODEL or --as 'KEY=NAME, NAME'\n"
+    assert run("enrich") == (0, "", message)
 
 
 def test_search_says_which_words_it_corrected(here: Path, run):

@@ -240,6 +240,21 @@ def _without_leaks(dataset: TrainingSet, known: set[int]) -> NDArray[np.uint8]:
     return part
 
 
+def keep_apart(sets: Sequence[TrainingSet]) -> None:
+    """Leave out the training rows of all sets that share a text with a held-out row of any of them.
+
+    :raises InputError: when no row of a set is left to train on.
+    """
+    known: set[int] = set().union(*map(_held_out_texts, sets))
+    for dataset in sets:
+        dataset.part = _without_leaks(dataset, known)
+        if not (dataset.part == TRAIN).any():
+            raise InputError(
+                f"every row of {dataset.source or 'a data set'} shares a text with a held-out row of another data "
+                "set: give other rows, or a smaller --held-out"
+            )
+
+
 def are_held_out(texts: Sequence[str], share: float, seed: int) -> NDArray[np.bool_]:
     """Tell which of these texts `prepare` holds out, where they are the rows."""
     keys = np.array([hash_of(encodable(text)) for text in texts], np.uint64)

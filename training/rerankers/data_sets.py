@@ -26,9 +26,9 @@ class DataSet:
 
 
 def read(run: TrainingRun[RerankerConfig], sources: list[Any], split: str) -> list[DataSet]:
-    """Read and check all rows.
+    """Read and check all rows. No training row shares a text with a held-out row of any data set.
 
-    :raises InputError: if one of several data sets does not consist of pairs.
+    :raises InputError: if one of several data sets does not consist of pairs, or has no row left to train on.
     """
     sets = [_read(run, source, number, split) for number, source in enumerate(sources, 1)]
     for data in sets if len(sets) > 1 else ():
@@ -37,6 +37,8 @@ def read(run: TrainingRun[RerankerConfig], sources: list[Any], split: str) -> li
                 f"of several data sets each consists of {Shape.PAIRS.value}, but {datasets.source_name(data.source)} "
                 f"has {data.rows.shape.value}: train on it alone"
             )
+    if len(sets) > 1:
+        datasets.keep_apart([data.rows for data in sets])
     return sets
 
 

@@ -5,12 +5,14 @@ The plain version of a body is preferred. A mailbox (mbox) is a sequence of mail
 
 from __future__ import annotations
 
+import base64
 import email
 import email.errors
 import email.header
 import re
 from email.policy import Compat32
 from functools import partial
+from mimetypes import MimeTypes
 from typing import TYPE_CHECKING
 
 from ....core.errors import UnreadableError, UnsupportedError
@@ -30,6 +32,8 @@ _SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # parts of a saved 
 _INLINE_TYPES = frozenset(
     {"text/plain", "text/html", "text/x-patch", "text/x-diff"}
 )  # read as part of the mail, even with a file name
+_ENDINGS = MimeTypes()  # its own table, without those of the machine
+_NO_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 _MAX_DEPTH = 20
 _MAX_PARTS = 2_000
 _MAX_HEADER = 4_000
@@ -139,8 +143,8 @@ class _MailReader:
             children = list(_children(part))
             for child in _preferred(children) if kind == "multipart/alternative" else children:
                 self._add_part(child, depth + 1)
-        elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _INLINE_TYPES):
-            self.attachments.append(_file_name(part) or "unnamed")
+        elif _is_attachment(part, kind):
+            self.attachments.append(_file_name(part) or _unnamed(kind))
             self.attached.append(part)
         elif kind == "text/html":
             HtmlReader(_content(part), self.builder, headings=self._headings, first_line=None).read()
@@ -164,9 +168,27 @@ def _preferred(versions: list[Message]) -> list[Message]:
     return plain[:1] or pages[-1:] or versions[-1:]
 
 
+def _is_attachment(part: Message, kind: str) -> bool:
+    """Whether a part is a file beside the text, also without a name: any that is no text."""
+    if part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text":
+        return True
+    return bool(_file_name(part)) and kind not in _INLINE_TYPES
+
+
+def _unnamed(kind: str) -> str:
+    """The name of an attachment without one: its ending decides how it is read."""
+    return "unnamed" + ("" if kind == "application/octet-stream" else _ENDINGS.guess_extension(kind) or "")
+
+
 def _bytes(part: Message) -> bytes:
     payload = part.get_payload(decode=True)
-    return payload if isinstance(payload, bytes) else b""
+    if not isinstance(payload, bytes):
+        return b""
+    if any(isinstance(defect, email.errors.InvalidBase64LengthDefect) for defect in part.defects):
+        # The mail was cut one letter behind a group of four, so the library gives the letters. The groups decode.
+        letters = _NO_BASE64.sub(b"", payload)
+        return base64.b64decode(letters[: len(letters) // 4 * 4])
+    return payload
 
 
 def _content(part: Message) -> str:

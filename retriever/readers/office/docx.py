@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ _SKIPPED = name_set("""
 """)
 _BOXES = name_set("drawing pict object")
 _CONTAINERS = name_set("sdt sdtContent customXml ins moveTo smartTag AlternateContent Choice body hdr ftr altChunk")
+_FIELDS = name_set("instrText fldSimple")
+_PAGE_FIELD = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b")
+_PAGE_WORDS = 4  # of a line that is a page number, at most
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
 
@@ -84,7 +88,7 @@ class _WordReader:
                     self._notes[kind, attribute(note, "id") or ""] = note
 
     def _add_margins(self) -> None:
-        """Add headers and footers, each text once."""
+        """Add headers and footers, each text once, without page numbers: these would be passages of their own."""
         texts: set[str] = set()
         for kind in ("header", "footer"):
             for part in self._package.related(self._main, kind):
@@ -97,9 +101,11 @@ class _WordReader:
     def _lines(self, root: Any) -> Iterator[str]:
         for element in _descend(root, "p"):
             paragraph = self._read_paragraph(element)
-            boxes = (self._read_paragraph(inner).text for box in paragraph.boxes for inner in _descend(box, "p"))
-            texts = (text.strip() for text in (paragraph.text, *paragraph.graphics, *boxes))
-            yield from filter(None, texts)
+            boxes = (inner for box in paragraph.boxes for inner in _descend(box, "p"))
+            yield from _without_page_number(element, paragraph.text)
+            yield from filter(None, map(str.strip, paragraph.graphics))
+            for inner in boxes:
+                yield from _without_page_number(inner, self._read_paragraph(inner).text)
 
     def _add_blocks(self, container: Any) -> None:
         for child in container:
@@ -205,6 +211,14 @@ class _WordReader:
             paragraphs.append(paragraph)
             if text := collapse_spaces(paragraph.text):
                 yield text
+
+
+def _without_page_number(element: Any, text: str) -> Iterator[str]:
+    """The text of a line, unless it is empty or the number of its page, perhaps in a few words: `Page 2 of 9`."""
+    fields = (field.text or attribute(field, "instr") or "" for field in element.iter() if local_name(field) in _FIELDS)
+    is_short = len(text.split()) <= _PAGE_WORDS
+    if text.strip() and not (is_short and any(_PAGE_FIELD.match(field) for field in fields)):
+        yield text.strip()
 
 
 def _descend(element: Any, name: str) -> Iterator[Any]:

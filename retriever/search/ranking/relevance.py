@@ -14,6 +14,9 @@ all-MiniLM-L6-v2 on five collections; most questions of one have no answer in th
 are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
 counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
+The vector of a passage with many subjects is far from a question about one of them. So the best sentences of the first
+three passages are compared too. This is done if the best of fewer than 1,000 passages is nearly relevant.
+
 Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
 hits gets at least the relevance of every later one. Every further hit gets the lowest one so far.
 """
@@ -47,6 +50,10 @@ _WORDS = (-4.6, 0.0, 9.9, 0.0)  # without vectors
 _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
 _FEWER = 2.0  # for each tenth of the passages, from 1,000 down to 10
 _PASSAGES = (10, 1_000)
+FIRST = 3  # passages whose sentences are compared
+HIGHER = 0.3  # cosine of a sentence above that of its passage, at most: no more is expected, so none is compared
+_SENTENCE = 0.1  # a sentence is nearer to a query than its passage, also by chance
+_SENTENCES = 24  # of the first three passages, at most
 _MAX_WORDS = 64  # different words of a query that are looked up
 
 
@@ -57,6 +64,7 @@ def relevance(
     scale: Scale,
     nearest: Floats,
     passages: int,
+    sentences: Floats | None = None,
 ) -> NDArray[np.float64]:
     """The relevance of passages in order of their rank, shape (n,), never rising.
 
@@ -65,8 +73,11 @@ def relevance(
     :param literal: whether each passage holds an exact part of the query.
     :param nearest: the ten highest cosines of all candidates, or fewer.
     :param passages: the number of searched passages.
+    :param sentences: the cosine of the best sentence of each of the first passages.
     """
     scaled = scale.as_default(cosines)
+    if sentences is not None:
+        scaled[: len(sentences)] = np.fmax(scaled[: len(sentences)], scale.as_default(sentences) - _SENTENCE)
     mean = float(scale.as_default(nearest).mean()) if len(nearest) == DEPTH else np.nan
     by_words, by_meaning, by_both = (
         np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _FEW if np.isnan(mean) else _BOTH)
@@ -79,6 +90,23 @@ def relevance(
     raw = 1 / (1 + np.exp(-evidence))
     raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
     return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))
+
+
+def is_small(passages: int) -> bool:
+    """Whether so few passages were searched that sentences decide too. Larger indexes measure their own errors."""
+    return passages < _PASSAGES[1]
+
+
+def first_sentences(texts: Sequence[str]) -> list[list[str]]:
+    """The sentences of the first passages; none of a passage with one, whose vector is that of the passage."""
+    from ..results.snippet import sentences
+
+    room = _SENTENCES
+    chosen: list[list[str]] = []
+    for passage in map(sentences, texts):
+        chosen.append(passage[:room] if len(passage) > 1 else [])
+        room -= len(chosen[-1])
+    return chosen
 
 
 def highest(cosines: Floats) -> Floats:

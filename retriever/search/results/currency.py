@@ -1,4 +1,4 @@
-"""Check whether a citation still holds: compare the hit with the present document."""
+"""Check whether citations still hold: compare them with the present documents."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING, Literal
 
 from ...documents.file_parts import file_of
+from ...documents.scan import written_since
 from ...store.documents import documents_at
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from ...store.snapshot import Snapshot
@@ -46,3 +48,14 @@ def _in_text(text: str, passage: Hit | Passage) -> Currency:
     if text[passage.char_start : passage.char_end] == passage.text:
         return "exact"
     return "moved" if passage.text in text else "stale"
+
+
+def changed_files(snapshot: Snapshot, folder: Path | None, paths: Collection[str]) -> list[str]:
+    """Return which of these documents have a file that was changed or removed after indexing: its lines may have moved.
+
+    A folder that is not there, such as a disk that is not mounted, tells nothing.
+    """
+    if folder is None or not folder.is_dir():
+        return []
+    rows = documents_at(snapshot, list(paths), ["path", "size", "mtime_ns", "sha256"])
+    return written_since(folder, [row for row in rows if row["source"] == "file"])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Word = tuple[int, int, str]
 
 _SHOWN = 5  # lines of a passage
+_WORDS = 3  # of a sentence that says something
 _LONGEST = 8  # lines of a sentence at most: in a longer one, each line counts as a sentence
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\W[A-Z]\.)(?<!Mr\.)(?<!Dr\.)(?<!St\.)[\"')\]”]*\s+(?=[\"'(\[“]*[A-Z0-9À-ÞΑ-ΩА-Я])|(?<=[。！？])"
@@ -181,6 +182,12 @@ class _Text:
 
     def _weight(self, number: int, weights: Mapping[str, float]) -> float:
         return sum(weights[word] for word in self.matches[number - 1] - self.matches[number]) / 2
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of flowing text, of three words or more."""
+    pieces = (text[start:end].strip() for start, end in _spans(text, _SENTENCE_END))
+    return [piece for piece in pieces if len(piece.split()) >= _WORDS]
 
 
 def _spans(text: str, end: re.Pattern[str]) -> Iterator[tuple[int, int]]:

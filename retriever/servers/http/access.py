@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....core.errors import InputError
 from ...store.filters.filter import Filter
 from ...store.filters.where import parse
+from .faults import describe
 from .refusal import Refusal
 
 if TYPE_CHECKING:
@@ -75,9 +76,8 @@ def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
     try:
         entries = _TokensFile.model_validate_json(text).tokens
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, fault["loc"])) or "content"
-        raise InputError(f"the file of tokens {path}: {name}: {fault['msg']}") from None
+        fault = describe(error, whole="its content", shows_value=False)  # a value may be a token
+        raise InputError(f"the file of tokens {path}: {fault}") from None
     if len({entry.token for entry in entries}) < len(entries):
         raise InputError(f"the file of tokens {path}: two entries have the same token: expected one for each")
     try:

@@ -13,6 +13,7 @@ from ....core.errors import (
     StoreError,
     UntrustedError,
 )
+from .faults import describe
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -45,15 +46,5 @@ def refusal_of(error: BinocleError) -> Refusal:
 
 
 def invalid(error: ValidationError) -> Refusal:
-    """The refusal for input of another shape: the first fault by its name, and how many more there are."""
-    faults = error.errors(include_url=False, include_context=False)
-    first = faults[0]
-    field = ".".join(str(part) for part in first["loc"]) or "body"
-    message = first["msg"].removeprefix("Value error, ")
-    remainder = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return Refusal(400, f"{field}: {message}, but {_shown(first['input'])} came{remainder}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "…"
+    """The refusal for input of another shape."""
+    return Refusal(400, describe(error, names="; /openapi.json lists the names"))

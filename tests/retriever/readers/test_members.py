@@ -79,6 +79,26 @@ def test_members_have_names_and_bytes(name: str, data: bytes, expected: dict) ->
 
 
 @pytest.mark.parametrize(
+    ("kind", "name"),
+    [("application/pdf", "unnamed.pdf"), ("image/png", "unnamed.png"), ("application/octet-stream", "unnamed")],
+)
+def test_a_part_of_a_mail_that_is_no_text_is_an_attachment_also_without_a_name(kind: str, name: str) -> None:
+    parts = f"Content-Type: text/plain\n\nbody\n--b\nContent-Type: {kind}\n\nx\n--b--"
+    data = f"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n{parts}\n".encode()
+    assert contents(data, "a.eml") == {name: b"x"}
+    assert f"body\n\nAttachments: {name}" in read(data, "a.eml").text
+
+
+def test_an_attachment_that_is_cut_at_any_letter_gives_the_bytes_before() -> None:
+    whole = mail(("a.bin", bytes(range(240))))
+    start = whole.index(b"\n\n", whole.index(b"base64")) + 2
+    for length in range(90, 99):
+        cut = contents(whole[: start + length], "a.eml")["a.bin"]
+        letters = length - whole[start : start + length].count(b"\n")
+        assert cut == bytes(range(240))[: letters // 4 * 3 + max(0, letters % 4 - 1)]
+
+
+@pytest.mark.parametrize(
     ("name", "path"),
     [
         ("../../etc/passwd", "etc/passwd"),

@@ -987,6 +987,21 @@ def test_docx_gives_all_visible_text_and_no_deleted_text() -> None:
     assert [part.kind for part in document.parts] == ["prose", "table", "prose"]
 
 
+def test_docx_leaves_page_numbers_of_headers_and_footers_out() -> None:
+    def field(code: str) -> str:
+        return f"<w:r><w:instrText> {code} </w:instrText></w:r><w:r><w:t>2</w:t></w:r>"
+
+    def run(text: str) -> str:
+        return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+    number = "<w:p>" + run("Page ") + field("PAGE") + run(" of ") + field("NUMPAGES \\* MERGEFORMAT") + "</w:p>"
+    simple = f'<w:p><w:fldSimple w:instr=" PAGE ">{run("2")}</w:fldSimple></w:p>'
+    box = f"<w:p><w:r><w:pict><w:txbxContent>{simple}{p('boxed')}</w:txbxContent></w:pict></w:r></w:p>"
+    named = "<w:p>" + run("The yearly report of the garden, page ") + field("PAGE") + "</w:p>"
+    data = docx(p("body"), header=number + p("2024"), footer=simple + box + named)
+    assert reading(data, "a.docx").text == ("body\n\n2024\n\nboxed\n\nThe yearly report of the garden, page 2")
+
+
 def test_an_empty_cell_of_a_table_in_docx_keeps_its_place() -> None:
     rows = [["", "Q1", "Q2"], ["Ann", "", "5"], ["Bob", "7", ""]]
     table = "".join("<w:tr>" + "".join(f"<w:tc>{p(text)}</w:tc>" for text in row) + "</w:tr>" for row in rows)
@@ -1463,6 +1478,8 @@ def test_a_file_is_read_by_its_content_if_that_is_clear() -> None:
     assert reading(rb"{\rtf1 rich}", "a.doc").text == "rich"
     with pytest.raises(UnreadableError, match="not a DOCX file"):
         read(b"words", "a.docx")
+    with pytest.raises(UnreadableError, match="not an XLSX file"):
+        read(b"words", "a.xlsx")
     with pytest.raises(UnreadableError, match="no Word document"):
         read(package({"a": "b"}), "a.docx")
     assert reading(package({"a": "b"}), "a").format == "zip"

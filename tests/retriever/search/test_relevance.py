@@ -10,21 +10,22 @@ import pytest
 
 from binocle import Hits, Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
-from binocle.retriever.search.ranking.relevance import highest, relevance
+from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance
 from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 
 
-def of(cosines, shares=None, literal=None, scale=FITTED, nearest=(), passages=1_000):
+def of(cosines, shares=None, literal=None, scale=FITTED, nearest=(), passages=1_000, sentences=None):
     count = len(cosines)
     shares = [math.nan] * count if shares is None else shares
     literal = [False] * count if literal is None else literal
-    return relevance(
-        np.float32(cosines), np.float32(shares), np.array(literal), scale, highest(np.float32(nearest)), passages
-    ).tolist()
+    best = None if sentences is None else np.float32(sentences)
+    near = highest(np.float32(nearest))
+    return relevance(np.float32(cosines), np.float32(shares), np.array(literal), scale, near, passages, best).tolist()
 
 
 def test_a_near_passage_is_relevant_and_a_far_one_is_weak():
@@ -53,6 +54,18 @@ def test_the_same_passage_is_more_relevant_among_few_than_among_many():
     assert of([0.4], [0.4], passages=50_000) == of([0.4], [0.4])
     assert of([0.4], [0.4], passages=1) == of([0.4], [0.4], passages=10)
     assert of([math.nan], [0.4], passages=10) == of([math.nan], [0.4])  # words alone
+
+
+def test_the_best_sentence_of_a_passage_counts_a_little_less_than_a_passage_of_its_own():
+    assert of([0.3, 0.1], sentences=[0.7]) == pytest.approx(of([0.6, 0.1]))
+    assert of([0.3, 0.1], sentences=[0.35]) == of([0.3, 0.1], sentences=[math.nan]) == of([0.3, 0.1])
+
+
+def test_sentences_of_the_first_passages_are_bounded_and_a_single_one_is_the_passage():
+    many = "\n\n".join(f"The cat number {number} sat there." for number in range(20))
+    chosen = first_sentences([many, "The dog ran to the house.", many])
+    assert [len(passage) for passage in chosen] == [20, 0, 4]
+    assert chosen[0][1] == "The cat number 1 sat there."
 
 
 def test_the_number_of_hits_asked_for_does_not_change_it():
@@ -91,6 +104,60 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
     assert relevances == sorted(relevances, reverse=True)
     assert not any(hit.weak for hit in hits)  # no error was measured with this encoder, so none is promised
     assert hits.answerable is None
+
+
+@pytest.fixture
+def many_subjects(tmp_path, tiny_model, monkeypatch):
+    """A retriever of a passage with several subjects, by whose cosine with QUESTION it is weak, but not by far."""
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "many", "text": "\n\n".join(PIECES)}, {"id": "one", "text": "the moon shines by night"}])
+    vector = retriever.encoder.encode([QUESTION], kind="query")
+    cosine = float((retriever.snapshot().index.reconstruct(np.array([0, 1])) @ vector[0]).max())
+    scale = Scale(cosine - 0.06, cosine + 0.4, 0.03, 0.02, 1_000)  # as .30 with the default encoder
+    monkeypatch.setitem(vars(retriever.snapshot()), "scale", scale)
+    return retriever
+
+
+QUESTION = "which animal barks"
+PIECES = ["The cat sat on the house.", "The dog ran to the river.", "The ship lay in the city."]
+
+
+def test_a_question_about_one_subject_of_a_passage_is_answered_in_a_small_index(many_subjects, monkeypatch):
+    snapshot, encoded = many_subjects.snapshot(), []
+    vector = many_subjects.encoder.encode([QUESTION], kind="query")
+
+    def encode(texts):
+        encoded.extend(texts)
+        return 9 * vector[[0] * len(texts)]  # sentences that are very near to the query
+
+    def hits(encode_texts):
+        return Query(snapshot, QUESTION, lambda: vector, encode_texts=encode_texts).hits(2, mode="hybrid", where=None)
+
+    assert hits(None).answerable is False
+    assert hits(encode).answerable
+    assert encoded == PIECES  # not the passage of one sentence: its vector is that of the passage
+    monkeypatch.setitem(vars(snapshot), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))  # so far that no sentence helps
+    assert hits(encode).answerable is False
+    monkeypatch.undo()
+    monkeypatch.setattr("binocle.retriever.search.ranking.relevance._PASSAGES", (1, 2))  # the index is no small one
+    hits(encode)
+    assert len(encoded) == 3
+
+
+def test_a_search_reads_sentences_only_if_the_best_passage_is_weak(many_subjects, monkeypatch):
+    encode, kinds = many_subjects.encoder.encode, []
+
+    def noting(texts, *, kind="document"):
+        kinds.append((kind, len(texts)))
+        return encode(texts, kind=kind)
+
+    monkeypatch.setattr(many_subjects.encoder, "encode", noting)
+    many_subjects.search(QUESTION)
+    assert kinds == [("query", 1), ("document", 3)]
+    many_subjects.search("cat house")  # all its words are there
+    many_subjects.search(QUESTION, vector=encode([QUESTION], kind="query")[0])
+    many_subjects.search(QUESTION, mode="lexical")
+    assert kinds[2:] == [("query", 1)]
 
 
 def test_hits_are_weak_only_where_both_errors_are_small(retriever, monkeypatch):

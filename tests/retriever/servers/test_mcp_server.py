@@ -95,6 +95,27 @@ def test_an_agent_learns_that_nothing_answers(server, monkeypatch):
     assert (context["text"], context["note"]) == ("", "nothing here seems to answer this")
 
 
+def test_an_agent_learns_which_cited_files_changed_after_indexing(server, retriever):
+    path = answer(server, "search", query="cancel a task", k=1)["passages"][0]["path"]
+    calls = [
+        ("search", {"query": "cancel a task", "k": 1}),
+        ("context", {"query": "cancel a task"}),
+        ("read", {"path": path}),
+        ("similar", {"path": path, "line": 1, "k": 50}),
+    ]
+    (retriever.folder / path).touch()
+    assert [result.structured_content["note"] for result in ask(server, *calls)] == [""] * 4
+    (retriever.folder / path).write_text("other words")
+    note = f"changed or removed after indexing, so lines may have moved: {path}"
+    assert [result.structured_content["note"] for result in ask(server, *calls[:3])] == [note] * 3
+    (retriever.folder / path).unlink()
+    assert answer(server, "read", path=path)["note"] == note
+    for file in retriever.folder.rglob("*.*"):
+        if ".binocle" not in file.parts:
+            file.unlink()
+    assert answer(server, "similar", path=path, line=1, k=50)["note"].endswith("notes/taxes.md, 2 more")
+
+
 def test_a_passage_can_be_read_around_and_as_a_resource(server, retriever):
     passage = answer(server, "search", query="cancel a task", k=1)["passages"][0]
     first, last = passage["line_start"], passage["line_end"]
@@ -168,9 +189,9 @@ def test_every_mistake_reaches_the_agent_in_our_words(server):
     assert "has lines 1 to" in error(server, "read", path="notes/guide/tasks.md", line_start=9_999)
     assert "has lines 1 to" in error(server, "similar", path="notes/guide/tasks.md", line=9_999)
     assert error(server, "search", query="bread", k=1_000) == (
-        "Error executing tool search: k: Input should be less than or equal to 50, but 1000 came"
+        "Error executing tool search: k: expected a number up to 50, but 1000 came"
     )
-    assert error(server, "search") == "Error executing tool search: query: Field required, but {} came"
+    assert error(server, "search") == "Error executing tool search: query is missing: give it a value"
 
     async def resource(uri, words):
         async with Client(server) as client:

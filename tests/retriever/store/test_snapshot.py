@@ -87,6 +87,9 @@ def test_lines_of_a_large_file_are_counted_through_its_parts(store):
         assert stored_documents.chunk_at(snapshot, "big.log", line)["id"] == names.index(name)
         assert stored_documents.lines(snapshot, "big.log", line, line) == words.get(line, "")
     assert stored_documents.lines(snapshot, names[1], 5, 7) == "\nthree\nfour"
+    assert stored_documents.lines(snapshot, "big.log", 4, 6) == "two\n\nthree"
+    assert stored_documents.lines(snapshot, "big.log", 1, 10) == "\n\none\ntwo\n\nthree\nfour\n\nfive\nsix"
+    assert stored_documents.lines(snapshot, "big.log", 10, 99) == "six"
     with pytest.raises(InputError, match=rf"'{names[0]}' has lines 1 to 4, not line 0$"):
         stored_documents.lines(snapshot, "big.log", 0, 0)
     with pytest.raises(InputError, match=rf"'{names[2]}' has lines 9 to 10, not line 11$"):
@@ -96,6 +99,15 @@ def test_lines_of_a_large_file_are_counted_through_its_parts(store):
     assert {row["path"] for row in stored_documents.named(snapshot, ["big.log"])} == set(names)
     assert {row["path"] for row in stored_documents.named(snapshot, [], ["./big.log/"])} == set(names)
     assert stored_documents.documents_at(snapshot, ["big.log"], ["id"]) == []
+
+
+def test_a_line_that_two_parts_share_is_whole_and_a_part_without_text_counts_its_lines(store):
+    halves = part(0, 0, 20, 1, "one\ntwo and", "one\ntwo and"), part(1, 20, 40, 2, " a half\n", "a half")
+    last = part(2, 60, 80, 6, "six\n", "six")  # lines 3 to 5 are in a part without text
+    rows = [*halves, last]
+    snapshot = filled(store, [row for row, _ in rows], [passage for _, passage in rows])
+    assert stored_documents.lines(snapshot, "big.log", 1, 2) == "one\ntwo and a half"
+    assert stored_documents.lines(snapshot, "big.log", 2, 6) == "two and a half\n\n\n\nsix"
 
 
 def test_a_file_with_text_goes_before_an_added_document_and_that_before_a_file_without(store):

@@ -184,10 +184,22 @@ def test_file_that_may_not_be_read_is_named(tmp_path):
     assert str(error).endswith("t.lance cannot be read: permission denied")
 
 
-def test_advice_to_go_back_is_given_once():
-    error = storing.with_way_back(DamagedError("HEAD.json is damaged: remove the folder x and index again"))
+def test_advice_to_go_back_is_given_once(store):
+    damage = DamagedError("HEAD.json is damaged: remove the folder x and index again")
+    error = storing.with_way_back(replace(store, trusted=True), damage)
     assert str(error) == "HEAD.json is damaged: 'binocle verify --repair' goes back to the state before the last commit"
-    assert storing.with_way_back(error) is error
+    assert storing.with_way_back(store, error) is error
+
+
+def test_advice_to_repair_an_index_that_came_from_elsewhere_names_first_the_command_that_allows_it(store):
+    foreign = replace(store, trusted=False)
+    advice = (
+        f"if you know where the index comes from, 'binocle trust --index {store.location}' allows a repair, then "
+        "'binocle verify --repair' "
+    )
+    error = storing.with_way_back(foreign, DamagedError("HEAD.json is damaged"))
+    assert str(error) == f"HEAD.json is damaged: {advice}goes back to the state before the last commit"
+    assert str(Snapshot.latest(foreign)._text_error("it is empty")).endswith(f"is damaged (it is empty): {advice}rebuilds it")  # fmt: skip
 
 
 def test_settings_that_do_not_change_are_not_written(store, monkeypatch):

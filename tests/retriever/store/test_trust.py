@@ -361,3 +361,15 @@ def test_a_manifest_that_names_another_column_is_an_error(table, column, mine, t
         manifest.write_bytes(data[: field.start(1)] + b"\x7f" + data[field.end(1) :])
     with pytest.raises(DamagedError):
         Retriever.open(copy, trust=True).verify()
+
+
+def test_a_copied_index_that_is_damaged_says_first_how_to_allow_it_and_then_how_to_repair_it(mine, tmp_path, run):
+    copy = tmp_path / "copy"
+    shutil.copytree(mine, copy)
+    for manifest in copy.glob(".binocle/vectors/flat-*/manifest.json"):
+        manifest.write_bytes(b"{}")
+    (line,) = (line for line in run("status", copy).out.splitlines() if line.startswith("damage"))
+    assert line.endswith(
+        f"if you know where the index comes from, 'binocle trust {copy}' allows a repair, then "
+        f"'binocle verify --repair {copy}' rebuilds it"
+    )

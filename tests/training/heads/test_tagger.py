@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -166,6 +167,18 @@ def test_three_layouts_give_the_same_texts(tmp_path):
     expected = [TaggedText("install foo bar", (("N", 8, 15),), "install foo bar"), TaggedText("bread", (), "bread")]
     for source in (tmp_path / "a.conll", rows, texts):
         assert read_tagged(source, 0.0, 10, 0).learned == expected
+
+
+@pytest.mark.parametrize("text", ["The cat sat on the mat.\nIt slept.\n", "cat\nmat\n"])
+def test_a_text_file_without_tags_says_what_was_expected(text, tmp_path, run):
+    (tmp_path / "texts.txt").write_text(text)
+    message = (
+        f"{tmp_path}/texts.txt has no tagged words: expected a token and its tag (O, B-NAME or I-NAME) on each line, "
+        "as in 'Paris B-PLACE'; other rows are in a .jsonl, .csv, .tsv or .parquet file"
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_tagged(tmp_path / "texts.txt", 0.0, 10, 0)
+    assert run("evaluate", tmp_path / "texts.txt").err == f"binocle: {message}\n"
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,20 @@ def test_several_data_sets_are_learned_together_each_with_candidates_of_its_own(
         assert {True, False} == {kind for kind, one in zip(from_pairs, made.part, strict=True) if one == part}
 
 
+def test_no_data_set_trains_on_a_text_that_another_holds_out(tmp_path, tiny_model, monkeypatch):
+    without_ids = [{name: row[name] for name in ("query", "positive")} for row in PAIRS]  # holds out other rows
+    read, made = mined(tmp_path / "out", {"a": PAIRS, "b": without_ids}, tiny_model, monkeypatch, encoder=tiny_model)
+    queries = [
+        {row["query"] for row in made.table().filter(made.part == part).to_pylist()}
+        for part in (training_data.TRAIN, training_data.HELD_OUT)
+    ]
+    assert all(queries)
+    assert queries[0].isdisjoint(queries[1])
+    held_out = [without_ids[number] for number in read.held_out().tolist()]
+    with pytest.raises(InputError, match="every row of a data set shares a text with a held-out row of another"):
+        train_reranker({"a": PAIRS, "b": held_out}, tmp_path / "none", base=tiny_model, config=FAST)
+
+
 def test_the_weight_of_the_first_stage_is_chosen_on_the_queries_of_all_data_sets(tmp_path, tiny_model, monkeypatch):
     retriever = candidates.index_of(tmp_path / "index", STORIES, tiny_model)
     monkeypatch.setattr(

@@ -97,6 +97,7 @@ def _conll(path: Path) -> Iterator[Row]:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+    _expect_tags(path, lines)
     for number, line in enumerate([*lines, ""], 1):
         cells = line.split()
         if not cells or cells[0] == "-DOCSTART-":
@@ -108,6 +109,20 @@ def _conll(path: Path) -> Iterator[Row]:
             raise InputError(f"{path}:{number} has no tag: expected a token and its tag on each line")
         tokens.append(cells[0])
         tags.append(cells[-1])
+
+
+def _expect_tags(path: Path, lines: list[str]) -> None:
+    """Check that a line has a tag: plain text comes under the same ending."""
+    last = [line.split()[-1] for line in lines if len(line.split()) > 1]
+    if any(map(str.strip, lines)) and not any(map(_is_bio, last)):
+        raise InputError(
+            f"{path} has no tagged words: expected a token and its tag (O, B-NAME or I-NAME) on each line, as in "
+            "'Paris B-PLACE'; other rows are in a .jsonl, .csv, .tsv or .parquet file"
+        )
+
+
+def _is_bio(tag: Any) -> bool:
+    return isinstance(tag, str) and (tag == OUTSIDE or (tag[:2] in ("B-", "I-") and bool(tag[2:].strip())))
 
 
 def _tagged(location: str, row: Mapping[str, Any]) -> TaggedText:
@@ -130,7 +145,7 @@ def _from_tokens(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]
     if not all(isinstance(token, str) and token for token in tokens):
         raise InputError(f"{location}: expected tokens with characters")
     for tag in tags:
-        if not isinstance(tag, str) or (tag != OUTSIDE and not (tag[:2] in ("B-", "I-") and tag[2:].strip())):
+        if not _is_bio(tag):
             raise InputError(f"{location}: the tag {str(tag)[:_SHOWN]!r} is not BIO: expected O, B-NAME or I-NAME")
     tokens = [encodable(token) for token in tokens]
     starts = np.cumsum([0, *(len(token) + 1 for token in tokens)]).tolist()
