@@ -131,7 +131,8 @@ def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, f
     with run.discard_on_error():
         pairs = class_pairs(examples, run.config.seed)
         probe = Probe(run, examples, fingerprint) if examples.held_out else None
-    tuned = Probe(run, examples, tuned=tune_encoder(run, pairs))
+        encoder = tune_encoder(run, pairs)
+    tuned = Probe(run, examples, tuned=encoder)
     result = tuned.write()
     if probe:
         alternative = f"{len(examples.held_out):,} held-out rows do not tell which is better"

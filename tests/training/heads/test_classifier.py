@@ -412,6 +412,16 @@ def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastiv
     assert len(calls) == 1 and result.fingerprint == contrastive[1].fingerprint
 
 
+def test_a_base_that_cannot_be_tuned_is_refused_and_another_one_taken(contrastive, tmp_path, tiny_model, tiny):
+    from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
+
+    save_adapted_encoder(tmp_path / "adapted", tiny, np.eye(tiny.dim, dtype=np.float32))
+    with pytest.raises(InputError, match="adapted"):
+        train_classifier(rows()[:40], tmp_path / "out", base=str(tmp_path / "adapted"), config=CONTRASTIVE)
+    result = train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)
+    assert result.fingerprint == contrastive[1].fingerprint
+
+
 def test_pairs_are_of_different_texts_of_one_class_and_of_each_class_alike():
     data = [
         {"text": f"{name} {n}", "label": name} for name, count in (("a", 8), ("b", 30), ("c", 2)) for n in range(count)
