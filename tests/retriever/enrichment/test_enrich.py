@@ -64,7 +64,7 @@ def test_a_classifier_with_a_tuned_encoder_encodes_the_passages_and_says_so(pets
     config = ClassifierConfig(contrastive=True, held_out=0.0, bf16=False)
     tuned = train_classifier(rows, tmp_path / "tuned", base=tiny_model, config=config).folder
     shown = run("enrich", pets.folder, "--head", f"topic={tuned}", "--head", f"other={probe}")
-    assert "each passage was encoded again for topic: the vectors" in shown.err
+    assert "each passage was encoded again for topic: the model takes no vectors" in shown.err
     assert pets.facets("topic")["topic"].counts == (("pet", 2), ("food", 1))
     report = pets.enrich({"kind": tuned, "more": probe})
     assert report.encoded == ["kind"] and pets.get("pet.md").metadata["kind"] == "pet"
