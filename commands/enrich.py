@@ -100,6 +100,9 @@ def enrich(
     if as_json:
         echo_json(report.as_dict())
         return
+    if report.encoded:
+        keys = ", ".join(report.encoded)
+        print_note(f"binocle: each passage was encoded again for {keys}: the model takes no vectors of this index")
     for key, count in report.removed.items():
         echo(f"{key}: taken out of {count_of(count, 'document')}")
     for row in retriever.status().labels if report.labelled else ():

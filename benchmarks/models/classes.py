@@ -1,12 +1,14 @@
-"""Classes of texts: the probe with and without words, and linear TF-IDF, from all rows and from 8 a class.
+"""Classes of texts: the probe with and without words, contrastive training, and linear TF-IDF.
 
     python -m benchmarks.models.classes --data /data --cache /tmp/classes
     python -m benchmarks.models.classes --data /data --cache /tmp/classes --fine-tune 2
 
 The classes are the section of a Debian package, the source of a sentence of STS-B, and the platform of a tldr page. A
-tenth of the rows is held out. With 8 examples a class, only classes of 20 rows or more count, over five draws: the mean
-over all other rows, over 15 rows at most of each class, and over every second other row. The rest of the other rows has
-no labels: one of the probes learns from 3,000 of them.
+tenth of the rows is held out. With 8 examples a class, only classes of 20 rows or more count, over three draws: the
+mean over all other rows, over 15 rows at most of each class, and over every second other row. The rest of the other
+rows has no labels: one of the probes learns from 3,000 of them. The probes are fitted on the vectors of the encoder as
+it is, and as contrastive training tunes it on the examples of a draw. Vectors and tuned encoders stay in the cache, so
+a run that was stopped goes on.
 
 With --fine-tune, a whole encoder learns the packages, and the result is another file. A tenth of the rows to learn from
 is held out there too: for its temperature, and that of the probe which it is averaged with. TF-IDF learns from all.
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 _MOST = {"debian": 16_000, "stsb": 3_500, "tldr": 2_400}  # rows, at random
 _FEW_MEASURES = "macro-F1", "macro-F1, balanced", "macro-F1, rows that no probe has read"
-_EXAMPLES, _FEWEST, _BALANCED, _DRAWS = 8, 20, 15, 5
+_EXAMPLES, _FEWEST, _BALANCED, _DRAWS = 8, 20, 15, 3
 _TOKENS = 128  # of a text, in fine-tuning
 _PLATFORMS = ("linux", "osx", "windows", "common")
 
@@ -74,7 +76,7 @@ def main() -> None:
             "rows": len(texts),
             "classes": int(classes.max()) + 1,
             "all rows": _from_all(vectors, texts, classes, _CONTENDERS),
-            f"{_EXAMPLES} a class": _from_few(vectors, texts, classes),
+            f"{_EXAMPLES} a class": _from_few(vectors, texts, classes, options.cache / name),
         }
     save("classes", results, seed=0)
 
@@ -147,8 +149,13 @@ def _from_all(
     return results
 
 
-def _from_few(vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64]) -> dict[str, Any]:
+def _from_few(vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], cache: Path) -> dict[str, Any]:
+    """Return the measures of each contender, and the gains of contrastive training in each draw.
+
+    :param cache: the beginning of the names of files and folders.
+    """
     measured: dict[str, list[tuple[float, ...]]] = {}
+    gains: dict[str, list[dict[str, Any]]] = {}
     for seed in range(_DRAWS):
         order = np.random.default_rng(seed).permutation(len(classes))
         by_class = [order[classes[order] == number] for number in range(classes.max() + 1)]
@@ -156,15 +163,42 @@ def _from_few(vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64])
         learned = np.concatenate([rows[:_EXAMPLES] for rows in by_class])
         rest = np.concatenate([rows[_EXAMPLES:] for rows in by_class])
         even = np.concatenate([np.arange(len(rows) - _EXAMPLES) < _BALANCED for rows in by_class])
-        for name, predict in (_CONTENDERS | {"probe, texts without labels": _with_unlabelled}).items():
-            predicted = predict(vectors, texts, classes, learned, rest)
+        tuned = _tuned_vectors(Path(f"{cache}-contrastive-{seed}"), texts, classes, learned)
+        predictions = {
+            name: predict(vectors, texts, classes, learned, rest)
+            for name, predict in (_PROBES | {"TF-IDF, linear": _tfidf}).items()
+        }
+        for name, predict in _PROBES.items():
+            name_of_tuned = name.replace("probe", "contrastive")
+            predictions[name_of_tuned] = predict(tuned, texts, classes, learned, rest)
+            both = (predictions[key][1::2] for key in (name_of_tuned, name))
+            gain = MEASURES["Macro-F1"].difference(*both, classes[rest[1::2]])
+            gains.setdefault(f"{name_of_tuned} minus {name}", []).append(gain.as_dict())
+        for name, predicted in predictions.items():
             parts = slice(None), even, slice(1, None, 2)
             scores = tuple(macro_f1(predicted[part], classes[rest[part]]) for part in parts)
             measured.setdefault(name, []).append(scores)
     return {
         name: dict(zip(_FEW_MEASURES, np.mean(scores, 0).round(4).tolist(), strict=True))
+        | {"each draw": np.round(scores, 4)[:, 0].tolist()}
         for name, scores in measured.items()
-    }
+    } | gains
+
+
+def _tuned_vectors(
+    folder: Path, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64]
+) -> Floats:
+    """Return the vectors of all texts by the encoder as contrastive training tunes it, as the command does."""
+    from binocle.training.heads.contrastive import class_pairs, tune_encoder
+
+    file = folder.with_suffix(".npy")
+    if not file.is_file():
+        config = ClassifierConfig(contrastive=True, held_out=0.0)
+        run = TrainingRun(folder, DEFAULT_MODEL, config, lambda event: print(event, flush=True))
+        run.open({}, kind="classifier")
+        pairs = class_pairs(_examples(texts, classes, learned, config), config.seed)
+        np.save(file, load_encoder(tune_encoder(run, pairs)).encode(texts))
+    return np.load(file)
 
 
 def _with_words(
@@ -230,7 +264,7 @@ class FineTuned:
     ) -> NDArray[np.int64]:
         """Return the likeliest class of each of the other rows."""
         if not (self.folder / "binocle.json").is_file():  # or go on with a run that was killed
-            self._train(_examples(texts, classes, learned))
+            self._train(_examples(texts, classes, learned, ClassifierConfig()))
         classifier = load_classifier(self.folder)
         self._likely = np.zeros((len(others), classes.max() + 1), np.float32)
         columns = [int(label) for label in classifier.settings.labels]
@@ -241,7 +275,8 @@ class FineTuned:
         self, vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
     ) -> NDArray[np.int64]:
         """Add the probabilities of a probe that has learned from the same rows. `alone` comes before."""
-        examples, targets = _examples(texts, classes, learned), np.eye(classes.max() + 1, dtype=np.float32)
+        examples = _examples(texts, classes, learned, ClassifierConfig())
+        targets = np.eye(classes.max() + 1, dtype=np.float32)
         learned, held_out = (
             np.array([int(row.document) for row in part]) for part in (examples.learned, examples.held_out)
         )
@@ -268,9 +303,10 @@ class FineTuned:
         training.train(facts_of(training.settings))
 
 
-def _examples(texts: Sequence[str], classes: NDArray[np.int64], rows: NDArray[np.int64]) -> Examples:
-    """Hold out a tenth of the rows, as the command does. The document of a row is its number."""
-    config = ClassifierConfig()
+def _examples(
+    texts: Sequence[str], classes: NDArray[np.int64], rows: NDArray[np.int64], config: ClassifierConfig
+) -> Examples:
+    """Hold some rows out, as the command does. The document of a row is its number."""
     stream = ({"text": texts[row], "label": int(classes[row]), "document_id": str(row)} for row in rows.tolist())
     return read_examples(stream, "train", config.held_out, len(rows), config.seed)
 
@@ -284,6 +320,11 @@ _CONTENDERS: dict[str, Predict] = {
     "probe": _with_words,
     "probe, vectors alone": _without_words,
     "TF-IDF, linear": _tfidf,
+}
+_PROBES: dict[str, Predict] = {  # that learn from few rows
+    "probe": _with_words,
+    "probe, vectors alone": _without_words,
+    "probe, texts without labels": _with_unlabelled,
 }
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any
 @_run_options
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of a text.")
 @click.option("--fine-tune", is_flag=True, help="Train the whole encoder, and test whether that was worth it.")
+@click.option("--contrastive", is_flag=True, help="Tune the encoder first, where classes have few rows.")
 @click.option("--split", default="train", show_default=True, help="Of a data set.")
 @click.option("--label", metavar="KEY", help="DATA is an index, and this key of its documents' metadata is the label.")
 @click.option("--unlabelled", metavar="FILE", help="More texts, without labels: they help where classes have few rows.")
@@ -100,18 +101,21 @@ def classifier(
     label: str | None,
     unlabelled: str | None,
     fine_tune: bool,
+    contrastive: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Train a classifier of texts.
 
     DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
-    probe on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
-    trained. Use it with 'binocle classify'. With --label it learns from the passages of an index, which have vectors
-    already. Documents without the key give texts without labels.
+    probe on the vectors of the base is fitted in seconds, without torch. With --contrastive the base is tuned first,
+    on pairs of texts of one class. With --fine-tune the whole encoder is trained with its head. Use it with 'binocle
+    classify'. With --label it learns from the passages of an index, which have vectors already. Documents without the
+    key give texts without labels.
 
     \b
     binocle train classifier tickets.jsonl --out my-classifier
+    binocle train classifier few.jsonl --contrastive --unlabelled tickets.jsonl --out my-classifier
     binocle train classifier ~/notes --label team --out my-classifier
     """
     from ...training.heads.config import ClassifierConfig
@@ -120,7 +124,7 @@ def classifier(
     _refuse_idle_epochs(options)
     if not fine_tune:
         _refuse_without_steps()
-    config = ClassifierConfig(fine_tune=fine_tune, **options)
+    config = ClassifierConfig(fine_tune=fine_tune, contrastive=contrastive, **options)
     with ProgressBar("reading the data", lines=10) as progress:
         result = train_classifier(
             data, out, base=base, config=config, split=split, label=label, unlabelled=unlabelled, progress=progress

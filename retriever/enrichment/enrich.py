@@ -41,6 +41,7 @@ class EnrichReport:
 
     labelled: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
+    encoded: list[str] = field(default_factory=list)  # keys whose models read the passages, not the stored vectors
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,6 +157,7 @@ def _fill(
     waiting = {key: unlabelled(snapshot, head) for key, head in stored.items()}
     report.labelled = {key: len(ids) for key, ids in waiting.items() if len(ids)}
     loaded = {key: labellers.get(key) or load_labeller(stored[key], encoder, snapshot) for key in report.labelled}
+    report.encoded = [key for key, labeller in loaded.items() if "vector" not in labeller.columns]
     columns = sorted({column for labeller in loaded.values() for column in labeller.columns})
     ids = np.unique(np.concatenate([waiting[key] for key in loaded])) if loaded else np.empty(0, np.int64)
     done = 0

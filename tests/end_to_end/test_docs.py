@@ -155,6 +155,7 @@ def training_data(home, monkeypatch):
     (home / "train-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
     tickets = [{"text": row["positive"], "label": "pets" if "dog" in row["query"] else "other"} for row in PAIRS]
     (home / "tickets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tickets), "utf-8")
+    shutil.copy(home / "tickets.jsonl", home / "few.jsonl")
     named = [{"tokens": row["query"].split(), "tags": ["B-PET", "O"]} for row in PAIRS]
     (home / "versions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
     teams = ({"id": f"{n}", "text": row["positive"], "metadata": {"team": f"{n % 2}"}} for n, row in enumerate(PAIRS))

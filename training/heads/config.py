@@ -67,8 +67,15 @@ class ReaderConfig(HeadConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierConfig(HeadConfig):
-    """How to train a classifier. Without `fine_tune`, only a probe on the encoder's vectors is fitted."""
+    """How to train a classifier: by default, only a probe on the encoder's vectors is fitted."""
 
-    fine_tune: bool = False  # train the encoder too
+    fine_tune: bool = False  # train the whole encoder with its head
+    contrastive: bool = False  # tune the encoder on few rows, and fit the probe on its vectors
     max_length: int = 256
     held_out: float = 0.1
+
+    def check(self) -> None:
+        """:raises InputError: for the first invalid setting."""
+        HeadConfig.check(self)
+        if self.fine_tune and self.contrastive:
+            raise InputError("fine-tuning and contrastive training are two ways: choose one")

@@ -1,8 +1,9 @@
-"""Fit a probe on the vectors of an encoder that stays as it is. It takes seconds, and no torch."""
+"""Fit a probe on the vectors of an encoder: a base as it is, or one that was tuned before. It takes no torch."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,8 +12,16 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ...core.progress import Progress
-from ...retriever.models.heads.classifier import PROBE, WORDS, ClassifierSettings, features, load_classifier
+from ...retriever.models.heads.classifier import (
+    PROBE,
+    TUNED_ENCODER,
+    WORDS,
+    ClassifierSettings,
+    features,
+    load_classifier,
+)
 from ...retriever.models.load import load_encoder
+from ..runs import environment
 from ..runs.model_card import Card
 from ..runs.training_run import LoopResult
 from . import classifier_training
@@ -20,6 +29,8 @@ from .kernel_ridge import fit
 from .result import HeadResult
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ..data.heads.examples import Example, Examples
@@ -30,13 +41,18 @@ _BLOCK = 2_000  # texts encoded between two events
 
 
 class Probe:
-    """A probe on an encoder's vectors: its weights, and its logits of the held-out rows."""
+    """A probe on an encoder's vectors: its weights, and its logits of the held-out rows.
 
-    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "") -> None:
-        """:param stored: fingerprint of the encoder whose vectors the examples have."""
-        self.run, self.examples, self.stored = run, examples, stored
+    :param stored: fingerprint of the encoder whose vectors the examples have.
+    :param tuned: folder of an encoder that was tuned for this probe, to be copied into its own; None: the run's base.
+    """
+
+    def __init__(
+        self, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "", tuned: Path | None = None
+    ) -> None:
+        self.run, self.examples, self.stored, self.tuned = run, examples, stored, tuned
         run.report("loading the model")
-        self.encoder = load_encoder(run.base)
+        self.encoder = load_encoder(tuned or run.base)
         start = time.monotonic()
         learned, held_out = (self._features(part) for part in (examples.learned, examples.held_out))
         run.report("fitting a probe")
@@ -53,7 +69,7 @@ class Probe:
             examples.task,
             examples.labels,
             examples.pairs,
-            encoder=self.encoder.name,
+            encoder=TUNED_ENCODER if tuned else self.encoder.name,
             fingerprint=self.encoder.fingerprint,
         )
         held_out_targets = examples.targets(examples.held_out)
@@ -82,17 +98,23 @@ class Probe:
         if self.weights.bag:
             self.weights.bag.write(folder / WORDS)
         (folder / "binocle.json").write_text(json.dumps({"classifier": self.settings.as_dict()}), "utf-8")
+        if self.tuned:
+            shutil.copytree(self.tuned, folder / TUNED_ENCODER)  # a run that is killed here needs it again
         fingerprint = load_classifier(folder).fingerprint
         examples = self.examples
         rows = {"training": len(examples.learned), "held_out": len(examples.held_out)}
         if examples.unlabelled:
             rows["unlabelled"] = len(examples.unlabelled)
-        loop = LoopResult(0, self.seconds, sum(rows.values()) / max(self.seconds, 1e-9))
+        loop = self._cost(sum(rows.values()))
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
         objective = "ridge regression with a Gaussian kernel on the encoder's vectors"
         if self.weights.bag:
             objective += f", and {len(self.weights.bag.columns):,} words"
+        if self.tuned:
+            from .contrastive import OBJECTIVE
+
+            objective = f"{OBJECTIVE}, then {objective}"
         card = Card(  # not `run.card`, which asks torch for the device
             kind="classifier",
             base=self.run.base,
@@ -101,14 +123,21 @@ class Probe:
             config=asdict(self.run.config),
             measures=measures,
             seconds=loop.seconds,
-            steps=0,
+            steps=loop.steps,
             texts_per_second=loop.texts_per_second,
             fingerprint=fingerprint,
-            device="cpu",
-            bf16=False,
+            device=environment.device() if self.tuned else "cpu",
+            bf16=self.run.bf16 if self.tuned else False,
         )
         self.run.finish(card, [], None)
         return HeadResult(self.run.out, "classifier", rows, loop, self.measures, fingerprint)
+
+    def _cost(self, rows: int) -> LoopResult:
+        """Return the cost of the fit, and of the steps of a tuned encoder."""
+        if not self.tuned:
+            return LoopResult(0, self.seconds, rows / max(self.seconds, 1e-9))
+        steps = json.loads((self.tuned / "binocle.json").read_text("utf-8"))
+        return LoopResult(steps["steps"], steps["seconds"] + self.seconds, steps["texts_per_second"])
 
 
 def _width(encoder: Encoder, examples: Examples) -> int:

@@ -22,6 +22,7 @@ from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
 from .classifier_training import METRICS, facts_of, values
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
+from .probe import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ..data.heads.examples import Examples
     from .fine_tuning import ClassifierTraining
-    from .probe import Probe
     from .result import HeadResult
 
 ConfigT = TypeVar("ConfigT", bound=HeadConfig)
@@ -85,8 +85,9 @@ def train_classifier(
     """Train a classifier of texts and write it to the folder `out`.
 
     By default only a probe is fitted on the vectors of the base, which takes seconds and no torch. With
-    `config.fine_tune` the whole encoder is trained. The probe is fitted then too, and a paired test on the same
-    held-out rows says whether it would have been enough.
+    `config.contrastive` the encoder is tuned before, so that few rows of a class suffice. With `config.fine_tune` the
+    whole encoder is trained with its head. In both cases a probe on the base is fitted too, and a paired test on the
+    same held-out rows says whether it would have been enough.
 
     :param data: anything that `examples.read_examples` reads; with `label`, a folder with an index.
     :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.
@@ -102,7 +103,7 @@ def train_classifier(
     config.check()
     if label is not None and unlabelled is not None:
         raise InputError("an index has texts without labels itself: expected a label key or a file of them, not both")
-    if config.fine_tune:
+    if config.fine_tune or config.contrastive:
         environment.require("training")
     retriever = None if label is None else _index_at(data)
     base = base or (model_files.DEFAULT_MODEL if retriever is None else retriever.encoder.name)
@@ -118,17 +119,38 @@ def train_classifier(
                 examples = _with_unlabelled(examples, unlabelled, config)
         else:
             examples, fingerprint = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
-        from .probe import Probe
-
-        if not config.fine_tune:
+        if not config.fine_tune and not config.contrastive:
             return Probe(run, examples, fingerprint).write()
+    return (_train_contrastive if config.contrastive else _fine_tune)(run, examples, fingerprint)
+
+
+def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, fingerprint: str) -> HeadResult:
+    """Tune the encoder, fit a probe on its vectors, and compare that with a probe on the base."""
+    from .contrastive import class_pairs, tune_encoder
+
+    with run.discard_on_error():
+        pairs = class_pairs(examples, run.config.seed)
+        probe = Probe(run, examples, fingerprint) if examples.held_out else None
+        encoder = tune_encoder(run, pairs)
+    tuned = Probe(run, examples, tuned=encoder)
+    result = tuned.write()
+    if probe:
+        alternative = f"{len(examples.held_out):,} held-out rows do not tell which is better"
+        result.notes.append(_comparison(probe, tuned, "contrastive training", alternative))
+    return result
+
+
+def _fine_tune(run: TrainingRun[ClassifierConfig], examples: Examples, fingerprint: str) -> HeadResult:
+    """Train the encoder with its head, and compare that with a probe on the base."""
+    with run.discard_on_error():
         probe = Probe(run, examples, fingerprint) if examples.held_out else None
         from .fine_tuning import ClassifierTraining
 
         training = ClassifierTraining(run, examples)
     result = training.train(facts_of(training.settings))
     if probe:
-        result.notes.append(_comparison(probe, training))
+        alternative = "the probe is enough: train without --fine-tune"
+        result.notes.append(_comparison(probe, training, "fine-tuning", alternative))
     return result
 
 
@@ -202,17 +224,16 @@ def _index_at(data: Any) -> Retriever:
     return retriever
 
 
-def _comparison(probe: Probe, training: ClassifierTraining) -> str:
-    """Say whether the fine-tuned model is better than the probe on the held-out rows."""
+def _comparison(probe: Probe, training: ClassifierTraining | Probe, way: str, alternative: str) -> str:
+    """Say whether the trained model is better than a probe on the base, on the held-out rows.
+
+    :param alternative: what to say if it is not.
+    """
     assert training.held_out_logits is not None
     targets = training.examples.targets(training.examples.held_out)
     tuned = values(training.held_out_logits, targets, training.settings)
     gain = difference(tuned, values(probe.held_out_logits, targets, probe.settings))
     linear, measure = probe.measures[0], METRICS[training.examples.task]
-    verdict = (
-        "fine-tuning was worth it"
-        if gain.p < _LEVEL and gain.value > 0
-        else "the probe is enough: train without --fine-tune"
-    )
+    verdict = f"{way} was worth it" if gain.p < _LEVEL and gain.value > 0 else alternative
     test = f"p {gain.p:.4f} of a paired test on the same rows"
     return f"a probe alone has {measure} {linear.value:.4f}; {verdict} ({test})"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PROBE = "probe.safetensors"  # the weights of a probe, in its folder
 WORDS = "words.json"  # its words, if it has any
+TUNED_ENCODER = "./encoder"  # in its folder, if the encoder was tuned for it; no other encoder has this name
 TASKS = ("classes", "labels", "number")  # one of them; any number of them; a regression
 _PROBLEMS = {"multi_label_classification": "labels", "regression": "number"}  # transformers' names
 _LENGTH = 256  # tokens of a text, of a model that does not say
@@ -51,7 +52,7 @@ class ClassifierSettings:
     temperature: float = 1.0  # that divides the logits (Guo et al. 2017, arXiv:1706.04599)
     sure: tuple[tuple[float, float], ...] = ()  # probability -> precision of held-out rows from it, falling
     length: int = _LENGTH  # tokens that are read
-    encoder: str = ""  # of a probe
+    encoder: str = ""  # of a probe: a folder or name, or TUNED_ENCODER
     fingerprint: str = ""  # of that encoder
 
     @classmethod
@@ -266,7 +267,7 @@ def load_classifier(name: str | os.PathLike[str]) -> Classifier:
 def _load_probe(folder: Path) -> Classifier:
     settings = ClassifierSettings.read(folder)
     arrays = load_weights(folder / PROBE)
-    encoder = load_encoder(settings.encoder)
+    encoder = load_encoder(folder / TUNED_ENCODER if settings.encoder == TUNED_ENCODER else settings.encoder)
     if encoder.fingerprint != settings.fingerprint:
         raise EncoderMismatchError(
             f"{folder} was trained on {settings.encoder} (fingerprint {settings.fingerprint[:8]}), which is another "

@@ -56,6 +56,20 @@ def test_a_probe_labels_without_encoding_and_filters_and_facets_take_the_labels(
     assert pets.enrich().labelled == {}
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+def test_a_classifier_with_a_tuned_encoder_encodes_the_passages_and_says_so(pets, probe, tiny_model, tmp_path, run):
+    pytest.importorskip("accelerate")
+    rows = [{"text": f"the {pet} ran {number}", "label": "pet"} for number in range(3) for pet in PETS]
+    rows += [{"text": f"{food} in the oven {number}", "label": "food"} for number in range(3) for food in FOOD]
+    config = ClassifierConfig(contrastive=True, held_out=0.0, bf16=False)
+    tuned = train_classifier(rows, tmp_path / "tuned", base=tiny_model, config=config).folder
+    shown = run("enrich", pets.folder, "--head", f"topic={tuned}", "--head", f"other={probe}")
+    assert "each passage was encoded again for topic: the model takes no vectors" in shown.err
+    assert pets.facets("topic")["topic"].counts == (("pet", 2), ("food", 1))
+    report = pets.enrich({"kind": tuned, "more": probe})
+    assert report.encoded == ["kind"] and pets.get("pet.md").metadata["kind"] == "pet"
+
+
 def test_new_and_changed_files_get_labels_with_the_next_sync(pets, probe):
     pets.enrich({"topic": probe})
     (pets.folder / "pet.md").write_text("butter in the oven 9\n")

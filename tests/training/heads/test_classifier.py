@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from binocle.core.errors import EncoderMismatchError, InputError
+from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
-from binocle.retriever.models.heads.classifier import PROBE, WORDS, load_classifier
+from binocle.retriever.models.heads.classifier import PROBE, TUNED_ENCODER, WORDS, load_classifier
+from binocle.training.data.heads.examples import read_examples
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
 from binocle.training.heads.config import ClassifierConfig
+from binocle.training.heads.contrastive import class_pairs
 from binocle.training.heads.train import train_classifier
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -345,3 +348,108 @@ def test_fine_tuning_learns_and_is_compared_with_the_probe(tmp_path, tiny_model)
     np.testing.assert_allclose(scorer.logits(texts), expected, atol=1e-4)
     many = scorer.logits(texts * 100)  # by the compiled graph, whose last layer computes the first token alone
     np.testing.assert_allclose(many, np.tile(expected, (100, 1)), atol=1e-4)
+
+
+CONTRASTIVE = ClassifierConfig(contrastive=True, held_out=0.4, bf16=False)
+
+
+@pytest.fixture(scope="module")
+def contrastive(tmp_path_factory, tiny_model):
+    """The folder and the result of a classifier whose encoder was tuned on few rows."""
+    pytest.importorskip("accelerate")
+    folder = tmp_path_factory.mktemp("contrastive") / "out"
+    return folder, train_classifier(rows()[:40], folder, base=tiny_model, config=CONTRASTIVE)
+
+
+def test_contrastive_training_moves_classes_apart_and_is_compared_with_a_probe(contrastive, tiny_model):
+    from binocle.retriever.models.load import load_encoder
+
+    folder, result = contrastive
+    assert result.loop.steps == 60 and result.measures[0].value > 0.9
+    assert "contrastive training was worth it" in result.notes[0] or "do not tell which is better" in result.notes[0]
+    texts = [f"the {pet} ran {number}" for number, pet in enumerate(PETS, 300)]
+    texts += [f"{food} in the oven {number}" for number, food in enumerate(FOOD, 300)]
+    contrasts = []
+    for encoder in (load_encoder(tiny_model), load_encoder(folder / TUNED_ENCODER)):
+        cosines = (vectors := encoder.encode(texts)) @ vectors.T
+        contrasts.append(cosines[:4, :4].mean() - cosines[:4, 4:].mean())
+    assert contrasts[1] > contrasts[0] + 0.1
+    assert "arXiv:2209.11055" in (folder / "README.md").read_text("utf-8")
+
+
+def test_a_moved_folder_of_a_classifier_keeps_its_tuned_encoder(contrastive, tmp_path):
+    folder, result = contrastive
+    shutil.copytree(folder, tmp_path / "moved")
+    classifier = load_classifier(tmp_path / "moved")
+    assert classifier.fingerprint == result.fingerprint and classifier.settings.encoder == TUNED_ENCODER
+    assert [one.labels for one in classifier.classify(["the dog ran 7", "cheese in the oven 7"])] == [
+        ("pet",),
+        ("food",),
+    ]
+    shutil.rmtree(tmp_path / "moved" / TUNED_ENCODER)
+    with pytest.raises(ModelNotFoundError, match="no model folder at '.*/moved/encoder'"):
+        load_classifier(tmp_path / "moved")
+
+
+def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastive, tmp_path, tiny_model, monkeypatch):
+    from binocle.training.heads import contrastive as module
+
+    train, calls = module.train_encoder, []
+
+    def counted(*arguments, **options):
+        calls.append(train(*arguments, **options))
+
+    def killed(*_: object, **__: object):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train_encoder", counted)
+    for _ in range(2):  # after the encoder
+        with monkeypatch.context() as patch:
+            patch.setattr("binocle.training.heads.probe.Probe.write", killed)
+            with pytest.raises(KeyboardInterrupt):
+                train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)
+    result = train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)
+    assert len(calls) == 1 and result.fingerprint == contrastive[1].fingerprint
+
+
+def test_a_base_that_cannot_be_tuned_is_refused_and_another_one_taken(contrastive, tmp_path, tiny_model, tiny):
+    from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
+
+    save_adapted_encoder(tmp_path / "adapted", tiny, np.eye(tiny.dim, dtype=np.float32))
+    with pytest.raises(InputError, match="adapted"):
+        train_classifier(rows()[:40], tmp_path / "out", base=str(tmp_path / "adapted"), config=CONTRASTIVE)
+    result = train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)
+    assert result.fingerprint == contrastive[1].fingerprint
+
+
+def test_pairs_are_of_different_texts_of_one_class_and_of_each_class_alike():
+    data = [
+        {"text": f"{name} {n}", "label": name} for name, count in (("a", 8), ("b", 30), ("c", 2)) for n in range(count)
+    ]
+    data += [{"text": "alone", "label": "d"}, {"text": "A  0", "label": "a"}]  # the same text as "a 0"
+    pairs = class_pairs(read_examples(data, "train", 0.0, 0, 0), 0)
+    labels = [pair["document_id"] for pair in pairs]
+    assert {label: labels.count(label) for label in labels} == {"a": 60, "b": 60, "c": 60}
+    assert all(pair["query"][0].lower() == pair["positive"][0].lower() == pair["document_id"] for pair in pairs)
+    assert all(pair["query"] != pair["positive"] for pair in pairs)
+    assert len({pair["query"] for pair in pairs}) == 8 + 30 + 2
+
+
+@pytest.mark.parametrize(
+    ("data", "config", "message"),
+    [
+        (rows("labels")[:40], CONTRASTIVE, "takes single texts, each of one class: leave it out"),
+        (rows(pairs=True)[:40], CONTRASTIVE, "takes single texts, each of one class: leave it out"),
+        (
+            [{"text": text, "label": text[0]} for text in ("a", "ab", "b")],
+            replace(CONTRASTIVE, held_out=0),
+            "1 of 2 have",
+        ),
+        (rows()[:40], replace(CONTRASTIVE, fine_tune=True), "are two ways: choose one"),
+    ],
+)
+def test_contrastive_training_refuses_what_it_cannot_learn_from(tmp_path, tiny_model, data, config, message):
+    pytest.importorskip("accelerate")
+    with pytest.raises(InputError, match=message):
+        train_classifier(data, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
