@@ -72,6 +72,7 @@ def checks() -> Iterator[Check]:
         yield _version(package)
     yield _configuration()
     yield _precision()
+    yield _gpus()
     yield _encoder()
     yield _round_trip()
 
@@ -102,6 +103,15 @@ def _precision() -> Check:
         "bf16, about twice the speed of float32" if "BF16" in capabilities else "float32 (the processor has no bf16)"
     )
     return Check("processor", True, f"{name}: encodes in {precision}")
+
+
+def _gpus() -> Check:
+    from ...core.device import gpus
+
+    devices, found = gpus()
+    if devices:
+        return Check("gpu", True, f"{found}: 'binocle index --gpu' encodes there")
+    return Check("gpu", True, f"encodes on {found}")
 
 
 def _encoder() -> Check:

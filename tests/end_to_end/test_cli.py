@@ -230,7 +230,7 @@ def test_doctor_makes_and_searches_an_index_with_the_real_encoder(run):
     assert all(line.startswith("ok   ") for line in text.out.splitlines())
     assert "built, searched and removed" in text.out
     assert all(set(row) == {"name", "ok", "detail"} and row["ok"] is True for row in rows)
-    assert {"python", "processor", "encoder", "index"} <= {row["name"] for row in rows}
+    assert {"python", "processor", "gpu", "encoder", "index"} <= {row["name"] for row in rows}
 
 
 # index
