@@ -108,10 +108,10 @@ def _precision() -> Check:
 def _gpus() -> Check:
     from ...core.device import gpus
 
-    devices, found = gpus()
+    devices, description = gpus()
     if devices:
-        return Check("gpu", True, f"{found}: 'binocle index --gpu' encodes there")
-    return Check("gpu", True, f"encodes on {found}")
+        return Check("gpu", True, f"{description}: 'binocle index --gpu' encodes there")
+    return Check("gpu", True, f"encodes on {description}")
 
 
 def _encoder() -> Check:

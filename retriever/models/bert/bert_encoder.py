@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from ....core.device import gpus
-from ....core.errors import InputError
+from ....core.errors import InputError, first_line
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
 from ..files import INT8
@@ -73,7 +74,8 @@ class BertEncoder:
             return "the CPU: int8 is computed there alone"
         devices, by = gpus()
         if devices and self._gpu is None:
-            self._gpu = self._model.on_gpus(devices)
+            with self._gpu_errors():
+                self._gpu = self._model.on_gpus(devices)
         return by
 
     @staticmethod
@@ -115,11 +117,20 @@ class BertEncoder:
         return vectors
 
     def _gpu_vectors(self, gpu: BertGpu, inputs: list[str]) -> Floats:
-        parts = [gpu.vectors(encodings, self._settings.pooling) for encodings in self._tokenized_ahead(inputs)]
+        with self._gpu_errors():
+            parts = [gpu.vectors(encodings, self._settings.pooling) for encodings in self._tokenized_ahead(inputs)]
         vectors: Floats = np.concatenate(parts) if parts else np.empty((0, self.dim), np.float32)
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.name} overflows half precision on a GPU: set BINOCLE_PRECISION=bfloat16")
         return vectors
+
+    @contextmanager
+    def _gpu_errors(self) -> Iterator[None]:
+        """Report torch's errors in one line, such as too little memory."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise InputError(f"{self.name} does not run on the GPU ({first_line(error)}): leave the GPU out") from error
 
     def _tokenized_ahead(self, inputs: list[str]) -> Iterator[list[Encoding]]:
         """Tokenize some thousands of texts at a time, and the next of them while the caller works."""

@@ -108,6 +108,20 @@ def test_a_model_that_half_precision_cannot_hold_says_what_to_do(make_model, tmp
     assert np.isfinite(encoder.encode(["the cat"])).all()
 
 
+def test_a_gpu_that_fails_says_so_in_one_line(tiny_model, monkeypatch, gpus):
+    encoder = load_encoder(tiny_model, gpu=True)
+
+    def failing(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation")
+
+    monkeypatch.setattr(gpu.BertGpu, "vectors", failing)
+    with pytest.raises(InputError) as failed:
+        encoder.encode(["the cat"])
+    assert str(failed.value) == (
+        f"{tiny_model} does not run on the GPU (CUDA out of memory. Tried to allocate 2 GiB.): leave the GPU out"
+    )
+
+
 def test_without_a_gpu_the_cpu_encodes_and_it_is_said(tiny_model, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     encoder = load_encoder(tiny_model)
