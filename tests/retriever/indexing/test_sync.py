@@ -1203,7 +1203,7 @@ def picture() -> bytes:
 def test_pictures_that_were_passed_over_are_to_be_read_again_where_a_run_asks_for_it(world):
     world.folder.joinpath("duck.bmp").write_bytes(picture())
     archive(world, {"a.txt": DOG, "in.bmp": "BM"})
-    archive(world, {"a.txt": DOG}, name="b.zip")
+    archive(world, {"a.txt": DOG, "in.exe": "no picture"}, name="b.zip")
     world.write("c.txt", CAT)
     world.sync()
     snapshot, index = world.retriever.snapshot(), world.folder / ".binocle"
