@@ -327,6 +327,15 @@ def test_files_that_were_read_whole_are_not_counted_as_read_in_part(world):
     assert (report.indexed, report.skipped, report.in_part) == (2, 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("reason", "options", "count"), [("", {}, 1), ("hidden", {}, 0), ("hidden", {"is_member": True}, 1)]
+)
+def test_what_a_scan_passed_over_is_not_counted_again_unless_it_lies_in_a_file(reason, options, count):
+    report = Report()
+    report.count(Entry("a", 1, OLD, reason), {"state": "skipped", "reason": reason}, **options)
+    assert (report.skipped, report.in_part) == (count, 0)
+
+
 def test_a_report_that_joins_another_has_the_sums():
     counts = {"indexed": 1, "skipped": 2, "failed": 3, "in_part": 4, "embedded": 5, "reused": 6}
     report = Report(**counts, unchanged=7)
