@@ -71,6 +71,15 @@ def test_without_options_nothing_is_tried_again_and_missing_documents_stay(world
         assert writer.head == before
 
 
+def test_new_and_changed_files_are_read_in_order_of_path(world):
+    for name in ("b.txt", "d.txt"):
+        world.write(name, TEXT)
+    world.sync()
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        world.write(name, TEXT + name, OLD + 1)
+    assert changed(world)[0] == ["a.txt", "b.txt", "c.txt", "d.txt"]
+
+
 def test_a_retry_opens_archives_that_may_give_more(world):
     archive(world, {"a.txt": DOG}, name="good.zip")
     archive(world, {"a.txt": CAT, "b.docx": "no Word file"}, name="failed.zip")

@@ -599,6 +599,18 @@ def test_a_changed_file_that_vanishes_before_it_is_read_keeps_its_passages_until
     assert world.sync() == {"removed": 1}
 
 
+def test_a_forgotten_file_that_vanishes_before_a_retry_reads_it_is_missing_from_then_on(world, monkeypatch):
+    world.write("a.txt", TEXT)
+    world.sync()
+    world.retriever.delete("a.txt")
+    after_scan(monkeypatch, (world.folder / "a.txt").unlink)
+    assert world.retriever.sync(world.folder, retry=True).failed == 1
+    assert (world.states(), world.retriever.snapshot().tombstones) == ({"a.txt": "failed"}, {})
+    monkeypatch.undo()
+    world.sync()
+    assert world.states() == {}
+
+
 def test_a_folder_renamed_in_the_middle_of_a_run_loses_nothing(tmp_path, tiny, monkeypatch):
     """As a disk that is unmounted."""
     world = World(tmp_path / "folder", Counting(tiny))
@@ -1089,6 +1101,18 @@ def test_archives_in_archives_are_read_to_a_depth_and_a_number(world, monkeypatc
     world.sync()
     assert "its file holds more than" in world.reasons()["a.zip/b.zip/b.zip/more files"]
     assert world.states()["a.zip/b.zip/note.txt"] == "indexed"
+
+
+def test_an_archive_with_too_many_files_does_not_take_the_place_of_the_next_one(world, monkeypatch):
+    inner = {}
+    for name, count in (("b.zip", 3), ("c.zip", 1)):
+        archive(world, {f"{number}.txt": DOG for number in range(count)})
+        inner[name] = (world.folder / "a.zip").read_bytes()
+    archive(world, inner)
+    monkeypatch.setattr(reading, "MAX_MEMBERS", 4)
+    world.sync()
+    assert list(world.reasons()) == ["a.zip/b.zip/more files"]
+    assert world.states()["a.zip/c.zip/0.txt"] == "indexed"
 
 
 def test_files_that_may_hold_others_are_not_for_a_cluster(world, tmp_path):
