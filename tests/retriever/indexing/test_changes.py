@@ -180,7 +180,8 @@ def test_a_file_is_out_of_reach_if_its_bytes_were_not_read(change, is_out):
 )
 def test_a_file_that_a_limit_stopped_is_left_for_the_next_run_once(again, sha256, tried, is_member, ends):
     entry = Entry("a.html", 9, OLD, tried=tried)
-    row, document = row_of(entry, Reading("a.html", sha256, 8, 7, reason="too long", again=again), is_member=is_member)
+    reading = Reading("a.html", sha256, 8, 7, reason="too long", again=again)
+    row, document = row_of(entry, reading, **({"is_member": True} if is_member else {}))
     assert (row["reason"], document) == ("too long" + TRY_AGAIN * ends, None)
     assert (row["path"], row["size"], row["mtime_ns"], row["sha256"]) == ("a.html", 8, 7, sha256)
 
