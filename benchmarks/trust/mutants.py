@@ -54,9 +54,11 @@ PRELOADED = (
     *("numpy.testing", "pyarrow.compute", "pyarrow.dataset", "lance.query", "faiss", "tokenizers", "safetensors.numpy"),
     *("coverage", "hypothesis.strategies", "click.testing", "filelock", "anyio", "xdist", "unittest.mock"),
 )
-_SECONDS = 60  # of processor time, of all tests of a mutant
+_SECONDS = 120  # of processor time, of all tests of a mutant: 300 or more can reach a line
+_STARTING = 60  # of processor time, to import modules and collect the tests
+_SLACK = 3  # tests that take this many times their seconds are taken for a loop without end
 _FIRST = 30  # tests that run before the others are collected: most mutants end here
-_CONTROLS = 10  # for one mutant in ten, its tests first run on the unchanged code, and must pass
+_CONTROLS = 25  # for one mutant in 25, its tests first run on the unchanged code, and must pass
 _PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd)),
@@ -227,7 +229,7 @@ def tests_of(mutant: Mutant, reach: dict[str, Any]) -> list[str]:
     lines = reach["lines"].get(mutant.module, {})
     inside = mutant.line in _lines_of_functions(mutant.module)
     names = lines.get(str(mutant.line), []) if inside else {name for names in lines.values() for name in names}
-    tests, left = [], _SECONDS / 3
+    tests, left = [], float(_SECONDS)
     for name in sorted(names, key=lambda name: (reach["seconds"][name], name)):
         left -= reach["seconds"][name]
         if left < 0:
@@ -243,26 +245,26 @@ def _lines_of_functions(module: str) -> set[int]:
     return {line for body in bodies for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1)}
 
 
-def outcome(mutant: Mutant | None, tests: list[str]) -> str:
+def outcome(mutant: Mutant | None, tests: list[str], seconds: dict[str, float]) -> str:
     """Run the tests on a mutant in a child, or on the unchanged code; `killed`, `survived` or `unreached`."""
     if not tests:
         return "unreached"
     for part in filter(None, (tests[:_FIRST], tests[_FIRST:])):
         child = os.fork()
         if not child:
-            _run_child(mutant, part)
+            _run_child(mutant, part, _STARTING + int(_SLACK * sum(seconds[test] for test in part)))
         if os.waitpid(child, 0)[1]:
             return "killed"
     return "survived"
 
 
-def _run_child(mutant: Mutant | None, tests: list[str]) -> None:
+def _run_child(mutant: Mutant | None, tests: list[str], seconds: int) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    resource.setrlimit(resource.RLIMIT_CPU, (2 * _SECONDS, 2 * _SECONDS))
-    signal.alarm(20 * _SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    signal.alarm(10 * seconds)
     if mutant:
         code, path = code_of(mutant)[0], str(ROOT / mutant.module)
         original = SourceFileLoader.get_code
@@ -328,9 +330,9 @@ def _judge(drawn: list[Mutant], reach: dict[str, Any], until: float, file: Path)
             if time.monotonic() > until:
                 break
             tests = tests_of(mutant, reach)
-            if tests and number % _CONTROLS == 0 and outcome(None, tests) == "killed":
+            if tests and number % _CONTROLS == 0 and outcome(None, tests, reach["seconds"]) == "killed":
                 raise SystemExit(f"these tests fail on the unchanged code, by themselves: {tests}")
-            ends[name] = outcome(mutant, tests)
+            ends[name] = outcome(mutant, tests, reach["seconds"])
             file.write_text(json.dumps(ends))
         end = ends[name]
         counts[end] += 1

@@ -150,7 +150,8 @@ def test_ids_are_exact(notes):
 
 
 def test_documents_are_deleted_by_filter_or_folder(notes):
-    assert notes.delete(where=F.n == 2).removed == 1
+    report = notes.delete(where=F.n == 2)
+    assert (report.removed, report.chunks_total, report.chunks_removed) == (1, 2, 1)
     notes.add([{"id": "f/x", "text": "cat"}, {"id": "f2", "text": "dog"}])
     assert notes.delete("c", folder="f").removed == 2
     assert sorted(metadata(notes)) == ["a", "f2"]
@@ -177,6 +178,7 @@ def test_a_batch_is_one_commit(notes):
         assert notes.snapshot().head == before
     report = batch.report
     assert (report.indexed, report.removed, report.embedded) == (3, 1, 2)
+    assert (report.chunks_total, report.chunks_removed) == (3, 2)
     assert notes.snapshot().head.rows == before.rows + 1
     assert metadata(notes) == {"a": {"n": 9, "tags": ["x"]}, "c": {}, "new": {}}
     assert notes.text("new") == "the walrus slept"

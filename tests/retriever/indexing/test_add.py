@@ -7,8 +7,12 @@ import re
 import pytest
 
 from binocle import InputError, Retriever
+from binocle.retriever.documents.document import Document
 from binocle.retriever.indexing.add import AddPolicy, check_document, sha256_of, with_metadata
-from binocle.retriever.indexing.report import DocumentError
+from binocle.retriever.indexing.indexer import Indexer
+from binocle.retriever.indexing.report import DocumentError, Report
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
 
 
@@ -55,6 +59,21 @@ def test_an_id_twice_in_a_batch_is_new_once(policy, notes):
     assert notes.text("a") == kept
     counts = (report.indexed, report.unchanged, len(report.failures))
     assert counts == {"fail": (1, 0, 1), "skip": (1, 1, 0)}.get(policy.get("if_exists"), (1, 0, 0))
+
+
+def test_the_id_of_a_file_with_text_is_refused_unless_an_added_document_had_it_before(notes, tiny):
+    row = {"source": "file"}
+    with open_writer(Store.create(notes.path, EncoderId.of_encoder(tiny))) as writer:
+        indexer = Indexer(writer, tiny, Report())
+        for name in ("a", "b"):
+            indexer.add({**row, "path": name}, Document.from_text("The cat sat."))
+        indexer.add({**row, "path": "b", "source": "added"}, Document.from_text("The dog ran."))
+        indexer.add({**row, "path": "c", "state": "skipped"}, None)
+        indexer.commit()
+    report = notes.add(({"id": name, "text": "The king."} for name in ("a", "b", "c")), on_error="skip")
+    assert report.ids == ["b", "c"]
+    (failure,) = report.failures
+    assert failure.reason == "document 0 has id 'a', which is a file of this index: give it another id"
 
 
 def test_policies_are_checked():

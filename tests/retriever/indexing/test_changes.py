@@ -71,6 +71,15 @@ def test_without_options_nothing_is_tried_again_and_missing_documents_stay(world
         assert writer.head == before
 
 
+def test_new_and_changed_files_are_read_in_order_of_path(world):
+    for name in ("b.txt", "d.txt"):
+        world.write(name, TEXT)
+    world.sync()
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        world.write(name, TEXT + name, OLD + 1)
+    assert changed(world)[0] == ["a.txt", "b.txt", "c.txt", "d.txt"]
+
+
 def test_a_retry_opens_archives_that_may_give_more(world):
     archive(world, {"a.txt": DOG}, name="good.zip")
     archive(world, {"a.txt": CAT, "b.docx": "no Word file"}, name="failed.zip")
@@ -171,7 +180,8 @@ def test_a_file_is_out_of_reach_if_its_bytes_were_not_read(change, is_out):
 )
 def test_a_file_that_a_limit_stopped_is_left_for_the_next_run_once(again, sha256, tried, is_member, ends):
     entry = Entry("a.html", 9, OLD, tried=tried)
-    row, document = row_of(entry, Reading("a.html", sha256, 8, 7, reason="too long", again=again), is_member=is_member)
+    reading = Reading("a.html", sha256, 8, 7, reason="too long", again=again)
+    row, document = row_of(entry, reading, **({"is_member": True} if is_member else {}))
     assert (row["reason"], document) == ("too long" + TRY_AGAIN * ends, None)
     assert (row["path"], row["size"], row["mtime_ns"], row["sha256"]) == ("a.html", 8, 7, sha256)
 
@@ -325,6 +335,15 @@ def test_files_that_were_read_whole_are_not_counted_as_read_in_part(world):
     (world.folder / "c.bin").write_bytes(bytes(range(256)))
     report = world.retriever.sync(world.folder)
     assert (report.indexed, report.skipped, report.in_part) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "count"), [("", {}, 1), ("hidden", {}, 0), ("hidden", {"is_member": True}, 1)]
+)
+def test_what_a_scan_passed_over_is_not_counted_again_unless_it_lies_in_a_file(reason, options, count):
+    report = Report()
+    report.count(Entry("a", 1, OLD, reason), {"state": "skipped", "reason": reason}, **options)
+    assert (report.skipped, report.in_part) == (count, 0)
 
 
 def test_a_report_that_joins_another_has_the_sums():

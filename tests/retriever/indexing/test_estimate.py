@@ -36,7 +36,7 @@ def test_estimate_in_words():
 
 
 def test_estimate_has_a_passage_per_file_and_one_for_its_bytes(tmp_path, write, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0: {0, 1}}[process])
     write(tmp_path, {"a.md": "x" * 7_200, "b.pdf": "x" * 16_000, "c.unknown": "x" * 9_999})
     found = estimate(tmp_path)
     assert (found.files, found.seconds) == (2, (1 + 7_200 / 800 + 1 + 16_000 / 8_000) / (60 * 2))

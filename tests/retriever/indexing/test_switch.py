@@ -666,6 +666,18 @@ def test_a_model_trained_anew_in_its_own_folder_is_switched_to(models, tmp_path)
         retriever.rollback()
 
 
+def test_an_index_whose_model_was_replaced_by_one_that_cuts_otherwise_is_not_switched(models, tmp_path, make_model):
+    """Nobody can say any more how the passages were cut."""
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    index = filled(tmp_path / "index", model)
+    shutil.rmtree(model)
+    make_model(model, seed=1, max_length=90)
+    before = bytes_below(index.path)
+    with pytest.raises(EncoderMismatchError, match=r"cannot be asked \(it is another model now\): make another index"):
+        index.switch(model)
+    assert bytes_below(index.path) == before
+
+
 # An index of the format before
 
 

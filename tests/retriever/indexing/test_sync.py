@@ -293,7 +293,11 @@ def test_a_file_that_a_limit_stopped_twice_waits_for_a_change_or_a_request(world
     world.write("a.html", "<b></b>" * 60_000 + "The cat sat on the mat.")
     monkeypatch.setitem(ReaderPool.__init__.__kwdefaults__, "seconds", 0.02)
     assert world.sync() == world.sync() == {"failed": 1}
-    assert world.reasons() == {"a.html": "it took longer than 0.02 s of processor time"}
+    reason = "it took longer than 0.02 s of processor time"
+    assert world.reasons() == {"a.html": reason}
+    for again in ("; the next run tries again", ""):  # a request counts as the first time
+        assert world.sync(retry=bool(again)) == {"failed": 1}
+        assert world.reasons() == {"a.html": reason + again}
     monkeypatch.undo()
     assert world.sync() == {"failed": 1}
     assert world.sync(retry=True) == {"indexed": 1}
@@ -593,6 +597,18 @@ def test_a_changed_file_that_vanishes_before_it_is_read_keeps_its_passages_until
     assert world.states() == {"a.txt": "indexed"}
     monkeypatch.undo()
     assert world.sync() == {"removed": 1}
+
+
+def test_a_forgotten_file_that_vanishes_before_a_retry_reads_it_is_missing_from_then_on(world, monkeypatch):
+    world.write("a.txt", TEXT)
+    world.sync()
+    world.retriever.delete("a.txt")
+    after_scan(monkeypatch, (world.folder / "a.txt").unlink)
+    assert world.retriever.sync(world.folder, retry=True).failed == 1
+    assert (world.states(), world.retriever.snapshot().tombstones) == ({"a.txt": "failed"}, {})
+    monkeypatch.undo()
+    world.sync()
+    assert world.states() == {}
 
 
 def test_a_folder_renamed_in_the_middle_of_a_run_loses_nothing(tmp_path, tiny, monkeypatch):
@@ -1087,6 +1103,18 @@ def test_archives_in_archives_are_read_to_a_depth_and_a_number(world, monkeypatc
     assert world.states()["a.zip/b.zip/note.txt"] == "indexed"
 
 
+def test_an_archive_with_too_many_files_does_not_take_the_place_of_the_next_one(world, monkeypatch):
+    inner = {}
+    for name, count in (("b.zip", 3), ("c.zip", 1)):
+        archive(world, {f"{number}.txt": DOG for number in range(count)})
+        inner[name] = (world.folder / "a.zip").read_bytes()
+    archive(world, inner)
+    monkeypatch.setattr(reading, "MAX_MEMBERS", 4)
+    world.sync()
+    assert list(world.reasons()) == ["a.zip/b.zip/more files"]
+    assert world.states()["a.zip/c.zip/0.txt"] == "indexed"
+
+
 def test_files_that_may_hold_others_are_not_for_a_cluster(world, tmp_path):
     world.write("x.md", CAT)
     archive(world, {"b.md": DOG})
@@ -1203,7 +1231,7 @@ def picture() -> bytes:
 def test_pictures_that_were_passed_over_are_to_be_read_again_where_a_run_asks_for_it(world):
     world.folder.joinpath("duck.bmp").write_bytes(picture())
     archive(world, {"a.txt": DOG, "in.bmp": "BM"})
-    archive(world, {"a.txt": DOG}, name="b.zip")
+    archive(world, {"a.txt": DOG, "in.exe": "no picture"}, name="b.zip")
     world.write("c.txt", CAT)
     world.sync()
     snapshot, index = world.retriever.snapshot(), world.folder / ".binocle"

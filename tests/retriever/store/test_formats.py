@@ -14,7 +14,9 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import StoreError
+from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.head import FORMAT, SCOPED
+from binocle.retriever.store.store import Store
 
 FORMATS = Path(__file__).with_name("formats")
 TEXTS = {
@@ -55,6 +57,12 @@ def test_an_index_of_an_earlier_format_answers_and_is_brought_up_to_date(number,
     assert not any(b"secret.txt" in file.read_bytes() for file in settings.parent.rglob("*") if file.is_file())
     assert after.search("cat on a mat", 1)[0].path == "cat.txt"
     assert after.verify().faults == []
+
+
+@pytest.mark.parametrize(("exclude", "number"), [((), 4), (("*.log",), 5)])
+def test_only_an_index_that_an_earlier_version_would_sync_wrongly_has_the_newest_format(exclude, number, tmp_path):
+    store = Store.create(tmp_path / "index", EncoderId("tiny", "0" * 32, 4), exclude=exclude)
+    assert json.loads((store.path / "settings.json").read_text())["format"] == number
 
 
 def test_a_newer_format_is_refused_with_what_to_do(tmp_path, write):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lance
 import numpy as np
 import pytest
 
@@ -235,6 +236,21 @@ def test_batches_of_some_passages_are_those_alone_where_the_table_is_in_order(st
     assert read(first=22) == [22, 23, 24]
     sizes = [len(batch) for batch in snapshot.batches(["id"], first=1, rows=10)]
     assert sizes == [10, 10, 3]
+
+
+def test_batches_of_all_passages_come_in_order_though_lance_reads_fragments_in_any(store, monkeypatch):
+    to_batches = lance.LanceDataset.to_batches
+
+    def shuffled(table, *, scan_in_order=False, **options):
+        batches = list(to_batches(table, scan_in_order=True, **options))
+        return batches if scan_in_order else batches[::-1]
+
+    with open_writer(store) as writer:
+        for number in range(3):
+            put(writer, number)
+    monkeypatch.setattr(lance.LanceDataset, "to_batches", shuffled)
+    batches = Snapshot.latest(store).batches(["id"])
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == [0, 1, 2]
 
 
 def test_a_filter_passes_the_documents_that_have_passages(store):

@@ -1015,14 +1015,15 @@ def rows_of_fragments(store):
     return [fragment.count_rows() for fragment in Snapshot.latest(store).documents.get_fragments()]
 
 
-@pytest.mark.parametrize(("age", "is_due"), [(1.4, False), (1.6, True)])
-def test_old_versions_go_together_when_the_oldest_is_one_and_a_half_times_as_old_as_they_are_kept(
+@pytest.mark.parametrize(("age", "is_due"), [(899, False), (900, True)])
+def test_old_versions_which_readers_may_open_for_10_minutes_go_together_when_the_oldest_is_15_minutes_old(
     age, is_due, store, monkeypatch
 ):
     with open_writer(store) as writer:
         for number in range(4):
             put(writer, number)
-    moment = time.time() - age * commits.KEEP_SECONDS
+    moment, now = 1_800_000_000, 1_800_000_000 + age
+    monkeypatch.setattr(time, "time", lambda: now)
     for name in ("documents", "chunks"):
         for _, manifest in manifests(store.location.table(name)):
             os.utime(manifest, (moment, moment))

@@ -13,9 +13,11 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
+from binocle.indexes.inverted.lexical_index import LexicalIndex
 from binocle.retriever.models import files as model_files
 from binocle.retriever.models.files import INT8
 from binocle.retriever.store import tables, trust
+from binocle.retriever.store.snapshot import Snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -286,6 +288,23 @@ def test_missing_encoder_of_a_trusted_index_is_still_named(mine):
 
 def test_ids_are_random():
     assert len({trust.new_id() for _ in range(100)}) == 100
+
+
+def test_texts_of_a_stranger_are_analysed_if_a_search_finds_their_words_damaged(mine, tmp_path, monkeypatch):
+    """Lance's own index of them could end the process."""
+    search, searched = LexicalIndex.search, []
+
+    def search_the_second(index, *arguments, **options):
+        searched.append(index)
+        if len(searched) == 1:
+            raise DamagedError("a posting list is damaged")
+        return search(index, *arguments, **options)
+
+    monkeypatch.setattr(LexicalIndex, "search", search_the_second)
+    monkeypatch.delattr(Snapshot, "full_text")
+    (hit,) = Retriever.open(shutil.copytree(mine, tmp_path / "copy"), trust=False).search("cat", mode="lexical")
+    assert (hit.path, len(searched)) == ("a.txt", 2)
+    assert searched[0] is not searched[1]
 
 
 @pytest.mark.parametrize("trusted", [False, True], ids=["untrusted", "trusted"])

@@ -121,6 +121,25 @@ def test_a_short_patience_lasts_until_its_end(tmp_path):
     assert wait_for(location, attempt, poll_seconds=0.001) == "the lock"
 
 
+def test_a_folder_that_another_process_removes_is_made_anew_by_who_waits(tmp_path, monkeypatch):
+    first, removals = WaitingLine.first, []
+
+    def first_after_removal(line):
+        if removals:
+            removals.pop().rmdir()
+        return first(line)
+
+    monkeypatch.setattr(WaitingLine, "first", first_after_removal)
+    location = FolderLocation(tmp_path / "index")
+    removals.append(location.cache)
+    with pytest.raises(LockedError, match="is being written by a process that removes it: try again"):
+        location.locked().__enter__()
+    removals.append(location.cache)
+    location.patience = Patience(seconds=60)
+    with location.locked():
+        assert (location.cache / "lock.json").exists()
+
+
 def test_tickets_do_not_make_a_free_folder_something_else(tmp_path, tiny_model):
     folder = tmp_path / "new"
     folder.mkdir()

@@ -98,6 +98,7 @@ def test_documents_with_a_symbol_are_those_with_a_passage_that_has_it(index):
     from binocle.retriever.store.documents import ids_passing
 
     (number,) = ids_passing(index.snapshot(), F.symbol == "Box.open")
+    assert index.snapshot().passing(F.symbol == "Box.open").documents.tolist() == [number]
     assert index.snapshot().documents_by_id([number])[number]["path"] == "box.py"
 
 

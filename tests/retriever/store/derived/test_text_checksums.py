@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from binocle import Retriever
-from binocle.core.errors import DamagedError
+from binocle.core.errors import DamagedError, StoreError
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import commits
 from binocle.retriever.store.derived import text_checksums
@@ -107,6 +107,28 @@ def test_segments_without_a_note_are_made_anew(note, filled):
     assert not segments & text_checksums.segments(again.snapshot().chunks)
     assert len(again.snapshot().full_text("walrus", 9)) == 1
     assert again.verify().faults == []
+
+
+def test_a_segment_without_a_note_that_cannot_be_read_is_damage_or_was_erased_meanwhile(filled):
+    """An earlier version wrote it without a checksum, so only Lance finds what is wrong with it."""
+    (filled.path / "full-text.json").unlink()
+    before = reopened(filled).snapshot()
+    for file in files_of_text(filled):
+        file.unlink()
+    with pytest.raises(DamagedError, match=r"full-text index .* is damaged \(.*Not found.*verify --repair"):
+        before.full_text("cat", 3)
+    filled.add([{"id": "one", "text": "a walrus"}])
+    with pytest.raises(StoreError, match="was written to meanwhile") as raised:
+        before.full_text("cat", 3)
+    assert type(raised.value) is StoreError
+
+
+def test_a_text_index_that_was_compared_with_its_note_stays_current_without_it(filled):
+    snapshot = Snapshot.latest(filled.snapshot().store)
+    snapshot.check_text()
+    (filled.path / "full-text.json").unlink()
+    assert snapshot.has_current_text()
+    assert not Snapshot.latest(snapshot.store).has_current_text()
 
 
 @pytest.mark.parametrize("step", ["Head.write", "text_checksums.note"])
