@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _MOST = {"debian": 16_000, "stsb": 3_500, "tldr": 2_400}  # rows, at random
 _FEW_MEASURES = "macro-F1", "macro-F1, balanced", "macro-F1, rows that no probe has read"
-_EXAMPLES, _FEWEST, _BALANCED, _DRAWS = 8, 20, 15, 3
+_EXAMPLES, _FEWEST, _BALANCED = 8, 20, 15
 _TOKENS = 128  # of a text, in fine-tuning
 _PLATFORMS = ("linux", "osx", "windows", "common")
 
@@ -64,32 +64,36 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="debian_descriptions/, stsb/ and docs_tldr.tar.gz")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--fine-tune", type=float, metavar="EPOCHS", help="of the packages")
+    parser.add_argument("--only", choices=_SOURCES, help="one collection, for a slow machine")
+    parser.add_argument("--rows", type=int, help="of a collection at most; by default 2,400 to 16,000")
+    parser.add_argument("--draws", type=int, default=3, help="of the examples")
+    parser.add_argument("--name", default="classes", help="name of the file in results/")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
     if options.fine_tune:
         save("classes-tuned", _tuned(options.data, options.cache, options.fine_tune), seed=0)
         return
     results = {}
-    for name in _SOURCES:
-        vectors, texts, classes = _rows(name, options.data, options.cache)
+    for name in [options.only] if options.only else _SOURCES:
+        vectors, texts, classes = _rows(name, options.data, options.cache, options.rows)
         results[name] = {
             "rows": len(texts),
             "classes": int(classes.max()) + 1,
             "all rows": _from_all(vectors, texts, classes, _CONTENDERS),
-            f"{_EXAMPLES} a class": _from_few(vectors, texts, classes, options.cache / name),
+            f"{_EXAMPLES} a class": _from_few(vectors, texts, classes, options.cache / name, options.draws),
         }
-    save("classes", results, seed=0)
+    save(options.name, results, seed=0)
 
 
-def _rows(name: str, data: Path, cache: Path) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
+def _rows(name: str, data: Path, cache: Path, most: int | None = None) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
     """Return vectors, texts and classes of a collection. The vectors are computed once."""
     rows = list(_SOURCES[name](data))
     random.Random(0).shuffle(rows)
     unique: dict[str, tuple[str, str]] = {}
     for key, text, label in rows:
         unique.setdefault(key, (text, label))
-    texts, labels = zip(*[*unique.values()][: _MOST[name]], strict=True)
-    file = cache / f"{name}.npy"
+    texts, labels = zip(*[*unique.values()][: most or _MOST[name]], strict=True)
+    file = cache / f"{name}-{len(texts)}.npy"
     if not file.is_file():
         np.save(file, load_encoder().encode(texts))
     return np.load(file), texts, np.unique(labels, return_inverse=True)[1]
@@ -149,21 +153,23 @@ def _from_all(
     return results
 
 
-def _from_few(vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], cache: Path) -> dict[str, Any]:
+def _from_few(
+    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], cache: Path, draws: int
+) -> dict[str, Any]:
     """Return the measures of each contender, and the gains of contrastive training in each draw.
 
     :param cache: the beginning of the names of files and folders.
     """
     measured: dict[str, list[tuple[float, ...]]] = {}
     gains: dict[str, list[dict[str, Any]]] = {}
-    for seed in range(_DRAWS):
+    for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(classes))
         by_class = [order[classes[order] == number] for number in range(classes.max() + 1)]
         by_class = [rows for rows in by_class if len(rows) >= _FEWEST]
         learned = np.concatenate([rows[:_EXAMPLES] for rows in by_class])
         rest = np.concatenate([rows[_EXAMPLES:] for rows in by_class])
         even = np.concatenate([np.arange(len(rows) - _EXAMPLES) < _BALANCED for rows in by_class])
-        tuned = _tuned_vectors(Path(f"{cache}-contrastive-{seed}"), texts, classes, learned)
+        tuned = _tuned_vectors(Path(f"{cache}-{len(texts)}-contrastive-{seed}"), texts, classes, learned)
         predictions = {
             name: predict(vectors, texts, classes, learned, rest)
             for name, predict in (_PROBES | {"TF-IDF, linear": _tfidf}).items()
