@@ -85,7 +85,9 @@ def main() -> None:
     save(options.name, results, seed=0)
 
 
-def _rows(name: str, data: Path, cache: Path, most: int | None = None) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
+def _rows(
+    name: str, data: Path, cache: Path, most: int | None = None
+) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
     """Return vectors, texts and classes of a collection. The vectors are computed once."""
     rows = list(_SOURCES[name](data))
     random.Random(0).shuffle(rows)
