@@ -62,6 +62,7 @@ NOT_RUN = {  # every block that cannot run here, and why
     ("how-to/agents.md", "installs packages"): 1,
     ("how-to/cluster.md", "needs S3 and a Ray cluster"): 1,
     ("how-to/encoders.md", "downloads a model"): 2,
+    ("how-to/encoders.md", "needs a GPU"): 1,
     ("how-to/frameworks.md", "downloads a benchmark"): 1,
     ("how-to/frameworks.md", "installs packages"): 1,
     ("how-to/python.md", "needs lancedb, which some installations lack"): 1,

@@ -136,7 +136,7 @@ DECLARED = [line for lines in (PROJECT["project"]["dependencies"], *EXTRAS.value
 
 def test_every_library_that_is_imported_is_declared():
     declared = {re.match(r"[\w-]+", line)[0] for line in DECLARED}
-    declared |= {"botocore", "triton"}  # parts of boto3's API, and of torch for GPUs
+    declared |= {"botocore", "pydantic-core", "triton"}  # parts of boto3's API, of pydantic's, and of torch for GPUs
     imported = {module.split(".")[0] for name in SOURCES for module, level in imports(name) if not level}
     providers = packages_distributions()
     for module in imported - set(sys.stdlib_module_names) - {"binocle", "typing_extensions"}:  # this for types alone

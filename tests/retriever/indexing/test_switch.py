@@ -769,12 +769,14 @@ def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
 
 @pytest.mark.parametrize("what", ["sync", "add", "switch", "delete", "rollback"])
 def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retriever, folder, models, monkeypatch):
+    name = "binocle.retriever.store.commits._KEEP_VERSIONS"
+    monkeypatch.setattr(name, timedelta(days=1))  # leftovers go with an old version, which must not go before
     retriever.switch(models["wide"])
     with monkeypatch.context() as patch:
         patch.setattr("binocle.retriever.store.commits.Commits.commit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             retriever.switch(models["other"])
-    monkeypatch.setattr("binocle.retriever.store.commits._KEEP_VERSIONS", timedelta(0))  # else they go later
+    monkeypatch.setattr(name, timedelta(0))
     data = retriever.path / "chunks.lance/data"
     (data / "of a killed writer.lance").write_bytes(b"half a file")
     another = Retriever.open(folder)
