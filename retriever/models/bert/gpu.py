@@ -14,14 +14,16 @@ from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import torch
-    from torch import Tensor
+    from numpy.typing import NDArray
 
     from ....core.arrays import Floats, Integers, Positions
     from .model import Tokens
@@ -95,9 +97,6 @@ class _Device:
     """The weights on one device, and a graph for each length."""
 
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats], device: str, precision: str) -> None:
-        import torch
-
-        self._torch: Any = torch
         self._device = torch.device(device)
         self._type = getattr(torch, precision)
         self._config = config
@@ -118,7 +117,6 @@ class _Device:
 
     def batch(self, texts: Sequence[Tokens], longest: int, pooling: tuple[str, ...]) -> Callable[[], Tensor]:
         """Return the work for a batch; its result is valid until the next batch."""
-        torch = self._torch
         inputs = torch.from_numpy(_packed(texts, longest))
         if self._device.type == "cuda":
             inputs = inputs.pin_memory().to(self._device, non_blocking=True)
@@ -126,44 +124,47 @@ class _Device:
         return lambda: run(inputs)
 
     def _recorded(self, longest: int, pooling: tuple[str, ...], example: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the function of a batch, on a GPU as a graph: one call of the driver instead of a hundred."""
-        torch = self._torch
+        """Return the function of a batch, and keep it."""
 
-        @torch.inference_mode()
         def compute(inputs: Tensor) -> Tensor:
-            return self._forward(inputs, longest, pooling)
+            with torch.inference_mode():
+                return self._forward(inputs, longest, pooling)
 
-        run = compute
-        if self._device.type == "cuda":
-            with torch.cuda.device(self._device):
-                inputs, graph = example.clone(), torch.cuda.CUDAGraph()
-                aside = torch.cuda.Stream()
-                aside.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(aside):  # libraries make their workspaces in a first call
-                    compute(inputs)
-                torch.cuda.current_stream().wait_stream(aside)
-                with torch.cuda.graph(graph, pool=self._pool):
-                    output = compute(inputs)
-                self._pool = graph.pool()
-
-            def run(batch: Tensor) -> Tensor:
-                inputs.copy_(batch)
-                graph.replay()
-                return output
-
+        run = self._graph(compute, example) if self._device.type == "cuda" else compute
         self._graphs[longest, pooling] = run
+        return run
+
+    def _graph(self, compute: Callable[[Tensor], Tensor], example: Tensor) -> Callable[[Tensor], Tensor]:
+        """Record a function as a graph: one call of the driver instead of a hundred."""
+        with torch.cuda.device(self._device):
+            inputs, graph = example.clone(), torch.cuda.CUDAGraph()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):  # libraries make their workspaces in a first call
+                compute(inputs)
+            torch.cuda.current_stream().wait_stream(aside)
+            with torch.cuda.graph(graph, pool=self._pool):
+                output = compute(inputs)
+            self._pool = graph.pool()
+
+        def run(batch: Tensor) -> Tensor:
+            inputs.copy_(batch)
+            graph.replay()
+            return output
+
         return run
 
     def _forward(self, inputs: Tensor, longest: int, pooling: tuple[str, ...]) -> Tensor:
         """Compute a batch: ids, positions in their text, and the bounds of the texts, as `_packed` puts them."""
-        torch, functional = self._torch, self._torch.nn.functional
         ids, positions, bounds = inputs[:_TOKENS], inputs[_TOKENS : 2 * _TOKENS], inputs[2 * _TOKENS :]
         dim, heads = self._words.shape[1], self._config.heads
         embedded = self._words[ids].float() + self._positions[positions]
-        hidden = functional.layer_norm(embedded, (dim,), *self._embedding_norm, self._config.eps).to(self._type)
+        weight, bias = self._embedding_norm
+        hidden = functional.layer_norm(embedded, (dim,), weight, bias, self._config.eps).to(self._type)
         for layer in self._layers:
             projected = functional.linear(hidden, *layer["projections"]).view(_TOKENS, 3, heads, dim // heads)
-            attended = self._attend(*projected.unbind(1), bounds, longest).reshape(_TOKENS, dim)
+            query, key, value = projected.unbind(1)
+            attended = self._attend(query, key, value, bounds, longest).reshape(_TOKENS, dim)
             change = functional.linear(attended, *layer["attention_output"])
             hidden = self._add_and_norm(hidden, change, layer["attention_norm"], self._config.eps)
             change = functional.linear(self._expand(hidden, *layer["intermediate"]), *layer["output"])
@@ -175,18 +176,17 @@ class _Device:
             return hidden[bounds[:-1].clamp(max=_TOKENS - 1)].float()
         lengths = bounds.diff()
         kind = "max" if mode == "max" else "sum"
-        pooled = self._torch.segment_reduce(hidden.float(), kind, lengths=lengths, unsafe=True)
+        pooled = torch.segment_reduce(hidden.float(), kind, lengths=lengths, unsafe=True)
         if mode == "max":
             return pooled
         counts = lengths.unsqueeze(1).float()
         return pooled / (counts if mode == "mean" else counts.sqrt())
 
     def _layer(self, weights: Mapping[str, Floats], names: LayerNames) -> dict[str, tuple[Tensor, Tensor]]:
-        queries, keys, values = (self._pair(weights, name) for name in (names.query, names.key, names.value))
-        projections = (self._torch.cat(pieces) for pieces in zip(queries, keys, values, strict=True))
+        inputs = [self._pair(weights, name) for name in (names.query, names.key, names.value)]
         parts = ("attention_output", "attention_norm", "intermediate", "output", "output_norm")
         return {
-            "projections": tuple(projections),
+            "projections": (torch.cat([weight for weight, _ in inputs]), torch.cat([bias for _, bias in inputs])),
             **{part: self._pair(weights, getattr(names, part)) for part in parts},
         }
 
@@ -196,11 +196,10 @@ class _Device:
         return weight, bias
 
     def _copy(self, array: Floats, kind: Any) -> Tensor:
-        copied: Tensor = self._torch.tensor(array, device=self._device, dtype=kind)
-        return copied
+        return torch.tensor(array, device=self._device, dtype=kind)
 
 
-def _packed(texts: Sequence[Tokens], longest: int) -> Integers:
+def _packed(texts: Sequence[Tokens], longest: int) -> NDArray[np.int32]:
     """Return the ids of all tokens, their positions in their texts, and the bounds of the texts, in one array.
 
     Ids and positions are 0 behind the last text. Texts that the batch has room for, and lacks, are empty.
@@ -218,30 +217,22 @@ def _packed(texts: Sequence[Tokens], longest: int) -> Integers:
 
 
 def _expansion(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    from torch.nn.functional import gelu, linear
-
-    return gelu(linear(hidden, weight, bias))
+    return functional.gelu(functional.linear(hidden, weight, bias))
 
 
 def _fused_expansion(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute GELU with the product, by its tanh form: cosines of vectors fall by 2e-6, about as by float16."""
-    import torch
-
     expanded: Tensor = torch._addmm_activation(bias, hidden, weight.t(), use_gelu=True)  # noqa: SLF001 - has no other name
     return expanded
 
 
 def _add_and_norm(left: Tensor, right: Tensor, norm: Sequence[Tensor], eps: float) -> Tensor:
-    from torch.nn.functional import layer_norm
-
-    total = left + right
-    return layer_norm(total, total.shape[1:], *norm, eps)
+    total, (weight, bias) = left + right, norm
+    return functional.layer_norm(total, total.shape[1:], weight, bias, eps)
 
 
 def _normalizer(device: torch.device) -> Callable[[Tensor, Tensor, Sequence[Tensor], float], Tensor]:
     """Return the sum and layer norm in one kernel, if it compiles here."""
-    import torch
-
     try:
         from .gpu_kernels import add_and_norm
 
@@ -254,13 +245,12 @@ def _normalizer(device: torch.device) -> Callable[[Tensor, Tensor, Sequence[Tens
 
 def _attention(device: torch.device) -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
     """Return the attention of each text to itself: FlashAttention (arXiv:2307.08691) on GPUs that have it."""
-    import torch
-
     if torch.cuda.get_device_capability(device) >= (8, 0):
         from torch.nn.attention.varlen import varlen_attn
 
         def flash(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int) -> Tensor:
-            attended: Tensor = varlen_attn(query, key, value, bounds, bounds, longest, longest)
+            attended = varlen_attn(query, key, value, bounds, bounds, longest, longest)
+            assert isinstance(attended, Tensor)
             return attended
 
         return flash
@@ -269,16 +259,13 @@ def _attention(device: torch.device) -> Callable[[Tensor, Tensor, Tensor, Tensor
 
 def _padded_attention(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int) -> Tensor:
     """Compute attention as (texts, heads, longest, head size), for devices without another."""
-    import torch
-
     starts, lengths = bounds[:-1], bounds.diff()
     offsets = torch.arange(longest, device=bounds.device)
     tokens = (starts[:, None] + offsets).clamp(max=_TOKENS - 1)
     inside = (offsets < lengths[:, None])[:, None, None]  # no text is without a token: softmax of nothing is NaN
-    padded = (x[tokens].transpose(1, 2) for x in (query, key, value))
-    attended = torch.nn.functional.scaled_dot_product_attention(*padded, attn_mask=inside).transpose(1, 2)
+    query, key, value = (x[tokens].transpose(1, 2) for x in (query, key, value))
+    attended = functional.scaled_dot_product_attention(query, key, value, inside).transpose(1, 2)
     every = torch.arange(_TOKENS, device=bounds.device, dtype=bounds.dtype)
     texts = (torch.searchsorted(bounds, every, right=True) - 1).clamp(max=len(starts) - 1)
     within = (every - starts[texts]).clamp(max=longest - 1)
-    result: Tensor = attended[texts, within]
-    return result
+    return attended[texts, within]

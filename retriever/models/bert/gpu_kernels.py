@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _add_and_norm(left, right, weight, bias, out, eps, dim: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     start = tl.program_id(0).to(tl.int64) * dim
     columns = tl.arange(0, block)

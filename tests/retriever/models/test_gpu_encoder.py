@@ -33,6 +33,11 @@ POOLINGS = [
 ]
 
 
+def gpu_of(encoder):
+    """The copy of an encoder on the GPUs; None if there is none."""
+    return encoder._gpu
+
+
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr(gpu, "_TOKENS", 256)
@@ -65,7 +70,7 @@ def test_half_precision_changes_vectors_little(tiny_model, monkeypatch):
     on_cpu, on_gpu = load_encoder(tiny_model), load_encoder(tiny_model)
     use_gpus(on_gpu)
     vectors = on_gpu.encode(TEXTS)
-    assert on_gpu._gpu.parts[0]._type == torch.float16
+    assert gpu_of(on_gpu).parts[0]._type == torch.float16
     assert ((vectors * on_cpu.encode(TEXTS, kind="query")).sum(1) > 0.9999).all()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
@@ -134,7 +139,7 @@ def test_int8_stays_on_the_cpu_and_an_adapter_hands_its_documents_on(tiny_model,
     assert load_encoder(f"{tiny_model}@int8", gpu=True).encode(["cat"]).shape == (1, 32)
     base = load_encoder(tiny_model, gpu=True)
     assert use_gpus(AdaptedEncoder("adapted", base, np.eye(32, dtype=np.float32))) == "2 GPUs"
-    assert base._gpu is not None
+    assert gpu_of(base)
 
 
 def test_an_index_is_filled_and_switched_on_gpus_when_it_is_told_to(folder, tiny_model, make_model, tmp_path, gpus):
@@ -145,7 +150,7 @@ def test_an_index_is_filled_and_switched_on_gpus_when_it_is_told_to(folder, tiny
     assert not retriever.verify().faults
     assert retriever.search("income tax")[0].path == "notes/taxes.md"
     retriever.switch(make_model(tmp_path / "other", seed=3))
-    assert retriever.encoder._gpu is not None
+    assert gpu_of(retriever.encoder)
 
 
 def test_the_command_says_what_encoded(folder, tiny_model, gpus, run):
