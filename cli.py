@@ -149,7 +149,7 @@ def _failed_stream(error: OSError) -> str:
 
 
 def _usage_problem(error: click.UsageError) -> str:
-    """What is wrong with a command; of a missing option also what it is for."""
+    """Describe what is wrong with a command. For a missing option, add what the option is for."""
     problem, option = error.format_message(), getattr(error, "param", None)
     if isinstance(error, click.MissingParameter) and isinstance(option, click.Option) and option.help:
         problem = f"{problem.removesuffix('.')}: {option.help}"

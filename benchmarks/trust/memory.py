@@ -44,7 +44,7 @@ from .static_model import build_static_model
 _POINTS = 40  # of the curve
 _DIM = 32
 _COMMIT = 24_000  # passages
-_ROW = {
+ROW = {  # of a document, beside what differs
     "source": "added",
     "state": "indexed",
     "reason": "",
@@ -97,7 +97,7 @@ def write_passages(source: Path, target: Path, count: int) -> None:
             rest = {"page": None, SYMBOLS: None}
             arrays = [pa.array(columns.get(f.name, [rest.get(f.name, 1)] * len(ids)), f.type) for f in schema]
             writer.stage(pa.Table.from_arrays(arrays, schema=schema))
-            documents = [{"id": number, "path": f"{number}", "chunks": 12, **_ROW} for number in sorted({*ids // 12})]
+            documents = [{"id": number, "path": f"{number}", "chunks": 12, **ROW} for number in sorted({*ids // 12})]
             writer.commit(drop=[], documents=pa.Table.from_pylist(documents, document_schema()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "document_id"  # metadata of a positive that is indexed as a document of its own
 _BLOCK = 1_000  # rows in memory at a time
+_SEARCHED = 250  # queries searched together
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +130,9 @@ def lists(
     :param as_given: learn each positive's own text: the index's passage still holds the sentence that became the query.
     """
     total = len(judged)
-    for number, (query, answers) in enumerate(judged):
+    for number, (query, answers, hits) in enumerate(_searched(retriever, judged, depth)):
         if not number % 100:
             on_progress(Progress("finding candidates", number, total))
-        hits = retriever.search(query, depth, collapse=False)
         wrong = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
         if len(wrong) < negatives:
             continue
@@ -145,6 +145,17 @@ def lists(
                 "positive": passage,
                 **{f"negative_{number}": wrong[pick] for number, pick in enumerate(drawn, 1)},
             }
+
+
+def _searched(
+    retriever: Retriever, judged: Iterable[tuple[str, list[Positive]]], depth: int
+) -> Iterator[tuple[str, list[Positive], list[Hit]]]:
+    """Yield each query with its positives and hits; many queries are searched together, which is faster."""
+    rest = iter(judged)
+    while block := list(islice(rest, _SEARCHED)):
+        found = retriever.search_many([query for query, _ in block], depth, collapse=False)
+        for (query, answers), hits in zip(block, found, strict=True):
+            yield query, answers, hits
 
 
 def _passage(retriever: Retriever, hits: Iterable[Hit], positive: Positive) -> str:

@@ -98,7 +98,7 @@ def is_small(passages: int) -> bool:
 
 
 def first_sentences(texts: Sequence[str]) -> list[list[str]]:
-    """The sentences of the first passages; none of a passage with one, whose vector is that of the passage."""
+    """Return the sentences of the first passages. A passage of one sentence gives none: its own vector serves."""
     from ..results.snippet import sentences
 
     room = _SENTENCES

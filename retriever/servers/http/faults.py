@@ -1,4 +1,4 @@
-"""Say in one plain line what is wrong with input that a pydantic model refused: what was expected, and what came."""
+"""Describe in one line why a pydantic model refused some input: what was expected, and what came."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Path = tuple[int | str, ...]
 
 _SHOWN = 80  # characters of a value
-_EXPECTED = {  # type of an error: what was expected, with the limits of its context
+_EXPECTED = {  # by type of error: what was expected; the error's context fills in the limits
     "greater_than_equal": "a number from {ge}",
     "less_than_equal": "a number up to {le}",
     "finite_number": "a finite number",
@@ -65,7 +65,7 @@ def _path(location: Path) -> Path:
 
 
 def _what(same: Sequence[ErrorDetails], names: str, *, shows_value: bool) -> str:
-    """Say what is wrong with a field, behind its name."""
+    """Return the end of the message, which follows the name of the field."""
     first = same[0]
     if first["type"] == "missing":
         return " is missing: give it a value"

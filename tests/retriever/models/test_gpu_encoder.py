@@ -48,7 +48,7 @@ def small_batches(monkeypatch):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """A machine whose two GPUs are its CPU, in float32."""
+    """Let the CPU stand for two GPUs, in float32."""
     monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
 

@@ -108,7 +108,7 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
 
 @pytest.fixture
 def many_subjects(tmp_path, tiny_model, monkeypatch):
-    """A retriever of a passage with several subjects, by whose cosine with QUESTION it is weak, but not by far."""
+    """Return a retriever of one passage with several subjects. Its cosine with QUESTION is a little too low."""
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([{"id": "many", "text": "\n\n".join(PIECES)}, {"id": "one", "text": "the moon shines by night"}])
     vector = retriever.encoder.encode([QUESTION], kind="query")
