@@ -51,6 +51,7 @@ class PreparedSteps(Generic[BatchT]):
             sampler=range(step, _STEPS),
             num_workers=self._workers,
             collate_fn=_unchanged,
+            worker_init_fn=_tokenize_alone,
             prefetch_factor=_AHEAD,
             multiprocessing_context="fork",
         )
@@ -69,3 +70,8 @@ class _Steps(Generic[BatchT]):
 
 def _unchanged(batch: BatchT) -> BatchT:
     return batch
+
+
+def _tokenize_alone(_worker: int) -> None:
+    """Let this process tokenize in one thread: it has none of the threads of the process that forked it."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"

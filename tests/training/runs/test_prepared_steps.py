@@ -14,9 +14,24 @@ assert [(step, values) for step, values, _ in batches] == [(n, [n] * 3) for n in
 assert os.getpid() not in {process for *_, process in batches}
 """
 
+TOKENIZING = """
+from tokenizers import Tokenizer, models, pre_tokenizers
+from binocle.training.runs.prepared_steps import PreparedSteps
+tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+prepared = PreparedSteps(lambda step: len(tokenizer.encode_batch(["a a"] * 1_000)), workers=2)
+assert [prepared(step) for step in range(5)] == [1_000] * 5
+"""
+
 
 def test_other_processes_prepare_the_steps_in_their_order_from_any_step():
     subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=120)  # not forked here, where Lance has threads
+
+
+def test_other_processes_tokenize_even_if_the_user_wants_threads():
+    """They would wait for threads that only the process before the fork has."""
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true"}
+    subprocess.run([sys.executable, "-c", TOKENIZING], check=True, timeout=120, env=environment)
 
 
 def test_without_a_gpu_this_process_prepares_them():
