@@ -1,6 +1,6 @@
 """Hybrid search in one process as an index grows to a million passages: latency, rate and memory.
 
-    python -m benchmarks.speed.million --debian debian12_descriptions.jsonl.gz --work DIR [--counts 10000,100000,1000000]
+    python -m benchmarks.speed.million --debian debian12_descriptions.jsonl.gz --work DIR [--counts 10000,1000000]
 
 A passage is two to four of 30,000 sentences from the descriptions of Debian packages, so that few are near copies. Its
 vector is the mean of the sentences' vectors of the default encoder, with noise of a quarter of its length. The queries
@@ -21,6 +21,8 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,7 @@ from ..machine import save
 from ..trust.memory import ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from binocle.core.arrays import Floats
 
@@ -74,7 +76,7 @@ def main() -> None:
         built = json.loads((folder / "built.json").read_text("utf-8"))
         rows.append({"passages": count, **built, **json.loads(child("search", folder))})
         print(rows[-1], flush=True)
-    growth = [round(after["p50_ms"] / before["p50_ms"], 2) for before, after in zip(rows, rows[1:], strict=False)]
+    growth = [round(after["p50_ms"] / before["p50_ms"], 2) for before, after in pairwise(rows)]
     save("million", {"queries": arguments.queries, "sizes": rows, "growth_of_p50": growth}, seed=SEED)
 
 
@@ -141,15 +143,14 @@ def tables(texts: list[str], vectors: Floats, count: int) -> Iterator[tuple[pa.T
             "text": passages,
             "context": passages,
             "heading": [[]] * len(ids),
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(mean.ravel()), mean.shape[1]),
         }
         rest = {"page": None, SYMBOLS: None}
         arrays = [
             pa.array(columns.get(field.name, [rest.get(field.name, 1)] * len(ids)), field.type)
-            if field.name != "vector"
-            else columns["vector"]
             for field in schema
+            if field.name != "vector"
         ]
+        arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(mean.ravel()), mean.shape[1]))
         documents = [
             {"id": number, "path": f"{number}", **ROW, "chunks": IN_DOCUMENT}
             for number in sorted({*(ids // IN_DOCUMENT).tolist()})
@@ -175,7 +176,8 @@ def measure(folder: Path) -> dict[str, Any]:
     for query in queries[:WARMING]:
         retriever.search(query)
     queries = queries[WARMING:]
-    encoding = [timed(lambda query=query: retriever.encoder.encode([query], kind="query")) for query in queries[:200]]
+    encode = partial(retriever.encoder.encode, kind="query")
+    encoding = [timed(encode, [query]) for query in queries[:200]]
     alone, alone_seconds = run(retriever, queries, 1)
     together, seconds = run(retriever, queries, THREADS)
     return {
@@ -199,7 +201,7 @@ def run(retriever: Retriever, queries: list[str], threads: int) -> tuple[list[fl
                 query = next(rest, None)
             if query is None:
                 return
-            times.append(timed(lambda: retriever.search(query)))
+            times.append(timed(retriever.search, query))
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
     start = time.perf_counter()
@@ -210,9 +212,9 @@ def run(retriever: Retriever, queries: list[str], threads: int) -> tuple[list[fl
     return times, time.perf_counter() - start
 
 
-def timed(call: Any) -> float:
+def timed(call: Callable[[Any], Any], query: Any) -> float:
     start = time.perf_counter()
-    call()
+    call(query)
     return time.perf_counter() - start
 
 

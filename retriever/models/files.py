@@ -31,7 +31,7 @@ BUNDLED = {
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The use of a model, as messages say it, and the publisher of models with a one-word name."""
+    """The use of a model, as messages say it, and the publisher of models with a one-word name; "" for none."""
 
     noun: str
     publisher: str
@@ -58,7 +58,9 @@ def find(name: str, role: Role = ENCODER) -> Path:
         return folder.resolve()
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
         raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
-    names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
+    names = [name]  # the hub's oldest models have no publisher
+    if role.publisher and "/" not in name:
+        names.insert(0, f"{role.publisher}/{name}")
     for candidate in names:
         if bundled := _bundled(candidate):
             return bundled

@@ -153,8 +153,8 @@ def _searched(
     """Yield each query with its positives and hits; many queries are searched together, which is faster."""
     rest = iter(judged)
     while block := list(islice(rest, _SEARCHED)):
-        found = retriever.search_many([query for query, _ in block], depth, collapse=False)
-        for (query, answers), hits in zip(block, found, strict=True):
+        hits_of_block = retriever.search_many([query for query, _ in block], depth, collapse=False)
+        for (query, answers), hits in zip(block, hits_of_block, strict=True):
             yield query, answers, hits
 
 

@@ -34,14 +34,15 @@ class HeadKind:
     task: str  # transformers' class is `AutoModelFor{task}`
     layer: str  # the dense layer that gives the logits
     pooled: bool = False  # whether a text has one row of logits, and not each of its tokens
+    publisher: str = ""  # of most such models on the hub
 
     @property
     def role(self) -> model_files.Role:
         """What `files.find` calls such a model."""
-        return model_files.Role(self.noun, "deepset")
+        return model_files.Role(self.noun, self.publisher)
 
 
-READER = HeadKind("reader", "QuestionAnswering", "qa_outputs")
+READER = HeadKind("reader", "QuestionAnswering", "qa_outputs", publisher="deepset")
 TAGGER = HeadKind("tagger", "TokenClassification", "classifier")
 CLASSIFIER = HeadKind("classifier", "SequenceClassification", "classifier", pooled=True)
 

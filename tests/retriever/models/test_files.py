@@ -11,6 +11,7 @@ import pytest
 from binocle.core.errors import BinocleError, DamagedError, ModelNotFoundError
 from binocle.retriever.models import files as model_folder
 from binocle.retriever.models.files import DEFAULT_MODEL, find
+from binocle.retriever.models.heads.head import CLASSIFIER, TAGGER
 from binocle.retriever.models.load import load_encoder
 
 
@@ -126,6 +127,13 @@ def test_a_single_word_that_is_nowhere_is_named_as_a_folder_and_both_ways():
         match="^there is no folder absent here, and the encoder sentence-transformers/absent or absent is not on this",
     ):
         find("absent")
+
+
+def test_taggers_and_classifiers_have_no_usual_publisher_on_the_hub(hub):
+    for kind in (TAGGER, CLASSIFIER):
+        with pytest.raises(ModelNotFoundError, match=f"^there is no folder absent here, and the {kind.noun} absent is"):
+            find("absent", kind.role)
+    assert hub.asked == ["absent", "absent"]
 
 
 def test_the_snapshot_of_main_is_taken_among_several(tiny_model, tmp_path, monkeypatch):
