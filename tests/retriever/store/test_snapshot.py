@@ -111,6 +111,13 @@ def test_a_line_that_two_parts_share_is_whole_and_a_part_without_text_counts_its
     assert stored_documents.lines(snapshot, "big.log", 2, 6) == "two and a half\n\n\n\nsix"
 
 
+def test_the_last_line_of_a_part_without_a_line_break_ends_there(store):
+    rows = [part(0, 0, 20, 1, "one\ntwo", "one\ntwo"), part(1, 20, 40, 3, "three\n", "three")]
+    snapshot = filled(store, [row for row, _ in rows], [passage for _, passage in rows])
+    assert stored_documents.lines(snapshot, "big.log", 1, 2) == "one\ntwo"
+    assert stored_documents.lines(snapshot, "big.log", 2, 3) == "two\nthree"
+
+
 def test_a_file_with_text_goes_before_an_added_document_and_that_before_a_file_without(store):
     def row(number, source, count, text):
         return document_row(number, path="a", source=source, chunks=count, text=text)
