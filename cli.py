@@ -149,7 +149,7 @@ def _failed_stream(error: OSError) -> str:
 
 
 def _usage_problem(error: click.UsageError) -> str:
-    """Describe what is wrong with a command. For a missing option, add what the option is for."""
+    """Describe a mistake in a command. For a missing option, add the help of that option."""
     problem, option = error.format_message(), getattr(error, "param", None)
     if isinstance(error, click.MissingParameter) and isinstance(option, click.Option) and option.help:
         problem = f"{problem.removesuffix('.')}: {option.help}"

@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def child(part: str, folder: Path) -> str:
-    """Run a part of this benchmark in a process of its own; return what it printed last."""
+    """Run a part of this benchmark in a process of its own; return its last line."""
     command = [sys.executable, "-m", "benchmarks.speed.million", "--part", part, "--work", str(folder)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return output.splitlines()[-1] if output else ""
@@ -223,7 +223,7 @@ def percentiles(times: list[float]) -> dict[str, float]:
 
 
 def memory() -> dict[str, int]:
-    """Return the resident MB of this process: of all, and what is no mapped file."""
+    """Return the resident MB of this process, and its anonymous part."""
     lines = Path("/proc/self/smaps_rollup").read_text("utf-8").splitlines()[1:]
     sizes = {name.rstrip(":"): int(size) for name, size, *_ in map(str.split, lines)}
     return {"whole": round(sizes["Rss"] / 1024), "anonymous": round(sizes["Anonymous"] / 1024)}

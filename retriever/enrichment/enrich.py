@@ -41,7 +41,7 @@ class EnrichReport:
 
     labelled: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
-    encoded: list[str] = field(default_factory=list)  # keys whose models read passages, not stored vectors
+    encoded: list[str] = field(default_factory=list)  # keys of models that read passages instead of vectors
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:

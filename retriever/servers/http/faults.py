@@ -1,4 +1,4 @@
-"""Describe in one line why a pydantic model refused some input: what was expected, and what came."""
+"""Describe in one line why a pydantic model refused some input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Path = tuple[int | str, ...]
 
 _SHOWN = 80  # characters of a value
-_EXPECTED = {  # by type of error: what was expected; the error's context fills in the limits
+_EXPECTED = {  # type of error -> expected input; the context of the error fills in the limits
     "greater_than_equal": "a number from {ge}",
     "less_than_equal": "a number up to {le}",
     "finite_number": "a finite number",

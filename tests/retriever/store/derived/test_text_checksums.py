@@ -110,7 +110,7 @@ def test_segments_without_a_note_are_made_anew(note, filled):
 
 
 def test_a_segment_without_a_note_that_cannot_be_read_is_damage_or_was_erased_meanwhile(filled):
-    """A file of an earlier version has no checksum, so Lance alone finds what is wrong with it."""
+    """A file of an earlier version has no checksum, so Lance alone finds the damage."""
     (filled.path / "full-text.json").unlink()
     before = reopened(filled).snapshot()
     for file in files_of_text(filled):
