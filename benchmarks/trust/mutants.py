@@ -287,6 +287,7 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mutants")
     parser.add_argument("--print", action="store_true", help="print the results and do not save them")
+    parser.add_argument("--name", default="mutants", help="name of the file in results/")
     arguments = parser.parse_args()
     arguments.work.mkdir(exist_ok=True)
     os.chdir(ROOT)
@@ -307,7 +308,7 @@ def main() -> None:
     if arguments.print:
         print(json.dumps(results))
     else:
-        save("mutants", results, seed=arguments.seed)
+        save(arguments.name, results, seed=arguments.seed)
 
 
 def _fork_reach(modules: list[str], arguments: argparse.Namespace) -> None:
