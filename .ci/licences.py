@@ -2,6 +2,7 @@
 
 It goes through the requirements of Binocle and of all its extras, as far as they are installed, and reads the
 metadata of each. Permissive licences pass, and MPL-2.0, which binds only who changes the files of that package.
+NVIDIA's own libraries, which some builds of torch bring along, are left out: Binocle runs without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _ALLOWED = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_OF_CUDA = re.compile(r"nvidia-.*|cuda-.*")  # a CPU build of torch has none of them
 _READ = {  # the metadata of these distributions name no licence, or not how several go together; their files do
     "dirtyjson": "MIT OR AFL-2.1",
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",  # and PDFium's parts, all permissive: BUILD_LICENSES in the wheel
@@ -46,7 +48,7 @@ def dependencies(name: str) -> dict[str, Distribution]:
                 requirement.marker is None or requirement.marker.evaluate({"extra": e}) for e in {"", *wanted_extras}
             ):
                 item = re.sub(r"[-_.]+", "-", requirement.name).lower(), frozenset(requirement.extras)
-                waiting += [item] if item not in seen else []
+                waiting += [item] if item not in seen and not _OF_CUDA.fullmatch(item[0]) else []
                 seen.add(item)
     return found
 
