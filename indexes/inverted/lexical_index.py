@@ -5,6 +5,11 @@ BM25 (Robertson and Zaragoza 2009) with k1 1.2 and b .75: the score of a passage
     idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length)),  idf = ln(1 + (n - df + .5) / (df + .5))
 
 A term counts as often as the query has it. Statistics count the live passages of all segments.
+
+A search adds up the terms from the rarest to the most frequent. No term adds more than weight * idf * (k1 + 1). Once
+the remaining terms together cannot lift a new passage among the k best, they are looked up for the best passages alone:
+theirs are the longest posting lists (MaxScore: Turtle and Flood 1995, "Query Evaluation: Strategies and
+Optimizations").
 """
 
 from __future__ import annotations
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 
 _K1 = 1.2
 _B = 0.75
+_EXACT = 1 - 1e-5  # of a sum of float32: the order of its terms changes it by less than the rest
+_LOOKUP = 5  # postings are added in the time of one row's look-up
 _LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 
@@ -70,8 +77,6 @@ class Part:
         :raises DamagedError: when the field holds impossible values.
         """
         field = self.segment.whole
-        if not field.has_postings(len(self.segment)):
-            raise DamagedError("a segment of the inverted index holds impossible values")
         first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
         if like:
             for number in field.similar(like, errors, first, last).tolist():
@@ -79,6 +84,8 @@ class Part:
                 if frequency := len(self.whole(word)):
                     yield word, frequency
             return
+        if not field.has_postings(len(self.segment)):
+            raise DamagedError("a segment of the inverted index holds impossible values")
         for term, frequency in zip(field.terms(first, last), self._frequencies(field, first, last), strict=True):
             if frequency:
                 yield term.decode("utf-8", "replace"), frequency
@@ -94,6 +101,19 @@ class Part:
         return live
 
 
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A term of a query."""
+
+    most: np.float32  # weight * idf * (k1 + 1), which it cannot add to any score
+    postings: Sequence[tuple[Rows, NDArray[np.uint8]]]  # rows and counts in each segment
+
+    @property
+    def frequency(self) -> int:
+        """The number of passages that have it."""
+        return sum(len(rows) for rows, _ in self.postings)
+
+
 class LexicalIndex:
     """The passages of one state of the store by their words.
 
@@ -104,6 +124,10 @@ class LexicalIndex:
         self._parts = tuple(parts)
         self._firsts = np.cumsum([0, *(len(part.segment) for part in parts)])
         self.passages = sum(part.passages for part in parts)
+
+    def __len__(self) -> int:
+        """The number of rows, the deleted ones too."""
+        return int(self._firsts[-1])
 
     @cached_property
     def average_length(self) -> float:
@@ -143,37 +167,89 @@ class LexicalIndex:
         :param every: only passages with all of the terms.
         :raises DamagedError: when a posting list is damaged.
         """
-        scores = np.zeros(int(self._firsts[-1]), np.float32)
-        matches = np.zeros(len(scores), np.uint16) if every else None
-        weights = Counter(terms)
-        by_part = [part.stems(weights) for part in self._parts]
-        for number, weight in enumerate(weights.values()):
-            self._add([postings[number] for postings in by_part], weight, scores, matches)
-        rows = np.flatnonzero(scores > 0 if matches is None else matches == max(1, len(weights)))
-        ids, scores = self._ids(rows), scores[rows]
+        weighted = self._weighted(terms)
+        if every or allowed is not None:
+            rows, scores = self._all_scores(weighted, every=every)
+        else:
+            rows, scores = self._highest_scores(weighted, k)
+        ids = self._ids(rows)
         if allowed is not None:
             passing = isin_sorted(ids, allowed)
             ids, scores = ids[passing], scores[passing]
         return _best(scores, ids, k)
 
-    def _add(
-        self,
-        postings: Sequence[tuple[Rows, NDArray[np.uint8]]],
-        weight: int,
-        scores: Floats,
-        matches: NDArray[np.uint16] | None,
-    ) -> None:
-        """Add a term's part to the score of each row.
+    def _weighted(self, terms: Sequence[str]) -> list[_Term]:
+        """Return the distinct terms with their postings, those first that can add most to a score."""
+        weights = Counter(terms)
+        by_part = [part.stems(weights) for part in self._parts]
+        weighted = []
+        for number, weight in enumerate(weights.values()):
+            postings = [lists[number] for lists in by_part]
+            idf = self._idf(sum(len(rows) for rows, _ in postings))
+            weighted.append(_Term(np.float32(weight * idf * (_K1 + 1)), postings))
+        return sorted(weighted, key=lambda term: -term.most)
 
-        :param postings: of the term, in each segment.
-        """
-        frequency = sum(len(rows) for rows, _ in postings)
-        factor = np.float32(weight * self._idf(frequency) * (_K1 + 1))
-        for (rows, counts), norms, first in zip(postings, self._norms, self._firsts[:-1], strict=True):
+    def _all_scores(self, terms: Sequence[_Term], *, every: bool) -> tuple[Positions, Floats]:
+        """Return the rows with a term, or with every term, and their scores."""
+        scores = np.zeros(len(self), np.float32)
+        for term in terms:
+            self._add(term, scores)
+        found = np.flatnonzero(scores > 0)
+        if every:
+            held = np.zeros(len(self), np.uint16)  # the number of terms
+            for term in terms:
+                for (rows, _), first in zip(term.postings, self._firsts[:-1], strict=True):
+                    held[first:][rows] += 1
+            found = found[held[found] == len(terms)]
+        return found, scores[found]
+
+    def _highest_scores(self, terms: Sequence[_Term], k: int) -> tuple[Positions, Floats]:
+        """Return rows with a term, among them the k best, and their scores."""
+        scores = np.zeros(len(self), np.float32)
+        added, remaining, least = 0.0, float(sum(term.most for term in terms)), 0.0
+        for number, term in enumerate(terms, 1):
+            updated = self._add(term, scores)
+            added, remaining = added + term.most, remaining - term.most
+            if number < len(terms) and remaining < added and 0 < k <= len(updated):
+                least = max(least, _EXACT * float(np.partition(updated, len(updated) - k)[len(updated) - k]))
+                if remaining < least:
+                    above = scores >= least - remaining
+                    postings = sum(term.frequency for term in terms[number:])
+                    if _LOOKUP * np.count_nonzero(above) * (len(terms) - number) < postings:
+                        rows = np.flatnonzero(above)
+                        return rows, self._completed(rows, scores[rows], terms[number:])
+        rows = np.flatnonzero(scores > 0)
+        return rows, scores[rows]
+
+    def _add(self, term: _Term, scores: Floats) -> Floats:
+        """Add what a term contributes to the score of each row; return the new scores of the rows that have it."""
+        updated = [np.empty(0, np.float32)]
+        for (rows, counts), norms, first in zip(term.postings, self._norms, self._firsts[:-1], strict=True):
+            own = scores[first:]
+            indices = rows.astype(np.intp)  # else each use converts them
             tf = counts.astype(np.float32)
-            scores[first:][rows] += factor * tf / (tf + norms[rows])
-            if matches is not None:
-                matches[first:][rows] += 1
+            values = norms[indices]
+            values += tf
+            np.divide(tf, values, out=values)
+            values *= term.most
+            values += own[indices]
+            own[indices] = values
+            updated.append(values)
+        return np.concatenate(updated)
+
+    def _completed(self, rows: Positions, scores: Floats, terms: Sequence[_Term]) -> Floats:
+        """Return the scores of some rows with what more terms add.
+
+        :param rows: ascending.
+        """
+        bounds = np.searchsorted(rows, self._firsts)
+        for number, (norms, first) in enumerate(zip(self._norms, self._firsts[:-1], strict=True)):
+            part = slice(bounds[number], bounds[number + 1])
+            own = rows[part] - first
+            for term in terms:
+                tf = _frequencies_of(own, *term.postings[number]).astype(np.float32)
+                scores[part] += term.most * tf / (tf + norms[own])
+        return scores
 
     def _ids(self, rows: NDArray[np.intp]) -> Ids:
         """Return the ids of rows that are counted through all segments, ascending."""
@@ -218,9 +294,13 @@ class LexicalIndex:
         own = part.segment.ids
         if not len(own):
             return np.empty(0, np.intp), np.empty(0, np.intp)
-        rows = np.searchsorted(own, ids).clip(max=len(own) - 1)
-        positions = np.flatnonzero(own[rows] == ids)
-        return rows[positions], positions
+        positions = np.flatnonzero((ids >= own[0]) & (ids <= own[-1]))
+        ids = ids[positions]
+        if own[-1] - own[0] == len(own) - 1:  # no id is missing
+            return ids - own[0], positions
+        rows = np.searchsorted(own, ids)
+        exists = own[rows] == ids
+        return rows[exists], positions[exists]
 
     def words(self, prefix: str = "", *, like: str = "", errors: int = 0) -> dict[str, int]:
         """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each.

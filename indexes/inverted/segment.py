@@ -41,6 +41,10 @@ Rows = NDArray[np.uint16]
 MAX_ROWS = 65_536  # so that a row fits into 16 bits
 MAX_COUNT = 255
 MAX_ASCII = 127
+_FOREIGN = np.uint32(1 << 31)
+_SIGNS = np.full(256, 1 << 26, np.uint32)  # a bit for each letter, one for all other signs of ASCII, and one for others
+_SIGNS[ord("a") : ord("z") + 1] = 1 << np.arange(26)
+_SIGNS[MAX_ASCII + 1 :] = _FOREIGN
 _ALIGNMENT = 8
 _KEPT = 8_192  # terms that a field remembers the places of
 
@@ -126,8 +130,14 @@ class Field:
             raise DamagedError("the terms of the inverted index do not lie one after another")
         if not len(lengths):
             return starts
-        is_foreign = np.logical_or.reduceat(self.vocabulary[starts[0] : bounds[-1]] > MAX_ASCII, starts - starts[0])
-        near = np.flatnonzero(~is_foreign & (np.abs(lengths - len(word)) <= errors))
+        signs = np.bitwise_or.reduceat(_SIGNS[self.vocabulary[starts[0] : bounds[-1]]], starts - starts[0])
+        letters_of_word = np.frombuffer(word.encode("ascii", "ignore"), np.uint8)
+        own = np.bitwise_or.reduce(_SIGNS[letters_of_word], initial=np.uint32(0))
+        is_foreign = signs >= _FOREIGN
+        missing, more = np.bitwise_count(own & ~signs), np.bitwise_count(signs & ~own)
+        near = np.flatnonzero(
+            ~is_foreign & (np.abs(lengths - len(word)) <= errors) & (missing <= errors) & (more <= errors)
+        )
         offsets = np.arange(len(word) + errors)
         letters = self.vocabulary[np.minimum(starts[near, None] + offsets, len(self.vocabulary) - 1)]
         letters[offsets >= lengths[near, None]] = 0

@@ -20,7 +20,7 @@ from ..store.derived.fragment_columns import among
 from ..store.tables import PREVIOUS, SYMBOLS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...core.arrays import Floats, Ids
     from ..documents.document import Document
@@ -114,11 +114,19 @@ class Indexer:
         """The ids of the next document and the next chunk."""
         return self._next_document, self._next_chunk
 
-    def add(self, row: Row, document: Document | None, *, replaces: int | None = None) -> int:
+    def add(
+        self,
+        row: Row,
+        document: Document | None,
+        *,
+        replaces: int | None = None,
+        on_staged: Callable[[float], None] | None = None,
+    ) -> int:
         """Queue a document; a batch is committed when it is full. Returns the document's id.
 
         :param row: columns of the documents table; `id`, `chunks` and the columns of the document are filled in.
         :param replaces: the id of the row that this one replaces.
+        :param on_staged: gets the share of the document's passages that is staged, when a part of many is.
         """
         batch = self._batch
         number = self._next_document
@@ -130,6 +138,8 @@ class Indexer:
         for remaining, passage in zip(range(len(passages), 0, -1), passages, strict=True):
             if len(batch.waiting) >= _BATCH_CHUNKS and remaining > _BATCH_CHUNKS:  # so that no small batch remains
                 self._stage()
+                if on_staged:
+                    on_staged(1 - remaining / len(passages))
             batch.waiting.append(passage)
         if not self._commits:
             if len(batch.waiting) >= _BATCH_CHUNKS:

@@ -119,7 +119,8 @@ def _index(
     report, snapshot = changes.report, writer.snapshot()
     indexer = Indexer(writer, encoder, report)
     members: set[str] = set()  # read so far
-    for entry, reading, is_member in _tracked(read_entries(root, entries, formats), entries, indexer, progress):
+    tracker = _Tracker(entries, indexer, progress)
+    for entry, reading, is_member in tracker.follow(read_entries(root, entries, formats)):
         if is_member and not retry and snapshot.tombstone_of(entry.path) is not None:
             report.skipped += 1
             continue
@@ -129,7 +130,7 @@ def _index(
         report.code += document is not None and document.format in GRAMMARS
         if earlier and earlier["chunks"] and _is_out_of_reach(row):
             continue
-        indexer.add(row, document, replaces=earlier["id"] if earlier else None)
+        indexer.add(row, document, replaces=earlier["id"] if earlier else None, on_staged=tracker.within)
         if is_member:
             members.add(entry.path)
         else:  # the row of a file is dropped together with the rows of its missing members
@@ -166,6 +167,36 @@ def _note_of_code(report: Report) -> str:
     return f"{report.code:,} files of source code were cut without a parser: pip install 'binocle[code]' gives symbols"
 
 
+class _Tracker:
+    """Reports progress by the bytes of files: before each file, and within a file of many passages."""
+
+    def __init__(self, entries: Sequence[Entry], indexer: Indexer, progress: OnProgress) -> None:
+        self._entries, self._indexer, self._progress = entries, indexer, progress
+        self._total = sum(entry.size for entry in entries)
+        self._number = self._done = 0  # files and their bytes
+        self._share = 0.0  # of the present file
+        self._start = time.monotonic()
+
+    def follow(self, readings: Iterable[tuple[Entry, Reading | None]]) -> Iterator[tuple[Entry, Reading | None, bool]]:
+        """Pass the readings on, with whether each is of a member of a file."""
+        for entry, reading in readings:
+            self._report()
+            present = self._entries[self._number]
+            yield entry, reading, entry is not present
+            if entry is present:
+                self._number, self._done, self._share = self._number + 1, self._done + entry.size, 0.0
+
+    def within(self, share: float) -> None:
+        """Report that this share of a document is staged. Of several documents in a file the furthest counts."""
+        self._share = max(self._share, share)
+        self._report()
+
+    def _report(self) -> None:
+        files, size = (self._number, len(self._entries)), self._entries[self._number].size
+        done = self._done + round(self._share * size)
+        self._progress(progress_of_files(files, (done, self._total), self._indexer.chunks, self._start))
+
+
 def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) -> None:
     """Rewrite document rows, a batch at a time; their text and their chunks stay the same.
 
@@ -178,19 +209,6 @@ def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) 
         complete = [{**row, "text": texts[row["id"]]["text"]} for row in batch]
         writer.replace_rows(pa.Table.from_pylist(complete, document_schema()), drop=replaced)
         rows, replaced = rows[len(batch) :], []
-
-
-def _tracked(
-    readings: Iterable[tuple[Entry, Reading | None]], entries: list[Entry], indexer: Indexer, progress: OnProgress
-) -> Iterator[tuple[Entry, Reading | None, bool]]:
-    """Pass the readings on, with whether each is of a member of a file, and report progress before each."""
-    start = time.monotonic()
-    total, number, done = sum(entry.size for entry in entries), 0, 0
-    for entry, reading in readings:
-        progress(progress_of_files((number, len(entries)), (done, total), indexer.chunks, start))
-        is_member = entry is not entries[number]
-        yield entry, reading, is_member
-        number, done = (number, done) if is_member else (number + 1, done + entry.size)
 
 
 def _is_out_of_reach(row: Row) -> bool:

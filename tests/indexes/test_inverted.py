@@ -139,6 +139,33 @@ def test_a_term_counts_as_often_as_the_query_has_it_and_only_allowed_passages_an
     assert [len(index.search([], 9, every=every)[1]) for every in (False, True)] == [0, 0]
 
 
+@pytest.mark.parametrize("live_share", [1.0, 0.7])
+def test_the_best_are_the_same_when_frequent_terms_are_looked_up_for_them_alone(live_share, monkeypatch):
+    draw = np.random.default_rng(1)
+    words = np.array([f"word{number}" for number in range(300)])
+    chances = 1 / np.arange(1, 301)
+    texts = [" ".join(draw.choice(words, draw.integers(3, 30), p=chances / chances.sum())) for _ in range(4_000)]
+    live = draw.random(len(texts)) < live_share
+    parts = [Part(segment_of(texts[first : first + 1_500], first), live[first : first + 1_500]) for first in (0, 1_500)]
+    parts.append(Part(segment_of(texts[3_000:], 3_000), live[3_000:]))
+    index, looked_up = LexicalIndex(parts), []
+    completed = LexicalIndex._completed
+    monkeypatch.setattr(
+        LexicalIndex,
+        "_completed",
+        lambda self, rows, *rest: looked_up.append(len(rows)) or completed(self, rows, *rest),
+    )
+    for _ in range(60):
+        query = draw.choice(words, 5, p=chances**0.5 / (chances**0.5).sum()).tolist()
+        scores, ids = index.search(query, 10)
+        all_scores, all_ids = index.search(query, len(texts))
+        np.testing.assert_allclose(scores, all_scores[:10], rtol=1e-5)
+        by_id = dict(zip(all_ids.tolist(), all_scores.tolist(), strict=True))
+        np.testing.assert_allclose([by_id[number] for number in ids.tolist()], scores, rtol=1e-5)
+        assert len(set(ids.tolist())) == len(ids)
+    assert len(looked_up) > 10
+
+
 @pytest.mark.parametrize(
     ("text", "stems", "whole"),
     [

@@ -882,6 +882,16 @@ def test_progress_says_at_what_rate_passages_are_embedded(world, monkeypatch):
     assert re.fullmatch(r"1 of 2 files, [\d,]+ passages/s", seen[-1].message)
 
 
+def test_progress_moves_within_a_file_of_many_passages(world, monkeypatch):
+    monkeypatch.setattr(indexing, "_BATCH_CHUNKS", 1)
+    world.write("long.txt", TEXT * 20)
+    size, seen = len(TEXT * 20), []
+    world.retriever.sync(world.folder, progress=seen.append)
+    passages = world.retriever.status().chunks
+    assert [at.done for at in seen] == [round(size * staged / passages) for staged in range(passages - 1)]
+    assert passages > 3
+
+
 def test_the_report_adds_up(world):
     world.write("a.txt", TEXT * 5)
     world.write("b.txt", TEXT * 5)
