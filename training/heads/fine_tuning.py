@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from ...retriever.models.heads.classifier import ClassifierSettings, HeadScorer
+from ...retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
 from ...retriever.models.heads.head import CLASSIFIER
 from ...retriever.models.heads.torch_head import arrays, outputs, tensors
 from ..data.heads.examples import Example
 from . import classifier_training
 from .config import ClassifierConfig
 from .head_training import HeadTraining
+from .probe import Probe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...core.arrays import Floats, Integers
     from ...retriever.models.heads.head import Head
     from ..data.heads.examples import Examples
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     _Batch = tuple[dict[str, Integers], Floats]  # the model's input, and the targets
 
+_LENGTH = "sentence_bert_config.json"  # sentence-transformers' file of the number of tokens that an encoder reads
 _GLANCE = 500  # held-out rows that are measured during the run
 _PROBLEMS = {
     "classes": "single_label_classification",
@@ -56,6 +61,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         self._scorer = HeadScorer(self.head, self.size)
         self._weights = torch.from_numpy(_class_weights(examples)).to(self.model.device)
         self.held_out_logits: Floats | None = None  # of the finished model
+        self.notes: list[str] = []  # for people
 
     def length(self, row: Example) -> int:
         """Return the characters of a text or pair."""
@@ -87,12 +93,58 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         return measures[0].value
 
     def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
-        """Calibrate the model as it will be served, and measure it."""
+        """Calibrate the model as it will be served, and measure it.
+
+        A probe on the vectors of the trained encoder replaces the head, unless the head is right more often on the
+        held-out rows: the probe has the words of the texts too, and learns a rare class from few rows.
+        """
         rows = self.examples.held_out
-        self.held_out_logits = HeadScorer(head, self.size).logits([row.text for row in rows])
         targets = self.examples.targets(rows)
+        self.held_out_logits = HeadScorer(head, self.size).logits([row.text for row in rows])
         settings, measures = classifier_training.judge(self.held_out_logits, targets, self.settings, self.config.seed)
-        return settings.as_dict(), measures
+        if not rows or self.examples.pairs:  # nothing tells which is better, or the encoder reads both texts at once
+            return settings.as_dict(), measures
+        folder = head.folder / TUNED_ENCODER
+        _move_into(folder)
+        (folder / _LENGTH).write_text(json.dumps({"max_seq_length": self.size}), "utf-8")
+        probe = Probe(self.run, self.examples, tuned=folder)
+        by_head, by_probe = (
+            classifier_training.values(logits, targets, self.settings).mean()
+            for logits in (self.held_out_logits, probe.held_out_logits)
+        )
+        first, second = ("a probe on the trained encoder", probe.measures[0]), ("its own head", measures[0])
+        if by_probe < by_head:
+            first, second = second, first
+        self.notes.append(
+            f"kept {first[0]}, with {self.metric} {first[1].value:.4f}; {second[0]} has {second[1].value:.4f}"
+        )
+        if by_probe < by_head:
+            (folder / _LENGTH).unlink()
+            _move_out_of(folder)
+            return settings.as_dict(), measures
+        probe.save(head.folder)
+        self.held_out_logits = probe.held_out_logits
+        self.objective = f"{self.objective}, then {probe.objective}"
+        return probe.settings.as_dict(), probe.measures
+
+    def fingerprint(self, head: Head) -> str:
+        """Return the fingerprint of the classifier, which is the head or a probe."""
+        return load_classifier(head.folder).fingerprint
+
+
+def _move_into(folder: Path) -> None:
+    """Move everything beside a new folder into it."""
+    files = list(folder.parent.iterdir())
+    folder.mkdir()
+    for file in files:
+        file.rename(folder / file.name)
+
+
+def _move_out_of(folder: Path) -> None:
+    """Move everything in a folder beside it, and remove it."""
+    for file in list(folder.iterdir()):
+        file.rename(folder.parent / file.name)
+    folder.rmdir()
 
 
 def _class_weights(examples: Examples) -> Floats:

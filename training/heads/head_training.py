@@ -89,9 +89,14 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         (folder / "binocle.json").write_text(json.dumps({self.kind.noun: settings}), "utf-8")
         rows = {"training": len(self.rows), "held_out": len(self.held_out)}
         card_rows = [measure.as_dict() | {"when": "after"} for measure in measures]
-        card = self.run.card(self.kind.noun, self.objective, facts | rows, card_rows, loop, head.fingerprint)
+        fingerprint = self.fingerprint(head)
+        card = self.run.card(self.kind.noun, self.objective, facts | rows, card_rows, loop, fingerprint)
         self.run.finish(card, loop.history, self.metric if self.held_out else None)
-        return HeadResult(self.run.out, self.kind.noun, rows, loop, measures, head.fingerprint)
+        return HeadResult(self.run.out, self.kind.noun, rows, loop, measures, fingerprint)
+
+    def fingerprint(self, head: Head) -> str:
+        """Return the fingerprint of the finished model."""
+        return head.fingerprint
 
     @abstractmethod
     def length(self, row: RowT) -> int:

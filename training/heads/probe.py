@@ -90,13 +90,23 @@ class Probe:
         vectors = np.concatenate(blocks) if blocks else np.empty((0, _width(self.encoder, self.examples)), np.float32)
         return vectors[[numbers[row.text] for row in rows]] if rows else vectors
 
+    def save(self, folder: Path) -> None:
+        """Write the weights and the words into a folder."""
+        save_file(self.weights.arrays(), folder / PROBE)
+        if self.weights.bag:
+            self.weights.bag.write(folder / WORDS)
+
+    @property
+    def objective(self) -> str:
+        """What was fitted, for the card."""
+        words = f", and {len(self.weights.bag.columns):,} words" if self.weights.bag else ""
+        return f"ridge regression with a Gaussian kernel on the encoder's vectors{words}"
+
     def write(self) -> HeadResult:
         """Write the folder and its card."""
         folder = self.run.new_model_folder()
         folder.mkdir()
-        save_file(self.weights.arrays(), folder / PROBE)
-        if self.weights.bag:
-            self.weights.bag.write(folder / WORDS)
+        self.save(folder)
         (folder / "binocle.json").write_text(json.dumps({"classifier": self.settings.as_dict()}), "utf-8")
         if self.tuned:
             shutil.copytree(self.tuned, folder / TUNED_ENCODER)  # a run that is killed here needs it again
@@ -108,9 +118,7 @@ class Probe:
         loop = self._cost(sum(rows.values()))
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
-        objective = "ridge regression with a Gaussian kernel on the encoder's vectors"
-        if self.weights.bag:
-            objective += f", and {len(self.weights.bag.columns):,} words"
+        objective = self.objective
         if self.tuned:
             from .contrastive import OBJECTIVE
 

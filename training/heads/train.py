@@ -86,8 +86,9 @@ def train_classifier(
 
     By default only a probe is fitted on the vectors of the base, which takes seconds and no torch. With
     `config.contrastive` the encoder is tuned before, so that few rows of a class suffice. With `config.fine_tune` the
-    whole encoder is trained with its head. In both cases a probe on the base is fitted too, and a paired test on the
-    same held-out rows says whether it would have been enough.
+    whole encoder is trained with a head, which a probe on the trained encoder replaces unless the head is better. In
+    both cases a probe on the base is fitted too, and a paired test on the same held-out rows says whether it would have
+    been enough.
 
     :param data: anything that `examples.read_examples` reads; with `label`, a folder with an index.
     :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.
@@ -150,7 +151,7 @@ def _fine_tune(run: TrainingRun[ClassifierConfig], examples: Examples, fingerpri
     result = training.train(facts_of(training.settings))
     if probe:
         alternative = "the probe is enough: train without --fine-tune"
-        result.notes.append(_comparison(probe, training, "fine-tuning", alternative))
+        result.notes += [*training.notes, _comparison(probe, training, "fine-tuning", alternative)]
     return result
 
 

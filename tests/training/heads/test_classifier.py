@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -321,19 +322,50 @@ def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, 
         train_classifier([], tmp_path / "other", label="kind")
 
 
-def test_fine_tuning_learns_and_is_compared_with_the_probe(tmp_path, tiny_model):
+FINE_TUNE = ClassifierConfig(
+    fine_tune=True, steps=30, learning_rate=3e-3, held_out=0.2, evaluations=1, max_length=32, bf16=False
+)
+
+
+def test_fine_tuning_keeps_a_probe_on_the_trained_encoder_and_is_compared_with_one_on_the_base(tmp_path, tiny_model):
+    pytest.importorskip("accelerate")
+    from binocle.retriever.models.load import load_encoder
+
+    result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FINE_TUNE)
+    assert result.measures[0].value > 0.9
+    assert re.fullmatch(
+        r"kept a probe on the trained encoder, with macro-F1 [01]\.\d{4}; its own head has [01]\.\d{4}", result.notes[0]
+    )
+    assert "the probe is enough" in result.notes[1] or "worth it" in result.notes[1]
+    (tmp_path / "out").rename(tmp_path / "moved")
+    classifier = load_classifier(tmp_path / "moved")
+    assert classifier.fingerprint == result.fingerprint and classifier.settings.encoder == TUNED_ENCODER
+    texts = ["the dog ran 7", "cheese in the oven 7"]
+    assert [one.labels for one in classifier.classify(texts)] == [("pet",), ("food",)]
+    encoder = load_encoder(tmp_path / "moved" / TUNED_ENCODER)
+    assert encoder.max_tokens == FINE_TUNE.max_length - 2  # without special tokens
+    assert not np.allclose(encoder.encode(texts), load_encoder(tiny_model).encode(texts), atol=0.1)
+    assert "then ridge regression" in (tmp_path / "moved" / "README.md").read_text("utf-8")
+
+
+def test_fine_tuning_keeps_the_head_if_that_is_right_more_often(tmp_path, tiny_model, monkeypatch):
     pytest.importorskip("accelerate")
     from transformers import AutoModelForSequenceClassification
 
     from binocle.retriever.models.heads.bert_head import BertHead
+    from binocle.training.heads import fine_tuning
 
-    config = ClassifierConfig(
-        fine_tune=True, steps=30, learning_rate=3e-3, held_out=0.2, evaluations=1, max_length=32, bf16=False
-    )
-    result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=config)
-    assert result.measures[0].value > 0.9
-    assert "the probe is enough" in result.notes[0] or "worth it" in result.notes[0]
+    class Wrong(fine_tuning.Probe):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.held_out_logits = -self.held_out_logits
+
+    monkeypatch.setattr(fine_tuning, "Probe", Wrong)
+    result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FINE_TUNE)
+    assert result.notes[0].startswith("kept its own head, with macro-F1 ")
+    assert not (tmp_path / "out" / TUNED_ENCODER).exists()
     classifier = load_classifier(tmp_path / "out")
+    assert classifier.fingerprint == result.fingerprint
     scorer: Any = classifier.scorer
     assert isinstance(scorer._head, BertHead)
     texts = ["the dog ran 7", "cheese in the oven 7"]
