@@ -190,7 +190,7 @@ def find_siblings(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> Iterat
     """
     steps = [step for distance in range(1, reach + 1) for step in (distance, -distance)]
     neighbours = {hit.passage + step for hit in hits for step in steps}.difference(hit.passage for hit in hits)
-    rows = snapshot.cited_passages.of(sorted(neighbours))
+    rows = snapshot.cited_passages(sorted(neighbours))
     owners = snapshot.cited_documents.of(row["document"] for row in rows.values())
     for hit in hits:
         for step in steps:

@@ -172,8 +172,9 @@ class Query:
         relevance = self._relevance(candidates, copies, total, mode)
         if diversity:
             copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
-        cited = self._snapshot.cited_passages.of(number for first in copies for number in (first, *copies[first]))
-        yield "documents", [row["document"] for row in cited.values()]
+        cited = [number for first in copies for number in (first, *copies[first])]
+        yield "places", cited
+        yield "documents", [row["document"] for row in self._snapshot.passage_texts.of(cited).values()]
         return self._cited(candidates, copies, relevance, mode, total, with_vectors=with_vectors)
 
     def _ids_with_words(self, exact: ExactMatches, passing: Passing | None) -> list[int]:
@@ -239,7 +240,7 @@ class Query:
         """The cosine of the best sentence of each of these passages; NaN for none."""
         assert self._encode_texts
         with self._timed("sentences"):
-            rows = self._snapshot.cited_passages.of(ids.tolist())
+            rows = self._snapshot.passage_texts.of(ids.tolist())
             sentences = relevances.first_sentences([rows[number]["text"] for number in ids.tolist()])
             best = np.full(len(ids), np.nan, np.float32)
             if texts := [sentence for passage in sentences for sentence in passage]:
@@ -266,7 +267,7 @@ class Query:
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
-            rows = self._snapshot.cited_passages.of(ids)
+            rows = self._snapshot.passage_texts.of(ids)
             groups = select(
                 distinct(Passage.of_rows(rows, levels, scores)), k, per_document, all_read=limit >= count, offset=offset
             )
@@ -344,7 +345,7 @@ class Query:
         """Reorder the candidates: first by the new score as far as the reranker got, then the rest."""
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
-            rows = self._snapshot.cited_passages.of(ids).values()
+            rows = self._snapshot.passage_texts.of(ids).values()
             contexts = [context_of(row["heading"], row["text"]) for row in rows]
             scores = reranking.scores(self._text, contexts, self._deadline)
         reached = len(scores)

@@ -175,7 +175,11 @@ def _encoded(requests: Sequence[CorrectedRequest]) -> dict[str, Floats]:
 
 def _answers(requests: Sequence[CorrectedRequest], snapshot: Snapshot, vectors: Mapping[str, Floats]) -> Iterator[Hits]:
     """Answer searches; `_TOGETHER` of them read their rows at once."""
-    rows = {"chunks": snapshot.cited_passages, "documents": snapshot.cited_documents}
+    rows = {
+        "chunks": snapshot.passage_texts,
+        "places": snapshot.passage_places,
+        "documents": snapshot.cited_documents,
+    }
     for start in range(0, len(requests), _TOGETHER):
         block = requests[start : start + _TOGETHER]
         nearest = _nearest(block, snapshot, vectors)

@@ -35,7 +35,7 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import lance
 
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     Table = Literal["documents", "chunks"]
 
 _CACHED_FILTERS = 8
-_CITED_PASSAGE = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
+_PASSAGE_TEXT = ("document", "heading", "text")
+_PASSAGE_PLACE = ("char_start", "char_end", "line_start", "line_end", "page")
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = np.iinfo(np.int64).max
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -345,20 +346,34 @@ class Snapshot:
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
         """Return the rows of these documents by id; all columns but `text` unless `columns` names them."""
-        return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])
+        return self._by_id("documents", ids, columns or self.document_rows.column_names)
 
     def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return these columns of the rows of these chunks by id."""
-        return self._by_id("chunks", ids, [*columns, "id"])
+        return self._by_id("chunks", ids, columns)
 
-    def _by_id(self, table: Table, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
-        return {row["id"]: row for row in self.take(table, ids, columns).to_pylist()}
+    def _by_id(self, table: Table, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+        known, indices = self._row_offsets(table)[0], self._indices(table, ids)
+        names = [name for name in columns if name != "id"]  # which is known, and would cost a read
+        rows = self._taken(table, indices, names).to_pylist()
+        return {number: {"id": number, **row} for number, row in zip(known[indices].tolist(), rows, strict=True)}
 
     @locked_cached_property
-    def cited_passages(self) -> RecentRows:
-        """The columns of passages that hits cite."""
-        columns = [*_CITED_PASSAGE, *([SYMBOLS] if self.has_symbols else [])]
+    def passage_texts(self) -> RecentRows:
+        """The columns of passages that a search reads of many candidates."""
+        return RecentRows(lambda ids: self.chunks_by_id(ids, _PASSAGE_TEXT))
+
+    @locked_cached_property
+    def passage_places(self) -> RecentRows:
+        """The other columns of passages that hits cite."""
+        columns = [*_PASSAGE_PLACE, *([SYMBOLS] if self.has_symbols else [])]
         return RecentRows(lambda ids: self.chunks_by_id(ids, columns))
+
+    def cited_passages(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Return the columns of passages that hits cite, by id, in the order of `ids`; unknown ids are left out."""
+        ids = list(ids)
+        places = self.passage_places.of(ids)
+        return {number: {**row, **places[number]} for number, row in self.passage_texts.of(ids).items()}
 
     @locked_cached_property
     def cited_documents(self) -> RecentRows:
@@ -375,11 +390,19 @@ class Snapshot:
 
         The rows are taken by their offset: a condition on ids would read all of them for each query.
         """
-        known, offsets = self._row_offsets(table)
+        return self._taken(table, self._indices(table, ids), columns)
+
+    def _indices(self, table: Table, ids: Sequence[int] | Ids) -> Positions:
+        """Return where the ids that the table has are among its ascending ids, ascending."""
+        known, _ = self._row_offsets(table)
         requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]  # without the index it imports numpy.ma
-        index = np.searchsorted(known, requested[isin_sorted(requested, known)])
+        indices: Positions = np.searchsorted(known, requested[isin_sorted(requested, known)])
+        return indices
+
+    def _taken(self, table: Table, indices: Positions, columns: Sequence[str]) -> pa.Table:
+        _, offsets = self._row_offsets(table)
         with self.reading(table):
-            return _without_nulls(getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns))))
+            return _without_nulls(getattr(self, table).take(offsets[indices], columns=list(dict.fromkeys(columns))))
 
     def numbers(self, table: Table, column: str) -> Ids:
         """Return a column of whole numbers in the order of the table, shape (rows,)."""

@@ -151,7 +151,7 @@ def cite(
     :param seconds: stage -> how long it took.
     :raises DamagedError: when a document of a passage is not there.
     """
-    chunks = snapshot.cited_passages.of([number for first in copies for number in (first, *copies[first])])
+    chunks = snapshot.cited_passages(number for first in copies for number in (first, *copies[first]))
     documents = snapshot.cited_documents.of([row["document"] for row in chunks.values()])
     if missing := {row["document"] for row in chunks.values()} - documents.keys():
         raise DamagedError(
