@@ -105,7 +105,7 @@ class Part:
 class _Term:
     """A term of a query."""
 
-    most: np.float32  # weight * idf * (k1 + 1), which it cannot add to any score
+    bound: np.float32  # weight * idf * (k1 + 1): it adds less to any score
     postings: Sequence[tuple[Rows, NDArray[np.uint8]]]  # rows and counts in each segment
 
     @property
@@ -187,33 +187,33 @@ class LexicalIndex:
             postings = [lists[number] for lists in by_part]
             idf = self._idf(sum(len(rows) for rows, _ in postings))
             weighted.append(_Term(np.float32(weight * idf * (_K1 + 1)), postings))
-        return sorted(weighted, key=lambda term: -term.most)
+        return sorted(weighted, key=lambda term: -term.bound)
 
     def _all_scores(self, terms: Sequence[_Term], *, every: bool) -> tuple[Positions, Floats]:
         """Return the rows with a term, or with every term, and their scores."""
         scores = np.zeros(len(self), np.float32)
         for term in terms:
             self._add(term, scores)
-        found = np.flatnonzero(scores > 0)
+        rows_with_terms = np.flatnonzero(scores > 0)
         if every:
-            held = np.zeros(len(self), np.uint16)  # the number of terms
+            counts = np.zeros(len(self), np.uint16)  # the number of terms
             for term in terms:
                 for (rows, _), first in zip(term.postings, self._firsts[:-1], strict=True):
-                    held[first:][rows] += 1
-            found = found[held[found] == len(terms)]
-        return found, scores[found]
+                    counts[first:][rows] += 1
+            rows_with_terms = rows_with_terms[counts[rows_with_terms] == len(terms)]
+        return rows_with_terms, scores[rows_with_terms]
 
     def _highest_scores(self, terms: Sequence[_Term], k: int) -> tuple[Positions, Floats]:
         """Return rows with a term, among them the k best, and their scores."""
         scores = np.zeros(len(self), np.float32)
-        added, remaining, least = 0.0, float(sum(term.most for term in terms)), 0.0
+        added, remaining, threshold = 0.0, float(sum(term.bound for term in terms)), 0.0
         for number, term in enumerate(terms, 1):
             updated = self._add(term, scores)
-            added, remaining = added + term.most, remaining - term.most
+            added, remaining = added + term.bound, remaining - term.bound
             if number < len(terms) and remaining < added and 0 < k <= len(updated):
-                least = max(least, _EXACT * float(np.partition(updated, len(updated) - k)[len(updated) - k]))
-                if remaining < least:
-                    above = scores >= least - remaining
+                threshold = max(threshold, _EXACT * float(np.partition(updated, len(updated) - k)[len(updated) - k]))
+                if remaining < threshold:
+                    above = scores >= threshold - remaining
                     postings = sum(term.frequency for term in terms[number:])
                     if _LOOKUP * np.count_nonzero(above) * (len(terms) - number) < postings:
                         rows = np.flatnonzero(above)
@@ -231,7 +231,7 @@ class LexicalIndex:
             values = norms[indices]
             values += tf
             np.divide(tf, values, out=values)
-            values *= term.most
+            values *= term.bound
             values += own[indices]
             own[indices] = values
             updated.append(values)
@@ -248,7 +248,7 @@ class LexicalIndex:
             own = rows[part] - first
             for term in terms:
                 tf = _frequencies_of(own, *term.postings[number]).astype(np.float32)
-                scores[part] += term.most * tf / (tf + norms[own])
+                scores[part] += term.bound * tf / (tf + norms[own])
         return scores
 
     def _ids(self, rows: NDArray[np.intp]) -> Ids:

@@ -372,8 +372,8 @@ class Snapshot:
     def cited_passages(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the columns of passages that hits cite, by id, in the order of `ids`; unknown ids are left out."""
         ids = list(ids)
-        places = self.passage_places.of(ids)
-        return {number: {**row, **places[number]} for number, row in self.passage_texts.of(ids).items()}
+        columns = self.passage_places.of(ids)
+        return {number: {**row, **columns[number]} for number, row in self.passage_texts.of(ids).items()}
 
     @locked_cached_property
     def cited_documents(self) -> RecentRows:
