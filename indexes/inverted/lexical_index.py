@@ -105,7 +105,7 @@ class Part:
 class _Term:
     """A term of a query."""
 
-    bound: np.float32  # weight * idf * (k1 + 1): it adds less to any score
+    bound: float  # weight * idf * (k1 + 1): it adds less to any score
     postings: Sequence[tuple[Rows, NDArray[np.uint8]]]  # rows and counts in each segment
 
     @property
@@ -186,7 +186,7 @@ class LexicalIndex:
         for number, weight in enumerate(weights.values()):
             postings = [lists[number] for lists in by_part]
             idf = self._idf(sum(len(rows) for rows, _ in postings))
-            weighted.append(_Term(np.float32(weight * idf * (_K1 + 1)), postings))
+            weighted.append(_Term(weight * idf * (_K1 + 1), postings))
         return sorted(weighted, key=lambda term: -term.bound)
 
     def _all_scores(self, terms: Sequence[_Term], *, every: bool) -> tuple[Positions, Floats]:
@@ -206,7 +206,7 @@ class LexicalIndex:
     def _highest_scores(self, terms: Sequence[_Term], k: int) -> tuple[Positions, Floats]:
         """Return rows with a term, among them the k best, and their scores."""
         scores = np.zeros(len(self), np.float32)
-        added, remaining, threshold = 0.0, float(sum(term.bound for term in terms)), 0.0
+        added, remaining, threshold = 0.0, sum(term.bound for term in terms), 0.0
         for number, term in enumerate(terms, 1):
             updated = self._add(term, scores)
             added, remaining = added + term.bound, remaining - term.bound
