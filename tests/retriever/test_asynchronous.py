@@ -127,30 +127,33 @@ def test_search_many_takes_the_ids_of_a_generator_for_every_query(retriever):
     assert any(together[1:])
 
 
+TEXTS, PLACES, DOCUMENTS = "chunks: document", "chunks: char_start", "documents: path"  # tables and first columns
+
+
 def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, monkeypatch):
-    reads, take = [], Snapshot.take
+    reads, taken = [], Snapshot._taken
 
-    def counted(snapshot, table, ids, columns):
-        reads.append((table, "vector" in columns))
-        return take(snapshot, table, ids, columns)
+    def counted(snapshot, table, indices, columns):
+        reads.append(f"{table}: {columns[0]}")
+        return taken(snapshot, table, indices, columns)
 
-    monkeypatch.setattr(Snapshot, "take", counted)
+    monkeypatch.setattr(Snapshot, "_taken", counted)
     fresh = Retriever.open(retriever.path)
     assert all(fresh.search_many(QUERIES[1:] * 5, k=3))
-    assert [table for table, of_vectors in reads if not of_vectors] == ["chunks", "documents"]
+    assert [read for read in reads if read != "chunks: id"] == [TEXTS, PLACES, DOCUMENTS]
 
 
 def test_many_queries_with_exact_parts_read_their_rows_in_two_steps(retriever, monkeypatch):
-    reads, take = [], Snapshot.take
+    reads, taken = [], Snapshot._taken
 
-    def counted(snapshot, table, ids, columns):
-        reads.append((table, "vector" in columns))
-        return take(snapshot, table, ids, columns)
+    def counted(snapshot, table, indices, columns):
+        reads.append(f"{table}: {columns[0]}")
+        return taken(snapshot, table, indices, columns)
 
-    monkeypatch.setattr(Snapshot, "take", counted)
+    monkeypatch.setattr(Snapshot, "_taken", counted)
     fresh = Retriever.open(retriever.path)
     assert all(fresh.search_many(['cat "mat"', '"dog"', "+bread oven", '"cancel" a task'], k=3))
-    assert [table for table, of_vectors in reads if not of_vectors] == ["chunks", "chunks", "documents"]
+    assert [read for read in reads if read != "chunks: id"] == [TEXTS, TEXTS, PLACES, DOCUMENTS]
 
 
 def test_many_queries_are_encoded_in_groups_after_their_corrections(retriever, monkeypatch):
