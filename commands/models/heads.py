@@ -63,8 +63,9 @@ def _run_options(command: Any) -> Any:
     show_default=True,
     help="Share of rows with a passage that does not answer.",
 )
+@click.option("--teacher", metavar="MODEL", help="A larger reader: the new one learns its probabilities too.")
 @json_option
-def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any) -> None:
+def reader(data: str, out: Path, base: str | None, teacher: str | None, as_json: bool, **options: Any) -> None:
     """Train a reader, which marks the answer to a question in a passage.
 
     DATA is a .json file in the layout of SQuAD, or a .jsonl or .parquet file with columns question, context and
@@ -73,13 +74,15 @@ def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any
 
     \b
     binocle train reader train-v2.0.json --out my-reader
+    binocle train reader train-v2.0.json --teacher large-reader --epochs 10 --out my-reader
     """
     from ...training.heads.config import ReaderConfig
     from ...training.heads.train import train_reader
 
     _refuse_idle_epochs(options)
     with ProgressBar("reading the data", lines=10) as progress:
-        result = train_reader(data, out, base=base, config=ReaderConfig(**options), progress=progress)
+        config = ReaderConfig(**options)
+        result = train_reader(data, out, base=base, teacher=teacher, config=config, progress=progress)
     _print_result(result, as_json=as_json)
 
 

@@ -18,6 +18,7 @@ from ..evaluation.heads import span_metrics
 from . import calibration
 from .config import ReaderConfig
 from .head_training import HeadTraining
+from .reader_teacher import WEIGHT, ReaderTeacher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.reader import Span
     from ...retriever.models.heads.windows import Window
     from ..runs.training_run import TrainingRun
+    from .reader_teacher import Lesson
 
-    _Windows = tuple[dict[str, Integers], list[list[tuple[int, int]]]]  # the model's input, and the answers' positions
+    # the model's input, the answers' positions, and what the teacher reads
+    _Windows = tuple[dict[str, Integers], list[list[tuple[int, int]]], list[Lesson | None]]
 
 _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
@@ -46,8 +49,18 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
     metric = "F1"
     objective = "cross-entropy of start and end (arXiv:1810.04805); [CLS] where there is no answer (arXiv:1806.03822)"
 
-    def __init__(self, run: TrainingRun[ReaderConfig], rows: Sequence[Question], held_out: Sequence[Question]) -> None:
+    def __init__(
+        self,
+        run: TrainingRun[ReaderConfig],
+        rows: Sequence[Question],
+        held_out: Sequence[Question],
+        teacher: str | None = None,
+    ) -> None:
+        """:param teacher: name or folder of a reader to learn from, beside the answers."""
         super().__init__(run, rows, held_out)
+        self._teacher = None if teacher is None else ReaderTeacher(teacher)
+        if teacher is not None:
+            self.objective += "; divergence from the teacher's probabilities (arXiv:1503.02531)"
         self._counts: dict[str, int] = {}  # tokens of each text
         self._others = _Others(rows)
         self._judged = [*held_out]
@@ -68,25 +81,37 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
 
     def prepare(self, rows: list[Question], random: np.random.Generator) -> _Windows:
         """Draw a window for each question."""
-        drawn = [self._drawn(question, random) for question in rows]
-        return arrays(self.model, [window for window, _ in drawn]), [targets for _, targets in drawn]
+        windows, targets, lessons = zip(*(self._drawn(question, random) for question in rows), strict=True)
+        return arrays(self.model, windows), [*targets], [*lessons]
 
     def loss(self, batch: _Windows) -> torch.Tensor:
-        """Return the mean cross-entropy of the first and of the last token of each answer."""
-        inputs, targets = tensors(self.model, batch[0]), batch[1]
+        """Return the mean cross-entropy of the first and of the last token of each answer.
+
+        With a teacher, the divergence from its probabilities is the larger part.
+        """
+        inputs, targets, lessons = tensors(self.model, batch[0]), *batch[1:]
         logits = outputs(self.model(**inputs)).float()
         logits = logits.masked_fill(inputs["attention_mask"][:, :, None] == 0, -1e4)
-        return span_loss(logits, targets)
+        loss = span_loss(logits, targets)
+        return loss if self._teacher is None else loss.lerp(self._teacher.loss(logits, lessons), WEIGHT)
 
-    def _drawn(self, question: Question, random: np.random.Generator) -> tuple[Window, list[tuple[int, int]]]:
-        """Draw a window of a question's passage, or of another one, with the positions of the answers' ends there."""
+    def _drawn(
+        self, question: Question, random: np.random.Generator
+    ) -> tuple[Window, list[tuple[int, int]], Lesson | None]:
+        """Draw a window of a question's passage, or of another one, with the positions of the answers' ends there.
+
+        The teacher is not asked about another passage, which certainly does not answer.
+        """
+        passage = question.passage
         if random.random() < self.config.unanswerable and question.answers:
             question = self._others.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
         answered = [part for part in parts if _targets(part, question) != _NO_ANSWER]
         candidates = answered if answered and random.random() < _WITH_ANSWER else parts
         window = candidates[random.integers(len(candidates))]
-        return window, _targets(window, question)
+        is_taught = self._teacher is not None and question.passage is passage
+        lesson = self._teacher.lesson(question.text, passage, window) if is_taught else None
+        return window, _targets(window, question), lesson
 
     def measure(self) -> float:
         """Return F1 on the first held-out questions."""

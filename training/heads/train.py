@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
+from ...retriever.models.heads.head import READER
 from ...retriever.retriever import Retriever
 from ..data.dataset import source_name
 from ..data.heads import squad
@@ -43,6 +44,7 @@ def train_reader(
     out: str | Path,
     *,
     base: str | None = None,
+    teacher: str | None = None,
     config: ReaderConfig | None = None,
     progress: OnProgress | None = None,
 ) -> HeadResult:
@@ -53,10 +55,14 @@ def train_reader(
 
     :param data: anything that `squad.read_questions` reads.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
+    :param teacher: a trained reader by folder or name, mostly a larger one: the new one learns its probabilities too.
     :param progress: called with each event.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
-    run = _open_run(data, out, base, config or ReaderConfig(), progress, kind="reader")
+    if teacher is not None:
+        model_files.find(teacher, READER.role)  # before a large file is read
+    taught = {} if teacher is None else {"teacher": teacher}
+    run = _open_run(data, out, base, config or ReaderConfig(), progress, kind="reader", **taught)
     config = run.config
     with run.discard_on_error():
         run.report("reading the data")
@@ -66,9 +72,9 @@ def train_reader(
             raise InputError("no question to learn from has an answer: expected some that have one")
         from .reader_training import ReaderTraining
 
-        training = ReaderTraining(run, rows, held_out)
+        training = ReaderTraining(run, rows, held_out, teacher)
     source = {"source": Path(data).name} if isinstance(data, (str, Path)) else {}
-    return training.train({**source, "questions": len(questions)})
+    return training.train({**source, "questions": len(questions), **taught})
 
 
 def train_classifier(
@@ -185,15 +191,25 @@ def train_tagger(
 
 
 def _open_run(
-    data: Any, out: str | Path, base: str | None, config: ConfigT, progress: OnProgress | None, *, kind: str
+    data: Any,
+    out: str | Path,
+    base: str | None,
+    config: ConfigT,
+    progress: OnProgress | None,
+    *,
+    kind: str,
+    **settings: str,
 ) -> TrainingRun[ConfigT]:
-    """Check the settings and find the base, then open the run."""
+    """Check the settings and find the base, then open the run.
+
+    :param settings: what a call must repeat to resume the run, beside data, base and configuration.
+    """
     environment.require("training")
     config.check()
     base = base or model_files.DEFAULT_MODEL
     model_files.find(base)  # before a large file is read
     run = TrainingRun(out, base, config, progress)
-    run.open({"data": source_name(data), "files": files_of(data)}, kind=kind)
+    run.open({"data": source_name(data), "files": files_of(data), **settings}, kind=kind)
     return run
 
 

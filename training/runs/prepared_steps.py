@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BatchT = TypeVar("BatchT")
-_WORKERS = 4
+_MOST_WORKERS = 12
 _AHEAD = 4  # steps that each process has ready
 _STEPS = 2**40  # more than any run has
 
@@ -27,7 +27,8 @@ class PreparedSteps(Generic[BatchT]):
 
     def __init__(self, prepare: Callable[[int], BatchT], workers: int | None = None) -> None:
         self._prepare = prepare
-        self._workers = (_WORKERS if environment.device() == "cuda" else 0) if workers is None else workers
+        some = max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 2)) if environment.device() == "cuda" else 0
+        self._workers = some if workers is None else workers
         self._next = -1
         self._ahead: Iterator[BatchT] = iter(())
 

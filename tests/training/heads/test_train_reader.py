@@ -290,7 +290,7 @@ def test_every_place_of_an_answer_is_learned_and_rows_are_as_long_as_their_token
     (question,) = read_questions([{"question": "who", "context": context, "answers": ["cat"]}])
     run = TrainingRun(tmp_path / "out", tiny_model, ReaderConfig(max_length=48, bf16=False), None)
     training = ReaderTraining(run, [question], [])
-    window, places = training._drawn(question, np.random.default_rng(0))
+    window, places, _ = training._drawn(question, np.random.default_rng(0))
     words = [context[slice(*window.offsets[first - window.first])] for first, _ in places]
     assert (words, len(places)) == (["cat", "cat"], 2)
     assert training.length(question) == len(window.ids) - window.ids.count(window.ids[0]) - 2

@@ -1,0 +1,116 @@
+"""Learn from a larger reader where it thinks that an answer starts and ends (Hinton et al. 2015, arXiv:1503.02531).
+
+The teacher reads the same part of a passage with its own tokenizer. Its probability of a token goes to the student's
+token that has the same character, so the two vocabularies may differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ...retriever.models import files as model_files
+from ...retriever.models.heads.head import READER, HeadSettings, load_head
+from ...retriever.models.heads.torch_head import TorchHead
+from ...retriever.models.heads.windows import windows
+from ..runs import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Floats, Integers
+    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.windows import Window
+
+    Probabilities = NDArray[np.float16]  # (1 + tokens of the passage, 2): of start and end; the first row is no answer
+
+_TEMPERATURE = 2.0  # as in arXiv:1910.01108's code for SQuAD
+WEIGHT = 0.8  # of the teacher's word; arXiv:1503.02531, section 2, wants much less for the labels
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One window of the student as the teacher reads it."""
+
+    key: int  # of the question and the part of the passage
+    window: Window  # the teacher's
+    starts: Integers  # for each of its tokens of the passage, the student's token where it starts
+    ends: Integers  # and the one where it ends
+    first: int  # position of the passage's first token in the student's window
+    tokens: int  # of the passage in the student's window
+
+
+class ReaderTeacher:
+    """A reader that another one learns from. What it says of a window is computed once."""
+
+    def __init__(self, name: str) -> None:
+        """:raises InputError: when the model is no reader, or is damaged."""
+        self._head = _load(name)
+        self._tokenizer = self._head.tokenizer()
+        self._known: dict[int, Probabilities] = {}
+
+    def lesson(self, question: str, passage: str, window: Window) -> Lesson | None:
+        """Return the part of a passage that a window of the student has; None if the teacher cannot read it at once."""
+        if not window.offsets:
+            return None
+        left, right = window.offsets[0][0], window.offsets[-1][1]
+        part = passage[left:right]
+        own, *others = windows(self._tokenizer, question, part, self._head.settings.limit, 0)
+        if others or not own.offsets:
+            return None
+        lefts = np.array([start for start, _ in window.offsets]) - left
+        starts, ends = np.array(own.offsets).T
+        at = [np.maximum(0, np.searchsorted(lefts, characters, "right") - 1) for characters in (starts, ends - 1)]
+        return Lesson(hash((question, part)), own, *at, window.first, len(window.offsets))
+
+    def loss(self, logits: torch.Tensor, lessons: Sequence[Lesson | None]) -> torch.Tensor:
+        """Return the mean divergence of the student's probabilities from the teacher's, of start and end.
+
+        :param logits: (texts, tokens, 2), of start and end; those of padding are far below the others.
+        :param lessons: of each text; None counts as no divergence.
+        """
+        targets = np.zeros(logits.shape, np.float32)
+        for row, lesson, probabilities in zip(targets, lessons, self._probabilities(lessons), strict=True):
+            if lesson is not None and probabilities is not None:
+                row[0] = probabilities[0]
+                row[lesson.first : lesson.first + lesson.tokens] = probabilities[1:]
+        likely = (logits / _TEMPERATURE).log_softmax(1)
+        expected = torch.from_numpy(targets).to(logits.device)
+        divergence = torch.nn.functional.kl_div(likely, expected, reduction="sum")
+        return divergence * _TEMPERATURE**2 / (2 * len(lessons))  # of the scale of the labels' loss
+
+    def _probabilities(self, lessons: Sequence[Lesson | None]) -> list[Probabilities | None]:
+        missing = {lesson.key: lesson for lesson in lessons if lesson is not None and lesson.key not in self._known}
+        every = self._head.logits([lesson.window for lesson in missing.values()])
+        for lesson, logits in zip(missing.values(), every, strict=True):
+            self._known[lesson.key] = _of_student(lesson, logits)
+        return [None if lesson is None else self._known[lesson.key] for lesson in lessons]
+
+
+def _of_student(lesson: Lesson, logits: Floats) -> Probabilities:
+    """Give the teacher's probabilities to the student's tokens.
+
+    :param logits: (tokens, 2), the teacher's.
+    """
+    window = lesson.window
+    own = np.concatenate([logits[:1], logits[window.first : window.first + len(window.offsets)]]) / _TEMPERATURE
+    own = np.exp(own - own.max(0))
+    own /= own.sum(0)
+    given = np.zeros((1 + lesson.tokens, 2), np.float32)
+    given[0] = own[0]
+    for column, tokens in enumerate((lesson.starts, lesson.ends)):
+        np.add.at(given[1:, column], tokens, own[1:, column])
+    return given.astype(np.float16)
+
+
+def _load(name: str) -> Head:
+    """Load the teacher on the GPU if there is one, else with the fastest class for the CPU."""
+    if environment.device() == "cpu":
+        return load_head(name, READER)
+    folder = model_files.find(name, READER.role)
+    return TorchHead(name, folder, "", HeadSettings.read(folder, READER), READER)
