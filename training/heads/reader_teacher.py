@@ -14,7 +14,7 @@ import torch
 
 from ...retriever.models import files as model_files
 from ...retriever.models.heads.head import READER, HeadSettings, load_head
-from ...retriever.models.heads.torch_head import TorchHead
+from ...retriever.models.heads.torch_head import TorchHead, moved
 from ...retriever.models.heads.windows import windows
 from ..runs import environment
 
@@ -80,8 +80,7 @@ class ReaderTeacher:
                 row[0] = probabilities[0]
                 row[lesson.first : lesson.first + lesson.tokens] = probabilities[1:]
         likely = (logits / _TEMPERATURE).log_softmax(1)
-        expected = torch.from_numpy(targets).to(logits.device)
-        divergence = torch.nn.functional.kl_div(likely, expected, reduction="sum")
+        divergence = torch.nn.functional.kl_div(likely, moved(targets, logits.device), reduction="sum")
         return divergence * _TEMPERATURE**2 / (2 * len(lessons))  # of the scale of the labels' loss
 
     def _probabilities(self, lessons: Sequence[Lesson | None]) -> list[Probabilities | None]:

@@ -10,7 +10,7 @@ import torch
 
 from ...retriever.models.heads.head import READER
 from ...retriever.models.heads.reader import Reader, ReaderSettings
-from ...retriever.models.heads.torch_head import arrays, outputs, tensors
+from ...retriever.models.heads.torch_head import arrays, moved, outputs, tensors
 from ...retriever.models.heads.windows import windows
 from ..data.heads.squad import Question
 from ..encoders import heldout
@@ -191,8 +191,8 @@ def span_loss(logits: torch.Tensor, targets: list[list[tuple[int, int]]]) -> tor
     positions = np.zeros((len(targets), counts.max(), 2), np.int64)
     for row, pairs in zip(positions, targets, strict=True):
         row[: len(pairs)] = pairs
-    is_missing = torch.from_numpy(np.arange(positions.shape[1]) >= counts[:, None]).to(logits.device)
-    likely = logits.log_softmax(1).gather(1, torch.from_numpy(positions).to(logits.device)).sum(2)
+    is_missing = moved(np.arange(positions.shape[1]) >= counts[:, None], logits.device)
+    likely = logits.log_softmax(1).gather(1, moved(positions, logits.device)).sum(2)
     return -likely.masked_fill(is_missing, -torch.inf).logsumexp(1).mean() / 2
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from ....core.arrays import Floats, Integers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .head import HeadKind, HeadSettings
 
 _BATCH_TOKENS = 8_192  # in a batch, padding included
+_GPU_BATCH_TOKENS = 65_536  # a GPU computes few texts in the time of a hundred
 
 
 class TorchHead:
@@ -56,9 +58,10 @@ class TorchHead:
 
         logits = [np.empty(0, np.float32)] * len(texts)
         order = sorted(range(len(texts)), key=lambda number: -len(texts[number].ids))
+        most = _GPU_BATCH_TOKENS if self._model.device.type == "cuda" else _BATCH_TOKENS
         start = 0
         while start < len(order):
-            count = max(1, _BATCH_TOKENS // max(1, len(texts[order[start]].ids)))
+            count = max(1, most // max(1, len(texts[order[start]].ids)))
             batch = order[start : start + count]
             with self._lock, torch.no_grad():
                 rows = outputs(self._model(**inputs(self._model, [texts[number] for number in batch])))
@@ -89,13 +92,16 @@ def arrays(model: Any, texts: Sequence[Tokens]) -> dict[str, Integers]:
 
 
 def tensors(model: Any, batch: Mapping[str, Integers]) -> dict[str, Any]:
-    """Return a batch of `arrays` as tensors on the model's device. A GPU need not be idle for the copy."""
+    """Return a batch of `arrays` as tensors on the model's device."""
+    return {name: moved(array, model.device) for name, array in batch.items()}
+
+
+def moved(array: NDArray[Any], device: Any) -> Any:
+    """Return an array as a tensor on a device. The copy to a GPU does not wait for the GPU's work so far."""
     import torch
 
-    every = {name: torch.from_numpy(array) for name, array in batch.items()}
-    if model.device.type != "cuda":
-        return {name: tensor.to(model.device) for name, tensor in every.items()}
-    return {name: tensor.pin_memory().to(model.device, non_blocking=True) for name, tensor in every.items()}
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def has_types(model: Any) -> bool:
