@@ -6,7 +6,7 @@ token that has the same character, so the two vocabularies may differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +38,7 @@ class Lesson:
     """One window of the student as the teacher reads it."""
 
     key: int  # of the question and the part of the passage
-    window: Window  # the teacher's
+    window: Window  # the teacher's, without its offsets: another process may send it
     starts: Integers  # for each of its tokens of the passage, the student's token where it starts
     ends: Integers  # and the one where it ends
     first: int  # position of the passage's first token in the student's window
@@ -66,7 +66,7 @@ class ReaderTeacher:
         lefts = np.array([start for start, _ in window.offsets]) - left
         starts, ends = np.array(own.offsets).T
         at = [np.maximum(0, np.searchsorted(lefts, characters, "right") - 1) for characters in (starts, ends - 1)]
-        return Lesson(hash((question, part)), own, *at, window.first, len(window.offsets))
+        return Lesson(hash((question, part)), replace(own, offsets=[]), *at, window.first, len(window.offsets))
 
     def loss(self, logits: torch.Tensor, lessons: Sequence[Lesson | None]) -> torch.Tensor:
         """Return the mean divergence of the student's probabilities from the teacher's, of start and end.
@@ -96,8 +96,8 @@ def _of_student(lesson: Lesson, logits: Floats) -> Probabilities:
 
     :param logits: (tokens, 2), the teacher's.
     """
-    window = lesson.window
-    own = np.concatenate([logits[:1], logits[window.first : window.first + len(window.offsets)]]) / _TEMPERATURE
+    first = lesson.window.first
+    own = np.concatenate([logits[:1], logits[first : first + len(lesson.starts)]]) / _TEMPERATURE
     own = np.exp(own - own.max(0))
     own /= own.sum(0)
     given = np.zeros((1 + lesson.tokens, 2), np.float32)
