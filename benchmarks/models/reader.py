@@ -3,6 +3,8 @@
     binocle train reader /data/squad11/squad11_train.jsonl.gz --out my-reader --minutes 60
     python -m benchmarks.models.reader --data /data --reader my-reader --core-minutes 60
 
+With `--teacher large-reader` the training learns the probabilities of a larger one too, and the result names it.
+
 SQuAD's script compares with each answer of a question and takes the best; several people gave these answers. The
 training set has one answer to each question, so the same reader scores lower on the questions that training holds out.
 The benchmark therefore also measures against the first answer alone.
@@ -82,7 +84,8 @@ def _training(folder: Path) -> dict[str, Any]:
     """Return the facts of the training, from the folder's card."""
     card = json.loads((folder / "binocle.json").read_text("utf-8"))
     config = card["config"]
-    return {
+    taught = {"teacher": card["data"]["teacher"]} if "teacher" in card["data"] else {}
+    return taught | {
         "steps": card["steps"],
         "questions a step": config["batch_size"],
         "learning rate": config["learning_rate"],
