@@ -118,6 +118,7 @@ def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, w
     monkeypatch.setattr(model_files, "BUNDLED", {})
     monkeypatch.chdir(home)
     cache_model(home / "hub", model_files.DEFAULT_MODEL, Path(tiny_model))
+    cache_model(home / "hub", "sentence-transformers/all-mpnet-base-v2", Path(tiny_model))
     make_reranker(home / "my-reranker")
     cache_model(home / "hub", "cross-encoder/ms-marco-MiniLM-L6-v2", home / "my-reranker")
     make_model(home / "my-encoder", seed=1)

@@ -60,8 +60,8 @@ class ReaderTeacher:
             return None
         left, right = window.offsets[0][0], window.offsets[-1][1]
         part = passage[left:right]
-        own, *others = windows(self._tokenizer, question, part, self._head.settings.limit, 0)
-        if others or not own.offsets:
+        own, *following = windows(self._tokenizer, question, part, self._head.settings.limit, 0)
+        if following or not own.offsets:
             return None
         lefts = np.array([start for start, _ in window.offsets]) - left
         starts, ends = np.array(own.offsets).T
@@ -100,11 +100,11 @@ def _of_student(lesson: Lesson, logits: Floats) -> Probabilities:
     own = np.concatenate([logits[:1], logits[first : first + len(lesson.starts)]]) / _TEMPERATURE
     own = np.exp(own - own.max(0))
     own /= own.sum(0)
-    given = np.zeros((1 + lesson.tokens, 2), np.float32)
-    given[0] = own[0]
+    probabilities = np.zeros((1 + lesson.tokens, 2), np.float32)
+    probabilities[0] = own[0]
     for column, tokens in enumerate((lesson.starts, lesson.ends)):
-        np.add.at(given[1:, column], tokens, own[1:, column])
-    return given.astype(np.float16)
+        np.add.at(probabilities[1:, column], tokens, own[1:, column])
+    return probabilities.astype(np.float16)
 
 
 def _load(name: str) -> Head:

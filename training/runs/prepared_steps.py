@@ -27,8 +27,7 @@ class PreparedSteps(Generic[BatchT]):
 
     def __init__(self, prepare: Callable[[int], BatchT], workers: int | None = None) -> None:
         self._prepare = prepare
-        some = max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 2)) if environment.device() == "cuda" else 0
-        self._workers = some if workers is None else workers
+        self._workers = _default_workers() if workers is None else workers
         self._next = -1
         self._ahead: Iterator[BatchT] = iter(())
 
@@ -67,6 +66,11 @@ class _Steps(Generic[BatchT]):
 
     def __getitem__(self, step: int) -> BatchT:
         return self._prepare(step)
+
+
+def _default_workers() -> int:
+    """Return some processes if there is a GPU, fewer than the processor has cores."""
+    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 2)) if environment.device() == "cuda" else 0
 
 
 def _unchanged(batch: BatchT) -> BatchT:

@@ -58,10 +58,10 @@ class TorchHead:
 
         logits = [np.empty(0, np.float32)] * len(texts)
         order = sorted(range(len(texts)), key=lambda number: -len(texts[number].ids))
-        most = _GPU_BATCH_TOKENS if self._model.device.type == "cuda" else _BATCH_TOKENS
+        tokens = _GPU_BATCH_TOKENS if self._model.device.type == "cuda" else _BATCH_TOKENS
         start = 0
         while start < len(order):
-            count = max(1, most // max(1, len(texts[order[start]].ids)))
+            count = max(1, tokens // max(1, len(texts[order[start]].ids)))
             batch = order[start : start + count]
             with self._lock, torch.no_grad():
                 rows = outputs(self._model(**inputs(self._model, [texts[number] for number in batch])))
