@@ -55,6 +55,7 @@ class TrainingSet:
     part: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     source: str = ""  # the name of the source, if it has one
     on_hub: bool = False  # whether the source is a data set of the Hugging Face hub
+    unused_negatives: int = 0  # of rows that have more than the first one
 
     def table(self) -> pa.Table:
         """Map all rows into memory."""
@@ -104,6 +105,7 @@ def prepare(
     dataset = TrainingSet(
         validator.shape, folder, validator.texts, tuple(validator.classes), validator.low, validator.high
     )
+    dataset.unused_negatives = validator.unused_negatives
     if isinstance(source, (str, Path)):
         dataset.on_hub = not Path(source).exists()
         dataset.source = str(source) if dataset.on_hub else Path(source).resolve().name
@@ -198,6 +200,9 @@ def hash_of(text: str) -> int:
 def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:
     """Hold out whole documents, chosen by hash and seed: `share` of the rows, and at most `maximum` rows.
 
+    The share is exceeded only if each document has more rows: then the smallest one is held out. Nothing is held out if
+    that has more than `maximum` rows.
+
     :param keys: the hash of each row's document.
     :returns: TRAIN or HELD_OUT for each row.
     """
@@ -214,8 +219,22 @@ def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) ->
     last = min(count, len(keys) - 1)
     lowest = np.sort(np.partition(salted, last)[: last + 1])
     whole = lowest if count == len(keys) else lowest[lowest < lowest[-1]]
-    part[salted <= (whole[-1] if len(whole) else lowest[0])] = HELD_OUT
+    part[salted <= whole[-1] if len(whole) else np.isin(salted, _small_documents(salted, count, maximum))] = HELD_OUT
     return part
+
+
+def _small_documents(salted: NDArray[np.uint64], count: int, maximum: int) -> NDArray[np.uint64]:
+    """Return documents of `count` rows at most, where the first one by hash has more.
+
+    If there is none, the one with the fewest rows, unless it has more than `maximum`.
+
+    :param salted: the hash of each row's document and the seed.
+    """
+    documents, sizes = np.unique(salted, return_counts=True)
+    fitting = sizes <= count
+    if fitting.any():
+        return documents[fitting][np.cumsum(sizes[fitting]) <= count]
+    return documents[[sizes.argmin()]] if sizes.min() <= maximum else documents[:0]
 
 
 def _held_out_texts(dataset: TrainingSet) -> set[int]:
@@ -290,6 +309,7 @@ def save(dataset: TrainingSet) -> None:
         "high": dataset.high if np.isfinite(dataset.high) else 1.0,
         "source": dataset.source,
         "on_hub": dataset.on_hub,
+        "unused_negatives": dataset.unused_negatives,
     }
     write_atomic(dataset.folder / "data.json", json.dumps(facts))
 
@@ -307,6 +327,7 @@ def load(folder: Path) -> TrainingSet:
         np.load(folder / "part.npy", allow_pickle=False),
         facts.get("source", ""),
         facts.get("on_hub", False),
+        facts.get("unused_negatives", 0),
     )
 
 

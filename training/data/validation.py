@@ -37,6 +37,7 @@ class RowValidator:
         self.classes: dict[str, int] = {}
         self.low, self.high = float("inf"), float("-inf")
         self._width = 0  # negatives of a row
+        self.unused_negatives = 0  # of rows that have more than the first one
         self._has_fractions = False  # whether a number in `label` is written with a fraction
         self._not_binary: tuple[str, Any] | None = None  # the first number in `label` besides 0 and 1, with its row
         self.texts = self._names(where, row)
@@ -146,6 +147,7 @@ class RowValidator:
             raise InputError(
                 f"{where}: has {len(texts)} negatives, {self.columns.first} had {self._width}: give each as many"
             )
+        self.unused_negatives += max(0, len(texts) - self._width) if self._width else 0
         return texts[: self._width or None]
 
     def _group(self, where: str, row: Row) -> str:

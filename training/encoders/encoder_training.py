@@ -17,7 +17,9 @@ from datasets import DatasetDict
 from sentence_transformers.sentence_transformer.trainer import SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
+from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
+from ...retriever.models.settings import read_modules
 from ..data import dataset as datasets
 from ..data.dataset import Shape, TrainingSet
 from ..evaluation.best_so_far import BestSoFar
@@ -108,8 +110,7 @@ class EncoderTraining:
         def measure() -> dict[str, Any] | None:
             self._report_measuring("the model to begin with")
             teacher = self._teacher_encode()
-            encode = partial(self._encode, prompts=self.base_prompts)
-            estimate = heldout.measure(encode, self.data, teacher=teacher, seed=self.config.seed)
+            estimate = heldout.measure(self._base_encode(), self.data, teacher=teacher, seed=self.config.seed)
             return None if estimate is None else estimate.as_json()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
@@ -129,11 +130,15 @@ class EncoderTraining:
             self.model.train(training)
         return np.asarray(vectors, np.float32)
 
+    def _base_encode(self) -> heldout.Encode:
+        """Return how the base encodes: unlike this model, if an earlier round trained it or it pools in another way."""
+        base, is_pooled_anew = self.origin[0], bool(self.config.pooling or self.config.pooling_layers)
+        if base != self.run.base or (is_pooled_anew and read_modules(find(base))):
+            return _served(base)
+        return partial(self._encode, prompts=self.base_prompts)
+
     def _teacher_encode(self) -> heldout.Encode | None:
-        if self.teacher is None:
-            return None
-        teacher = load_encoder(self.teacher)
-        return lambda texts, kind: teacher.encode(list(texts), kind="query" if kind == "query" else "document")
+        return None if self.teacher is None else _served(self.teacher)
 
     # The trainer
 
@@ -261,3 +266,9 @@ class EncoderTraining:
             notes=tuple(result.notes),
             verdict=result.difference.as_dict() if result.difference else None,
         )
+
+
+def _served(name: str) -> heldout.Encode:
+    """Return how an encoder encodes when it is used in a search."""
+    encoder = load_encoder(name)
+    return lambda texts, kind: encoder.encode(list(texts), kind="query" if kind == "query" else "document")

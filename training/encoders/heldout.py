@@ -151,6 +151,8 @@ def account(data: TrainingSet) -> str:
         line += f", {rows['left_out']:,} left out because they share a text with held-out rows"
     if rows["left_out"] > sum(rows.values()) / 10:
         line += ": hold out a smaller share, or other rows, to learn from more"
+    if data.unused_negatives:
+        line += f"; {data.unused_negatives:,} negatives are not used, of rows that have more than the first one"
     if rows["held_out"] and not can_tell(data):
         line += "; those held out are too few or too much alike to choose weights by: the last are kept"
     return line

@@ -75,6 +75,11 @@ def score(
                 f"{datasets.source_name(data)} has {rows.shape.value}: expected query, positive and negatives, as "
                 "'binocle mine' writes them"
             )
+        if rows.unused_negatives:
+            raise InputError(
+                f"{datasets.source_name(data)} has rows with more negatives than its first row: expected as many in "
+                "each, as 'binocle mine --format tuple' writes them"
+            )
         table = rows.table()
         texts = table.select(rows.texts)
         scores = _mean([_scores(scorers.load(name), texts, progress) for name in models])

@@ -99,8 +99,10 @@ def _ranks_under_weights(values: Doubles) -> Weighted:
 
 def _sorted_groups(values: Doubles) -> tuple[Positions, Positions, Positions]:
     """Return the ascending order, the start of each group of equal values in it, and the group of each row."""
-    order = np.argsort(values, kind="stable")
-    new = np.diff(values[order], prepend=np.nan) != 0
+    order = np.argsort(values, kind="stable")  # NaNs are last
+    ascending = values[order]
+    new = np.diff(ascending, prepend=np.nan) != 0
+    new[1:] &= ~(np.isnan(ascending[1:]) & np.isnan(ascending[:-1]))  # NaNs are equal
     group = np.empty(len(values), np.intp)
     group[order] = new.cumsum() - 1
     return order, np.flatnonzero(new), group

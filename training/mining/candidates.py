@@ -76,7 +76,8 @@ class Passages:
 
     cut = True
 
-    def __init__(self, snapshot: Snapshot, mode: Mode) -> None:
+    def __init__(self, snapshot: Snapshot, mode: Mode, name_of: Callable[[str], str] = str) -> None:
+        """:param name_of: gives the name of a document's source for its path, which is the name by default."""
         self._snapshot = snapshot
         self._mode = mode
         table = snapshot.chunk_ids
@@ -87,7 +88,7 @@ class Passages:
             rows = np.searchsorted(self._ids, batch["id"].to_numpy())
             self._text_keys[rows] = [text_key(text) for text in batch["text"].to_pylist()]
         paths = snapshot.read("documents", ["id", "path"]).to_pylist()
-        keys = {row["id"]: name_key(row["path"]) for row in paths}
+        keys = {row["id"]: name_key(name_of(row["path"])) for row in paths}
         documents, owners = np.unique(table["document"].to_numpy(), return_inverse=True)
         self._name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[owners]
 

@@ -28,7 +28,7 @@ from .forms import FORMS
 from .negatives import MinedPair, Miner
 from .report import MiningReport
 from .row_writer import row_writer
-from .text_db import TextDatabase
+from .text_db import TextDatabase, text_key
 
 if TYPE_CHECKING:
     import os
@@ -130,13 +130,19 @@ def _mine(
             report.encoded_by = use_gpus(encoder)
         with report.timed("encoding texts"):
             index = encode_documents(collection, encoder, work / "vectors", progress)
-        if report.mode == "hybrid" and not isinstance(corpus, Retriever):
+        keys = collection.keys()
+        stage: FirstStage
+        if isinstance(corpus, Retriever):
+            stage = Passages(corpus.snapshot(), report.mode)
+        elif report.mode == "hybrid":
             with report.timed("indexing"):
                 progress(Progress("indexing", 0, 1))
-                corpus = _build_index(collection, corpus, encoder, work / "index")
+                texts = _build_index(collection, corpus, encoder, work / "index")
+                stage = Passages(texts.snapshot(), report.mode, _name_of)
                 progress(Progress("indexing", 1, 1))
-        keys = collection.keys()
-        stage = _first_stage(collection, keys, index, corpus, report)
+        else:
+            stage = _documents(collection, keys, index, report)
+        report.documents = stage.size
         miner = Miner(collection, keys, index, stage, encoder, config, report)
         for first in range(0, collection.queries, _QUERIES):
             end = min(first + _QUERIES, collection.queries)
@@ -163,32 +169,33 @@ def _fill(
             collection.add_document(text, name)
 
 
-def _first_stage(
-    collection: TextDatabase,
-    keys: tuple[Ids, Ids],
-    index: FlatIndex,
-    corpus: Retriever | Iterable[Named],
-    report: MiningReport,
-) -> FirstStage:
-    """Search an index's passages, or the collection's documents, on a GPU if that pays."""
-    stage: FirstStage
-    if isinstance(corpus, Retriever):
-        stage = Passages(corpus.snapshot(), report.mode)
-    else:
-        searched: VectorIndex = index
-        if collection.queries * collection.documents >= _GPU_COMPARISONS:
-            searched, report.searched_by = on_gpus(index)
-        stage = Documents(collection, keys, searched)
-    report.documents = stage.size
-    return stage
+def _documents(collection: TextDatabase, keys: tuple[Ids, Ids], index: FlatIndex, report: MiningReport) -> Documents:
+    """Search the collection's documents, on a GPU if that pays."""
+    searched: VectorIndex = index
+    if collection.queries * collection.documents >= _GPU_COMPARISONS:
+        searched, report.searched_by = on_gpus(index)
+    return Documents(collection, keys, searched)
 
 
 def _build_index(collection: TextDatabase, corpus: Iterable[Named], encoder: Encoder, path: Path) -> Retriever:
-    """Index positives and corpus for hybrid search."""
+    """Index positives and corpus for hybrid search: each text once, as a document, whatever document it is from."""
     retriever = Retriever.open(path, model=encoder.name)
-    named = chain(collection.named_documents(), corpus)
-    retriever.add({"text": text} | ({"id": name} if name else {}) for name, text in named)
+    retriever.add(_numbered(chain(collection.named_documents(), corpus)))
     return retriever
+
+
+def _numbered(named: Iterable[Named]) -> Iterator[dict[str, str]]:
+    """Yield each text once, with an id from its number and its name."""
+    keys: set[int] = set()
+    for name, text in named:
+        if (key := text_key(text)) not in keys:
+            keys.add(key)
+            yield {"text": text, "id": f"{len(keys)}:{name}"}
+
+
+def _name_of(path: str) -> str:
+    """Return the name that `_build_index` put into a document's id."""
+    return path.partition(":")[2]
 
 
 def _no_rows(report: MiningReport, negatives: int) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from ...core.errors import InputError
 from ...core.files import json_or_make
 from .checkpoints import worse_evaluations
-from .progress import training_step
+from .progress import check_loss, training_step
 from .run_folder import write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from ...core.progress import OnProgress, Progress
@@ -48,7 +46,8 @@ class ProgressCallback(TrainerCallback):
         :raises InputError: on every process, when the loss is not finite.
         """
         logs = trainer.get("logs") or {}
-        _check_loss(logs, args.learning_rate, state.global_step)
+        for name in ("loss", "train_loss"):  # of the last steps, and of all
+            check_loss(logs.get(name, 0.0), args.learning_rate, state.global_step)
         value = logs.get(f"eval_{self._name}")
         if self._name is not None and value is not None:
             self._metric = self._name, float(value)
@@ -139,15 +138,6 @@ class StopWhenWorse(TrainerCallback):
         """Count in the history, which a resumed run has too."""
         if worse_evaluations(state.log_history) >= self._patience:
             control.should_training_stop = True
-
-
-def _check_loss(logs: Mapping[str, Any], rate: float, step: int) -> None:
-    """:raises InputError: if the loss is not finite: the weights would not be, from there on."""
-    if not all(math.isfinite(logs.get(name, 0.0)) for name in ("loss", "train_loss")):  # of the last steps, and of all
-        raise InputError(
-            f"the loss is no number any more at step {step}: give a learning rate below {rate:g}, and another folder "
-            "for the model"
-        )
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

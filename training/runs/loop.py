@@ -21,7 +21,7 @@ from safetensors.torch import load_model, save_model
 
 from . import environment
 from .checkpoints import KEEP, last_checkpoint, mark_complete
-from .progress import training_step
+from .progress import check_loss, training_step
 from .tensor_files import read_state, write_state
 from .training_run import LoopResult
 
@@ -68,6 +68,7 @@ def run_loop(
 
     The weights of matrices decay, those of biases and norms do not (as in arXiv:1810.04805's code).
 
+    :raises InputError: when the loss is not finite.
     :param loss: returns the loss of the step of a number; its random draws come from torch's generator.
     :param folder: of the checkpoints; training resumes at the newest. Without it there are none.
     :param measure: returns the held-out measure.
@@ -181,6 +182,7 @@ def _log(
     progress: OnProgress | None,
 ) -> None:
     mean = math.fsum(map(float, window)) / max(len(window), 1)
+    check_loss(mean, plan.learning_rate, run.step)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
     result.history.append(row | ({f"eval_{plan.metric}": value} if value is not None else {}))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
+from ...core.errors import InputError
 from ...core.progress import Progress
 
 if TYPE_CHECKING:
@@ -13,6 +15,15 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
 
 _SELDOM = 5.0  # seconds between two lines
+
+
+def check_loss(loss: float, rate: float, step: int) -> None:
+    """:raises InputError: if the loss is not finite: the weights would not be, from there on."""
+    if not math.isfinite(loss):
+        raise InputError(
+            f"the loss is no number any more at step {step}: give a learning rate below {rate:g}, and another folder "
+            "for the model"
+        )
 
 
 def training_step(

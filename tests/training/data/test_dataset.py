@@ -86,6 +86,22 @@ SHAPES = {
 }
 
 
+def test_negatives_that_are_not_used_are_counted(tmp_path):
+    from binocle.training.encoders import heldout
+    from binocle.training.encoders.teacher_scores import score
+
+    rows = [{"query": f"q{n}", "positive": f"p{n}", "negative": [f"n{n}", "x", "y"][: 1 + n]} for n in range(3)]
+    made = data.prepare(rows, tmp_path / "rows", held_out=0)
+    assert (made.texts, made.unused_negatives) == (("query", "positive", "negative"), 3)
+    data.save(made)
+    assert data.load(tmp_path / "rows").unused_negatives == 3
+    assert heldout.account(made).endswith("; 3 negatives are not used, of rows that have more than the first one")
+    file = lines(tmp_path / "rows.jsonl", *rows)
+    with pytest.raises(InputError, match="has rows with more negatives than its first row: expected as many in each"):
+        score(file, tmp_path / "out.jsonl", models=["any"])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_columns_say_what_the_rows_are(name, tmp_path):
     row, shape, texts = SHAPES[name]
@@ -497,8 +513,22 @@ def test_documents_are_held_out_in_the_order_of_their_hashes_while_they_fit(seed
         different, counts = np.unique(keys, return_counts=True)
         salt = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
         order = sorted(range(len(different)), key=lambda place: int(different[place]) ^ salt)
+        if wanted and counts[order[0]] > wanted:  # the first one has too many rows
+            order = [place for place in order if counts[place] <= wanted] or (
+                [min(order, key=lambda place: counts[place])] if counts.min() <= most else []
+            )
         taken = [different[place] for n, place in enumerate(order) if not n or counts[order[: n + 1]].sum() <= wanted]
         assert (held == np.isin(keys, taken if wanted and len(different) > 2 else [])).all()
+
+
+def test_few_large_documents_are_not_held_out_whole():
+    keys = np.repeat(np.array([5, 6, 7], np.uint64), (10_000, 10_000, 800))
+    for seed in range(6):
+        assert (data.hold_out(keys, 0.05, 1_000, seed) == data.HELD_OUT).nonzero()[0].tolist() == [
+            *range(20_000, 20_800)
+        ]
+        assert (data.hold_out(keys, 0.01, 1_000, seed) == data.HELD_OUT).sum() == 800  # the smallest
+        assert (data.hold_out(keys, 0.01, 700, seed) == data.HELD_OUT).sum() == 0
 
 
 def test_another_seed_holds_out_others_and_the_same_seed_the_same(tmp_path):

@@ -1025,6 +1025,29 @@ def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_da
     assert facts["data"]["negatives"].startswith("3 for each pair, mined in 2 rounds")
 
 
+def test_the_base_of_all_rounds_is_the_one_that_was_given(tmp_path, tiny_model):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    settings = {"batch_size": 8, "held_out": 0.2, "evaluations": 1}
+    once = train_encoder(file, tmp_path / "once", base=tiny_model, config=EncoderConfig(steps=1, **settings))
+    config = EncoderConfig(steps=4, learning_rate=0.01, **settings)
+    result = train_rounds(file, tmp_path / "out", negatives=1, rounds=2, base=tiny_model, config=config)
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert result.before.value == pytest.approx(once.before.value, abs=0.01)
+    assert facts["measures"][0]["value"] == pytest.approx(result.before.value, abs=1e-4)
+
+
+@pytest.mark.parametrize("changed", [{"pooling": ("max",)}, {"pooling_layers": (1,)}])
+def test_a_model_that_pools_in_another_way_is_compared_with_its_base(changed, tmp_path, tiny_model):
+    befores, afters = [], []
+    for options in ({}, changed):
+        config = EncoderConfig(steps=1, batch_size=8, learning_rate=1e-9, held_out=0.2, evaluations=1, **options)
+        result = train_encoder(PAIRS, tmp_path / f"out{len(befores)}", base=tiny_model, config=config)
+        befores.append(result.before.value)
+        afters.append(result.after.value)
+    assert befores[1] == pytest.approx(befores[0], abs=0.005) and abs(afters[1] - afters[0]) > 0.01
+
+
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, tmp_path, tiny_model, monkeypatch):
     file = tmp_path / "pairs.jsonl"

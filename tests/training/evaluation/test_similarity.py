@@ -36,6 +36,13 @@ def test_correlations_are_those_of_scipy(seed, ties):
     assert SIMILARITY["Pearson"].value(scores, gold) == pytest.approx(stats.pearsonr(scores, gold)[0], abs=1e-12)
 
 
+def test_scores_that_are_no_numbers_have_no_order():
+    scores, gold = np.array([np.nan, 1.0, np.nan, 0.0, np.nan]), np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    last = np.array([2.0, 1.0, 2.0, 0.0, 2.0])  # equal, above the others
+    assert SIMILARITY["Spearman"].value(scores, gold) == SIMILARITY["Spearman"].value(last, gold)
+    assert not SIMILARITY["Spearman"].value(np.full(5, np.nan), gold) > 0
+
+
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_average_precision_and_area_are_those_of_scikit_learn(seed, ties):

@@ -233,6 +233,7 @@ def test_measures_are_those_of_scikit_learn_on_random_predictions():
         ([{"text": "a", "label": "b"}, {"text": " ", "label": "c"}], "row 2: text is ' ': expected a text"),
         ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different labels: expected 2"),
         ([{"text": "a", "score": "x"}], "row 1: score is 'x': expected a finite number"),
+        ([{"text": "a", "score": 1e39}], "row 1: score is '1e.39': expected a finite number, up to 3.4e.38"),
         ([{"text": "a", "label": ["x"]}, {"text": "a", "label": [3.5]}], "row 2: label is '3.5'"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from binocle.core.errors import InputError
 from binocle.retriever.models.heads.chain import marginals, valid, viterbi
 from binocle.retriever.models.heads.tagger import Tagger, entities, load_tagger, touching, word_spans
-from binocle.training.data.heads.tagged import TaggedText, read_tagged
+from binocle.training.data.heads.tagged import TaggedText, read_tagged, read_texts
 from binocle.training.evaluation.heads.span_f1 import counts, span_f1
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -204,6 +204,17 @@ def test_a_text_file_without_tags_says_what_was_expected(text, tmp_path, run):
 def test_wrong_texts_are_named(row, message):
     with pytest.raises(InputError, match=message):
         read_tagged([row], 0.0, 10, 0)
+
+
+def test_marked_characters_become_whole_words():
+    def spans(*ends):
+        entities = [{"label": "PET", "start": start, "end": end} for start, end in ends]
+        return read_texts([{"text": "the cat sat, the dog-house", "entities": entities}])[0].spans
+
+    assert spans((4, 8)) == spans((3, 7)) == spans((5, 6)) == spans((4, 7)) == (("PET", 4, 7),)
+    assert spans((16, 19), (21, 24)) == (("PET", 17, 20), ("PET", 21, 26))
+    with pytest.raises(InputError, match="at character 4 overlaps another, or cuts its word: expected at most one"):
+        spans((4, 5), (6, 7))
 
 
 @pytest.fixture(scope="session")

@@ -106,6 +106,13 @@ def test_a_killed_run_resumes_and_takes_the_same_steps(tmp_path, tiny_model, squ
     assert facts["config"]["learning_rate"] == 1e-3  # the highest that is chosen, for a base of 32 dimensions
 
 
+def test_a_loss_that_is_no_number_ends_the_run_and_leaves_no_model(tmp_path, tiny_model, squad_rows):
+    config = ReaderConfig(steps=6, max_length=48, learning_rate=1e30, evaluations=1, bf16=False)
+    with pytest.raises(InputError, match=r"no number any more at step \d: give a learning rate below 1e\+30"):
+        train_reader(squad_rows(40), tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
 def test_a_wide_base_learns_more_slowly():
     assert [default_learning_rate(width) for width in (32, 384, 768, 1024)] == pytest.approx(
         [1e-3, 2e-4, 5e-5, 2.8125e-5]

@@ -502,6 +502,24 @@ def test_hybrid_candidates_of_texts_are_those_of_an_index_made_of_them(index, tm
     assert report.documents == len(hits)
 
 
+def test_hybrid_mining_searches_every_text_of_a_document(tmp_path, tiny_model):
+    pairs = [
+        {"query": f"task {n}", "positive": f"A worker number {n} ran.", "document_id": f"d{n % 4}"} for n in range(40)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)), "utf-8")
+    rows = {}
+    for mode in ("semantic", "hybrid"):
+        out = tmp_path / f"{mode}.jsonl"
+        report = mine(tmp_path / "pairs.jsonl", out, model=tiny_model, mode=mode, negatives=1, depth=40)
+        assert report.documents == 40
+        rows[mode] = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    document = {row["positive"]: row["document_id"] for row in pairs}
+    for row in rows["hybrid"]:  # a positive's document gives no negatives
+        assert document[row["positive"]] != document[row["negative_1"]]
+    assert len(rows["hybrid"]) == len(rows["semantic"]) > 20
+    assert len({row["negative_1"] for row in rows["hybrid"]}) > 4
+
+
 def test_an_index_refuses_another_encoder(index, tmp_path, make_model):
     model = str(make_model(tmp_path / "other", seed=9))
     with pytest.raises(EncoderMismatchError, match="leave the model out"):

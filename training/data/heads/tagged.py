@@ -133,7 +133,10 @@ def _tagged(location: str, row: Mapping[str, Any]) -> TaggedText:
     spans.sort(key=lambda span: span[1])
     for (_, _, end), (label, start, _) in pairwise(spans):
         if start < end:
-            raise InputError(f"{location}: the span of {label!r} at character {start} overlaps another: expected one")
+            raise InputError(
+                f"{location}: the span of {label!r} at character {start} overlaps another, or cuts its word: expected "
+                "at most one for each word"
+            )
     document = row.get("document_id")
     return TaggedText(text, tuple(spans), document if isinstance(document, str) and document else text)
 
@@ -161,10 +164,12 @@ def _from_text(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
 
 
 def _span(location: str, text: str, entity: Any) -> Span:
+    """Return the span from the start of its first word to the end of its last one: a tagger tags whole words."""
     fields = entity if isinstance(entity, dict) else {}
     label, start, end = (fields.get(name, -1) for name in ("label", "start", "end"))
     if not isinstance(label, str) or not label.strip() or not is_whole(start, 0) or not is_whole(end, 1):
         raise InputError(f"{location}: {str(entity)[:_SHOWN]!r} is no entity: expected label, start and end")
-    if not any(left < end and right > start for left, right in word_spans(text)) or end > len(text):
+    words = [(left, right) for left, right in word_spans(text) if left < end and right > start]
+    if not words or end > len(text):
         raise InputError(f"{location}: characters {start} to {end} of the text are no word: expected a span with words")
-    return label, int(start), int(end)
+    return label, words[0][0], words[-1][1]
