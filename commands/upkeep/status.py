@@ -108,7 +108,7 @@ def _relevance(status: Status) -> str:
     if answered is None or refused is None:
         return "not measured with this encoder yet: no search is refused"
     if not status.relevance["passages"]:
-        errors = f"{answered:.0%} of unanswered questions seem answered, {refused:.0%} of answered ones do not"
+        errors = f"{answered:.0%} of questions without an answer show hits, {refused:.0%} of those with one are refused"
         return f"not measured here; on other collections, {errors}"
     return f"{answered:.0%} of everyday questions seem answered, {refused:.0%} of the documents' own sentences do not"
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from .document import LineCounter
+from .document import SOURCE_CODE, LineCounter
 from .sections import overlapping, sections
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
                     section.page,
                     heading_of(section.path(start, end))[0],
                     document.text[start:end],
-                    section.symbols(start, end, document.text),
+                    section.symbols(start, end, document.text) if document.format in SOURCE_CODE else (),
                 )
             )
     return chunks

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
 
+SOURCE_CODE = frozenset(
+    ("c", "cpp", "csharp", "cuda", "go", "java", "javascript", "php", "python", "ruby", "rust", "shell", "typescript")
+)
+"""The formats whose headings are the names of definitions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

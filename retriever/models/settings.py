@@ -74,7 +74,10 @@ class ModelSettings:
 
     @classmethod
     def _read(cls, folder: Path) -> ModelSettings:
-        modules = read_modules(folder) or [
+        modules = read_modules(folder)
+        if not modules:
+            _refuse_heads(folder)
+        modules = modules or [
             {"type": "Transformer", "path": ""},
             {"type": "Pooling", "path": ""},
         ]
@@ -95,6 +98,17 @@ class ModelSettings:
             query_prompt=_text(prompts.get("query") or ""),
             document_prompt=_text(document_prompt(prompts)),
         )
+
+
+def _refuse_heads(folder: Path) -> None:
+    """:raises InputError: for a reader or a tagger: its states were not trained to be pooled."""
+    for architecture in read_config(folder).get("architectures") or ():
+        for ending, noun in (("ForQuestionAnswering", "a reader"), ("ForTokenClassification", "a tagger")):
+            if _text(architecture).endswith(ending):
+                raise InputError(
+                    f"{folder} is {noun} and no encoder: expected a sentence-transformers folder, or an encoder "
+                    "without a head"
+                )
 
 
 def document_prompt(prompts: dict[str, Any]) -> Any:

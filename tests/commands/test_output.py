@@ -33,7 +33,8 @@ def test_the_status_says_that_errors_of_relevance_were_measured_elsewhere():
         return _relevance(SimpleNamespace(relevance=relevance))
 
     other = (
-        "not measured here; on other collections, 3% of unanswered questions seem answered, 2% of answered ones do not"
+        "not measured here; on other collections, 3% of questions without an answer show hits, 2% of those with one are "
+        "refused"
     )
     assert shown(answered=0.03, refused=0.02, passages=0) == other
     assert shown(answered=0.03, refused=0.02, passages=2_000).startswith("3% of everyday questions")

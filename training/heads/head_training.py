@@ -92,7 +92,13 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         fingerprint = self.fingerprint(head)
         card = self.run.card(self.kind.noun, self.objective, facts | rows, card_rows, loop, fingerprint)
         self.run.finish(card, loop.history, self.metric if self.held_out else None)
-        return HeadResult(self.run.out, self.kind.noun, rows, loop, measures, fingerprint)
+        result = HeadResult(self.run.out, self.kind.noun, rows, loop, measures, fingerprint)
+        if not self.held_out and self.config.held_out:
+            result.notes.append(
+                f"nothing was measured, and no probability is calibrated: {len(self.rows):,} rows are of too few "
+                "documents to hold any out"
+            )
+        return result
 
     def fingerprint(self, head: Head) -> str:
         """Return the fingerprint of the finished model."""

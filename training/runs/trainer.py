@@ -117,7 +117,7 @@ def paced(
         "gradient_accumulation_steps": config.accumulate,
         "max_steps": steps,
         "learning_rate": learning_rate,
-        "warmup_steps": math.ceil(config.warmup * steps),
+        "warmup_steps": min(math.ceil(config.warmup * steps), steps - 1),  # the first step of a warm-up learns nothing
         "weight_decay": config.weight_decay,
         "bf16": run.bf16,
         "seed": config.seed,

@@ -177,3 +177,10 @@ def test_files_that_only_models_on_torch_have_change_the_fingerprint(name, model
     before = print_of(model)
     (model / name).write_text('{"a": 1}')
     assert print_of(model) != before
+
+
+@pytest.mark.parametrize(("task", "noun"), [("QuestionAnswering", "a reader"), ("TokenClassification", "a tagger")])
+def test_a_model_with_a_head_for_tokens_is_no_encoder(task, noun, tmp_path, make_head):
+    folder = make_head(tmp_path / "head", task, ["a", "b"])
+    with pytest.raises(InputError, match=f"is {noun} and no encoder: expected a sentence-transformers folder"):
+        load_encoder(str(folder))

@@ -309,7 +309,7 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
     for _ in range(3):
         run = TrainingRun(tmp_path / "out", "base", FAST)
         run.open({})
-        given = {"_encode": print, "base_prompts": {}, "_teacher_encode": lambda: None, "data": None, "config": FAST}
+        given = {"_base_encode": lambda: print, "_teacher_encode": lambda: None, "data": None, "config": FAST}
         given["_report_measuring"] = lambda _: None
         sessions.append(SimpleNamespace(run=run, **given))
     with ThreadPoolExecutor() as pool:
@@ -1035,6 +1035,13 @@ def test_the_base_of_all_rounds_is_the_one_that_was_given(tmp_path, tiny_model):
     facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
     assert result.before.value == pytest.approx(once.before.value, abs=0.01)
     assert facts["measures"][0]["value"] == pytest.approx(result.before.value, abs=1e-4)
+
+
+def test_a_single_step_learns(tmp_path, tiny_model):
+    config = EncoderConfig(steps=1, batch_size=8, learning_rate=0.01, held_out=0, bf16=False)
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    vectors = [load_encoder(str(folder)).encode(["the cat"]) for folder in (tiny_model, tmp_path / "out")]
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("changed", [{"pooling": ("max",)}, {"pooling_layers": (1,)}])

@@ -113,6 +113,15 @@ def test_a_loss_that_is_no_number_ends_the_run_and_leaves_no_model(tmp_path, tin
     assert not (tmp_path / "out" / "config.json").exists()
 
 
+def test_a_reader_that_could_not_be_measured_says_so(tmp_path, tiny_model, squad_rows):
+    config = ReaderConfig(steps=1, max_length=48, batch_size=4, bf16=False)
+    rows = [row | {"title": "one document"} for row in squad_rows(8)]
+    result = train_reader(rows, tmp_path / "out", base=tiny_model, config=config)
+    assert not result.measures and result.notes == [
+        "nothing was measured, and no probability is calibrated: 8 rows are of too few documents to hold any out"
+    ]
+
+
 def test_a_wide_base_learns_more_slowly():
     assert [default_learning_rate(width) for width in (32, 384, 768, 1024)] == pytest.approx(
         [1e-3, 2e-4, 5e-5, 2.8125e-5]

@@ -5,7 +5,9 @@ import pytest
 
 from binocle import F, Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.documents.document import SOURCE_CODE
 from binocle.retriever.documents.sections import qualified_name
+from binocle.retriever.readers.plain_text.definitions import GRAMMARS
 
 pytest.importorskip("tree_sitter")
 
@@ -39,6 +41,18 @@ def index(tmp_path_factory, tiny_model):
     retriever.sync()
     retriever.add([{"id": "share", "text": "A share of a company.", "metadata": {"symbol": "ACME"}}])
     return retriever
+
+
+def test_a_heading_above_a_block_of_code_is_no_symbol(tmp_path, tiny_model):
+    (tmp_path / "guide.md").write_text("# Guide\n\n## Install\n\n```sh\npip install it\n```\n")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    assert [hit.symbols for hit in retriever.search("pip install", mode="lexical")] == [()]
+    assert not retriever.search("pip install", where=F.symbol.exists(), mode="lexical")
+
+
+def test_formats_with_symbols_are_those_with_a_grammar():
+    assert set(GRAMMARS) == SOURCE_CODE
 
 
 @pytest.mark.parametrize(
