@@ -19,6 +19,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from .idle_options import refuse_given_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,6 +251,8 @@ def inverter(
     from ...training.inversion.config import InverterConfig
     from ...training.inversion.train import train_inverter
 
+    if options["steps"] is not None:
+        refuse_given_options(["minutes"], "--steps says how long")
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     sources, name, length = _sources(texts, encoder, index)

@@ -86,6 +86,8 @@ def pretrain(
     refuse_idle_options()
     if teacher is not None:
         refuse_given_options(["vocabulary"], "the tokens are the teacher's")
+    if from_scratch is None:
+        refuse_given_options(["vocabulary"], "only --from-scratch learns one")
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     with ProgressBar("reading the data", lines=10) as progress:

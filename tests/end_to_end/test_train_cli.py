@@ -50,6 +50,8 @@ def home(tmp_path, monkeypatch, tiny_model):
     judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
     for split in ("train", "test"):
         (scifact / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    (tmp_path / "two_steps.toml").write_text("steps = 2\n", "utf-8")
+    (tmp_path / "texts.jsonl").write_text("".join(f'{{"text": "a ship at sea {n}"}}\n' for n in range(9)), "utf-8")
     (tmp_path / "wrong.toml").write_text('data = "pairs.jsonl"\nstepz = 3\n', "utf-8")
     for folder in ("docs", "notes"):
         retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
@@ -226,7 +228,23 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--split", "dev"), "--split has no effect here"),
         (
             ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),
-            "--epochs has no effect here: --steps says how long",
+            "--epochs has no effect here: steps say how long",
+        ),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--recipe", "two_steps.toml", "--epochs", "3"),
+            "--epochs has no effect here: steps say how long",
+        ),
+        (
+            ("train", "inverter", "docs", "--out", "out", "--steps", "2", "--minutes", "3"),
+            "--minutes has no effect here: --steps says how long",
+        ),
+        (
+            ("pretrain", "docs", "--out", "out", "--vocabulary", "300"),
+            "--vocabulary has no effect here: only --from-scratch learns one",
+        ),
+        (
+            ("train", "encoder", "texts.jsonl", "--out", "out", "--lora", "4"),
+            "the objective tsdae trains all weights with its decoder's: leave --lora out",
         ),
         (
             ("train", "encoder", "pairs.jsonl", "--out", "out", "--dev", "pairs.jsonl", "--held-out", "0.1"),

@@ -152,12 +152,12 @@ def student_settings(layers: int, **options: Any) -> EncoderConfig:
 
 
 def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
-    """Yield each different text once."""
+    """Yield each different text once; blank ones are left out."""
     if not isinstance(source, (str, Path)):
-        yield from dict.fromkeys(source)
+        yield from dict.fromkeys(filter(str.strip, source))
         return
     if beir.is_collection(Path(source)):
-        yield from dict.fromkeys(map(beir.passage, beir.documents(Path(source))))
+        yield from dict.fromkeys(filter(str.strip, map(beir.passage, beir.documents(Path(source)))))
         return
     hashes: set[int] = set()
     for where, row in rows(source):

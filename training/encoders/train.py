@@ -107,6 +107,8 @@ def _objectives(
     models = {"teacher": teacher is not None, "guide": config.guide is not None}
     objective_names = [objectives.choose(name, part.shape, **models) for name, part in zip(names, sets, strict=True)]
     objectives.check_uses(config, *objective_names)
+    if config.lora is not None and "tsdae" in objective_names:
+        raise InputError("the objective tsdae trains all weights with its decoder's: leave --lora out")
     return objective_names
 
 

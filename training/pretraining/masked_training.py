@@ -60,6 +60,8 @@ class MaskedTraining:
             self.counts = self._rows(frame)
         self.train_rows = Rows(run.folder / "rows" / "train.arrow")
         self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
+        if config.objective == "mlm+nsp":
+            self._check_other_documents()
         torch.manual_seed(config.seed)
         set_dropout(self.masked.model, config.dropout)
         attention.speed_up(self.masked.model)
@@ -142,8 +144,13 @@ class MaskedTraining:
             raise InputError("the texts hold too few words to train on and to hold some out: expected more documents")
         if self.pairs and not counts.pairs:
             raise InputError(f"no text has two sentences to make a pair of, which {config.objective} asks for")
-        if config.objective == "mlm+nsp" and counts.documents - counts.held_out_documents < 2:
-            raise InputError("the next sentence may be from another document: expected two documents at least")
+        if config.objective == "mlm+nsp":
+            for file in ("train.arrow", "held_out.arrow")[: 2 if config.held_out else 1]:
+                if len(np.unique(Rows(self.run.folder / "rows" / file).documents)) < 2:
+                    raise InputError(
+                        "the next sentence may be from another document: expected two documents with words at least, "
+                        "to learn from and to hold out"
+                    )
         return counts
 
     def train(self) -> PretrainingResult:

@@ -346,6 +346,7 @@ def test_wrong_settings_are_told_and_leave_nothing_behind(config, message, texts
             "no text has two sentences",
         ),
         ([text(1), text(2), text(3)], "mlm+nsp", "expected at least 4"),
+        ([text(1), "x", "y", "z", "v", "w"], "mlm+nsp", "expected two documents with words at least, to learn from"),
     ],
 )
 def test_texts_that_will_not_do_are_told_and_leave_nothing_behind(lines, objective, message, bert, tmp_path):

@@ -642,6 +642,20 @@ def test_a_table_of_words_encodes_as_sentence_transformers_does(tmp_path, tiny_m
     assert encoder.offsets(["The cat"])[0][0] == (0, 3)
 
 
+def test_blank_texts_of_a_collection_are_not_learned_from(tmp_path, tiny_model):
+    config = EncoderConfig(steps=2, batch_size=4, patience=None, evaluations=1)
+    passages = ["a ship", " ", "", "the sea", "a house", "the moon at night", "bread and cheese"]
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"d{n}", "title": "", "text": passage} for n, passage in enumerate(passages)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "ship"}\n', "utf-8")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n", "utf-8")
+    for number, source in enumerate((passages, folder)):
+        made = distill(tiny_model, tmp_path / f"out{number}", texts=source, layers=1, config=config)
+        assert load_encoder(str(made.folder)).encode(["a ship"]).shape == (1, 32)
+
+
 def test_a_student_as_large_as_its_teacher_is_refused(tmp_path, tiny_model):
     with pytest.raises(InputError, match="would not be smaller"):
         distill(tiny_model, tmp_path / "out", texts=["a b", "c d"], layers=12)
