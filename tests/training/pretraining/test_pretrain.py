@@ -346,7 +346,6 @@ def test_wrong_settings_are_told_and_leave_nothing_behind(config, message, texts
             "no text has two sentences",
         ),
         ([text(1), text(2), text(3)], "mlm+nsp", "expected at least 4"),
-        ([text(1), "x", "y", "z", "v", "w"], "mlm+nsp", "expected two documents with words at least, to learn from"),
     ],
 )
 def test_texts_that_will_not_do_are_told_and_leave_nothing_behind(lines, objective, message, bert, tmp_path):
@@ -355,6 +354,14 @@ def test_texts_that_will_not_do_are_told_and_leave_nothing_behind(lines, objecti
         pretrain(
             tmp_path / "a.txt", tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, objective=objective)
         )
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_next_sentence_of_another_document_needs_two_documents_with_words(bert, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{text(1)}\nx\n", "utf-8")
+    config = dataclasses.replace(QUICK, objective="mlm+nsp", held_out=0)
+    with pytest.raises(InputError, match="expected two documents with words at least, to learn from"):
+        pretrain(tmp_path / "a.txt", tmp_path / "model", base=bert, config=config)
     assert not (tmp_path / "model").exists()
 
 
