@@ -65,8 +65,11 @@ class ReaderTeacher:
             return None
         lefts = np.array([start for start, _ in window.offsets]) - left
         starts, ends = np.array(own.offsets).T
-        at = [np.maximum(0, np.searchsorted(lefts, characters, "right") - 1) for characters in (starts, ends - 1)]
-        return Lesson(hash((question, part)), replace(own, offsets=[]), *at, window.first, len(window.offsets))
+        first, last = (
+            np.maximum(0, np.searchsorted(lefts, characters, "right") - 1) for characters in (starts, ends - 1)
+        )
+        key = hash((question, part))
+        return Lesson(key, replace(own, offsets=[]), first, last, window.first, len(window.offsets))
 
     def loss(self, logits: torch.Tensor, lessons: Sequence[Lesson | None]) -> torch.Tensor:
         """Return the mean divergence of the student's probabilities from the teacher's, of start and end.

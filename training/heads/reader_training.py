@@ -109,8 +109,9 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
         answered = [part for part in parts if _targets(part, question) != _NO_ANSWER]
         candidates = answered if answered and random.random() < _WITH_ANSWER else parts
         window = candidates[random.integers(len(candidates))]
-        is_taught = self._teacher is not None and question.passage is passage
-        lesson = self._teacher.lesson(question.text, passage, window) if is_taught else None
+        if self._teacher is None or question.passage is not passage:
+            return window, _targets(window, question), None
+        lesson = self._teacher.lesson(question.text, passage, window)
         return window, _targets(window, question), lesson
 
     def measure(self) -> float:

@@ -60,8 +60,6 @@ class MaskedTraining:
             self.counts = self._rows(frame)
         self.train_rows = Rows(run.folder / "rows" / "train.arrow")
         self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
-        if config.objective == "mlm+nsp":
-            self._check_other_documents()
         torch.manual_seed(config.seed)
         set_dropout(self.masked.model, config.dropout)
         attention.speed_up(self.masked.model)
