@@ -11,6 +11,7 @@ from ...core.errors import InputError
 from ..options import FOLDER, json_option, open_index
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from .idle_options import refuse_given_options
 
 if TYPE_CHECKING:
     from ...training.mining.report import MiningReport
@@ -86,6 +87,10 @@ def mine(
 
     if corpus is not None and index is not None:
         raise InputError("negatives come from a corpus or from an index: give --corpus or --index, not both")
+    if judge is None:
+        refuse_given_options(["judge_margin"], "it goes with --judge")
+    if corpus is None:
+        refuse_given_options(["column"], "it goes with --corpus")
     source = open_index(index, None) if index else corpus
     with ProgressBar(lines=15, silence=15) as progress:
         report = run_mining(data, out, corpus=source, judge=_judge(judge), progress=progress, **settings)

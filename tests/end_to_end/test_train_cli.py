@@ -239,6 +239,14 @@ def test_two_processes_train_one_encoder(home, tiny_model):
             "--minutes has no effect here: --steps says how long",
         ),
         (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--judge-margin", "5"),
+            "--judge-margin has no effect here: it goes with --judge",
+        ),
+        (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--column", "text"),
+            "--column has no effect here: it goes with --corpus",
+        ),
+        (
             ("pretrain", "docs", "--out", "out", "--vocabulary", "300"),
             "--vocabulary has no effect here: only --from-scratch learns one",
         ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
+from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
 from ...retriever.models.files import find
@@ -106,7 +106,12 @@ def distill(
     learned, apart = ([text for text, is_out in zip(every, held_out, strict=True) if is_out == part] for part in (0, 1))
     start = _make_start(model, out, layers, learned, on_progress)
     rows_of_texts = ({"text": text} for text in every)
-    train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
+    try:
+        train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
+    except BinocleError:
+        if not folder_of(Path(out)).exists():  # there is no checkpoint to resume
+            shutil.rmtree(start)
+        raise
     shutil.rmtree(start)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)

@@ -656,6 +656,17 @@ def test_blank_texts_of_a_collection_are_not_learned_from(tmp_path, tiny_model):
         assert load_encoder(str(made.folder)).encode(["a ship"]).shape == (1, 32)
 
 
+def test_a_student_that_cannot_be_trained_leaves_nothing(tmp_path, tiny_model, monkeypatch):
+    def refused(*_, base, **__):
+        assert (tmp_path / base / "config.json").exists()
+        raise InputError("no")
+
+    monkeypatch.setattr("binocle.training.encoders.distill.train_encoder", refused)
+    with pytest.raises(InputError, match="no"):
+        distill(tiny_model, tmp_path / "out", texts=["a ship", "the sea", "a house"], layers=1)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_student_as_large_as_its_teacher_is_refused(tmp_path, tiny_model):
     with pytest.raises(InputError, match="would not be smaller"):
         distill(tiny_model, tmp_path / "out", texts=["a b", "c d"], layers=12)
