@@ -23,7 +23,11 @@ def refuse_idle_options(data: str | None = None, development: str | None = None)
     """Refuse options that would have no effect beside the others."""
     context = click.get_current_context()
     for name, is_idle, reason in (
-        ("epochs", _is_given(context, "steps") or _is_from_recipe(context, "steps"), "steps say how long"),
+        (
+            "epochs",
+            _is_given(context, "steps") or _is_from_recipe(context, "steps"),
+            "--steps or the recipe's steps say how long",
+        ),
         ("held_out", development is not None, "the rows of --dev are held out"),
         ("patience", not development and not context.params["held_out"], "nothing is held out"),
         ("evaluations", not development and not context.params["held_out"], "nothing is held out"),

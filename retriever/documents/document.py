@@ -23,7 +23,7 @@ UNREAD = "unread"  # the key of metadata with the reason why a part of the file 
 SOURCE_CODE = frozenset(
     ("c", "cpp", "csharp", "cuda", "go", "java", "javascript", "php", "python", "ruby", "rust", "shell", "typescript")
 )
-"""The formats whose headings are the names of definitions."""
+"""Formats of source code: their headings name definitions."""
 
 
 @dataclass(frozen=True, slots=True)

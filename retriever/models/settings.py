@@ -77,10 +77,7 @@ class ModelSettings:
         modules = read_modules(folder)
         if not modules:
             _refuse_heads(folder)
-        modules = modules or [
-            {"type": "Transformer", "path": ""},
-            {"type": "Pooling", "path": ""},
-        ]
+            modules = [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ""}]
         names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
         paths = {name: folder / module["path"] for name, module in zip(names, modules, strict=True)}
         transformer = _json(paths.get("Transformer", folder) / "sentence_bert_config.json", dict)

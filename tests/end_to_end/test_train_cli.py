@@ -228,11 +228,11 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--split", "dev"), "--split has no effect here"),
         (
             ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),
-            "--epochs has no effect here: steps say how long",
+            "--epochs has no effect here: --steps or the recipe's steps say how long",
         ),
         (
             ("train", "encoder", "pairs.jsonl", "--out", "out", "--recipe", "two_steps.toml", "--epochs", "3"),
-            "--epochs has no effect here: steps say how long",
+            "--epochs has no effect here: --steps or the recipe's steps say how long",
         ),
         (
             ("train", "inverter", "docs", "--out", "out", "--steps", "2", "--minutes", "3"),

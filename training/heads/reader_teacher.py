@@ -1,4 +1,4 @@
-"""Learn from a larger reader where it thinks that an answer starts and ends (Hinton et al. 2015, arXiv:1503.02531).
+"""Learn the probabilities that a larger reader gives to each start and end (Hinton et al. 2015, arXiv:1503.02531).
 
 The teacher reads the same part of a passage with its own tokenizer. Its probability of a token goes to the student's
 token that has the same character, so the two vocabularies may differ.
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     Probabilities = NDArray[np.float16]  # (1 + tokens of the passage, 2): of start and end; the first row is no answer
 
 _TEMPERATURE = 2.0  # as in arXiv:1910.01108's code for SQuAD
-WEIGHT = 0.8  # of the teacher's word; arXiv:1503.02531, section 2, wants much less for the labels
+WEIGHT = 0.8  # of the divergence; arXiv:1503.02531, section 2, gives the labels a much lower weight
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One window of the student as the teacher reads it."""
+    """The teacher's tokens of one window of the student, and how the two tokenizers correspond."""
 
     key: int  # of the question and the part of the passage
     window: Window  # the teacher's, without its offsets: another process may send it
@@ -46,7 +46,7 @@ class Lesson:
 
 
 class ReaderTeacher:
-    """A reader that another one learns from. What it says of a window is computed once."""
+    """A larger reader. It computes the probabilities of each window once and keeps them."""
 
     def __init__(self, name: str) -> None:
         """:raises InputError: when the model is no reader, or is damaged."""
@@ -55,7 +55,7 @@ class ReaderTeacher:
         self._known: dict[int, Probabilities] = {}
 
     def lesson(self, question: str, passage: str, window: Window) -> Lesson | None:
-        """Return the part of a passage that a window of the student has; None if the teacher cannot read it at once."""
+        """Return the teacher's window for a window of the student; None if the text is too long for one."""
         if not window.offsets:
             return None
         left, right = window.offsets[0][0], window.offsets[-1][1]

@@ -81,8 +81,8 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
 
     def prepare(self, rows: list[Question], random: np.random.Generator) -> _Windows:
         """Draw a window for each question."""
-        windows, targets, lessons = zip(*(self._drawn(question, random) for question in rows), strict=True)
-        return arrays(self.model, windows), [*targets], [*lessons]
+        parts, targets, lessons = zip(*(self._drawn(question, random) for question in rows), strict=True)
+        return arrays(self.model, parts), [*targets], [*lessons]
 
     def loss(self, batch: _Windows) -> torch.Tensor:
         """Return the mean cross-entropy of the first and of the last token of each answer.
