@@ -40,6 +40,11 @@ class ExactMatches:
         """Whether a passage must hold some of the parts."""
         return bool(self._parts.required)
 
+    @property
+    def excluded(self) -> bool:
+        """Whether a passage must not hold some of the parts."""
+        return bool(self._parts.excluded)
+
     def look_up(self, passing: Passing | None) -> Ids:
         """Return the passages with an exact part, wherever they rank, among the best with all words of one part.
 
@@ -102,14 +107,6 @@ class ExactMatches:
         levels = self._held_by(candidates.ids)
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
-
-    def lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Lift the scores of each level above the next, so that scores fall with the rank."""
-        levels = self.levels(candidates, mode)
-        if not levels.any():
-            return candidates
-        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
-        return replace(candidates, score=score.astype(np.float32))
 
     def are_held(self, ids: Ids) -> NDArray[np.bool_]:
         """Whether each passage holds some exact part."""

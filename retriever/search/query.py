@@ -110,6 +110,7 @@ class Query:
         self._nearest = nearest
         self._encode_texts = encode_texts
         self._seconds: dict[str, float] = {}  # by stage
+        self._deeper: list[Ids] = []  # candidates that each deeper search found, ascending
 
     def hits(self, k: int, **options: Any) -> Hits:
         """The k best passages: `steps` without a stop."""
@@ -148,22 +149,23 @@ class Query:
         k = min(k, self._total)
         if not k or not total:
             return Hits(total=total)
-        depth = max(SEARCH_DEPTH, (max(k, reranking.depth) if reranking else k) + (without is not None))
-        deepest = self._total if by_document else depth * _DEEPER if collapse and not reranking else depth
-        pool = max(k, diversity.pool) if diversity else k
+        depth = max(SEARCH_DEPTH, (reranking.depth if reranking else 0) + (without is not None))
+        deepest = _DEEPER * max(depth, k) if collapse else k
+        if by_document or (self._exact and self._exact.excluded):
+            deepest = self._total
+        offset, pool = (0, diversity.pool_of(k)) if diversity else (offset, k)
+        pages = diversity.blocks(pool) if diversity else [offset]
         per_document = 1 if by_document else per_document if collapse else 0
-        offset = 0 if diversity else offset
-        best = partial(self._selected, k=pool, mode=mode, per_document=per_document, collapse=collapse, offset=offset)
+        best = partial(self._selected, k=pool, mode=mode, per_document=per_document, collapse=collapse, pages=pages)
         if self._exact and (mode != "semantic" or self._exact.required):
             yield "chunks", self._ids_with_words(self._exact, passing)
+        stage = None
         while True:
-            stage = self._candidates(depth, mode, passing)
-            yield "chunks", stage.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
-            stage = self._first_stage(stage, mode, without)
+            found = self._candidates(depth, mode, passing)
+            yield "chunks", found.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
+            stage = self._first_stage(found, mode, without, stage)
             candidates, copies = best(stage)
-            if (
-                len(copies) >= k or depth >= min(deepest, self._total) or len(stage.ids) + 1 < depth
-            ):  # one may be left out
+            if len(copies) >= pool or depth >= min(deepest, total) or len(found.ids) < depth:
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
@@ -205,12 +207,12 @@ class Query:
         return Hits(hits, answerable=answerable, seconds=self._seconds, total=total)
 
     def _selected(
-        self, stage: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int
+        self, stage: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, pages: Sequence[int]
     ) -> tuple[Candidates, dict[int, list[int]]]:
         """All candidates with scores that fall with the rank, and the k best passages with the copies of each."""
-        candidates = self._exact.lifted(stage, mode) if self._exact else stage
+        candidates = self._lifted(stage, mode)
         if collapse:
-            groups = self._distinct(candidates, k, mode, per_document, offset)
+            groups = self._distinct(candidates, k, mode, per_document, pages)
             return candidates, {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
         ids = candidates.ids
         if per_document == 1:  # as only `by_document` has it here
@@ -251,25 +253,59 @@ class Query:
                     start += len(passage)
         return best
 
-    def _first_stage(self, candidates: Candidates, mode: Mode, without: int | None) -> Candidates:
-        """The candidates of the first stage, best first, those with the exact parts before the others."""
+    def _first_stage(
+        self, found: Candidates, mode: Mode, without: int | None, earlier: Candidates | None
+    ) -> Candidates:
+        """The candidates of the first stage, best first, those with the exact parts before the others.
+
+        :param earlier: those of a search that was less deep. They come first, so pages that were shown stay as they are.
+        """
+        known = np.empty(0, np.int64) if earlier is None else np.sort(earlier.ids)
         if without is not None:
-            candidates = candidates.take(np.flatnonzero(candidates.ids != without))
-        return self._exact.first(candidates, mode) if self._exact else candidates
+            found = found.take(np.flatnonzero(found.ids != without))
+        found = found.take(np.flatnonzero(~isin_sorted(found.ids, known)))
+        if self._exact:
+            found = self._exact.first(found, mode)
+        if earlier is None or not len(earlier.ids):
+            return found
+        self._deeper.append(np.sort(found.ids))
+        return earlier.followed_by(found)
+
+    def _levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
+        """Number what counts before scores, from 0: how early a search found candidates, and what exact parts they hold."""
+        if self._exact:
+            levels = self._exact.levels(candidates, mode)
+        else:
+            levels = np.zeros(len(candidates.ids), np.intp)
+        for ids in self._deeper:
+            levels[~isin_sorted(candidates.ids, ids)] += levels.max(initial=0) + 1
+        return levels
+
+    def _are_deeper(self, ids: Ids) -> NDArray[np.bool_]:
+        """Whether each candidate was found by a deeper search than the first."""
+        return isin_sorted(ids, np.sort(np.concatenate([np.empty(0, np.int64), *self._deeper])))
+
+    def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
+        """Lift the scores of each level above the next, if the order has them fall, so that scores fall with the rank."""
+        levels = self._levels(candidates, mode)
+        if not (self._exact and self._exact.levels(candidates, mode).any()):
+            return candidates
+        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
+        return replace(candidates, score=score.astype(np.float32))
 
     def _distinct(
-        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, offset: int
+        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, pages: Sequence[int]
     ) -> list[Group]:
         """The k best passages, each with its copies. First only the texts of some candidates are read."""
         count = len(candidates.ids)
-        levels = self._exact.levels(candidates, mode).tolist() if self._exact else [0] * count
-        scores = in_deviations(candidates.score, levels).tolist()
+        levels = self._levels(candidates, mode).tolist()
+        scores = in_deviations(candidates.score, levels, ~self._are_deeper(candidates.ids)).tolist()
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
             rows = self._snapshot.passage_texts.of(ids)
             groups = select(
-                distinct(Passage.of_rows(rows, levels, scores)), k, per_document, all_read=limit >= count, offset=offset
+                distinct(Passage.of_rows(rows, levels, scores)), k, per_document, all_read=limit >= count, pages=pages
             )
             if groups is not None:
                 break
@@ -359,7 +395,9 @@ class Query:
         best = np.argsort(-mean, kind="stable")
         reordered = replace(candidates, score=np.concatenate([mean, rest]).astype(np.float32), reranker=reranker)
         ranked = reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
-        return self._exact.first(ranked, mode) if self._exact else ranked
+        first = np.sort(ranked.ids[:reached])
+        self._deeper = [_without(found, first) for found in self._deeper]
+        return ranked.take(np.argsort(-self._levels(ranked, mode), kind="stable")) if self._exact else ranked
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -52,6 +52,17 @@ class Candidates:
         stages = {"lexical": self.lexical, "semantic": self.semantic}
         return stages | {name: scores for name, scores in optional.items() if scores is not None}
 
+    def followed_by(self, deeper: Candidates) -> Candidates:
+        """These candidates, and behind them those of a deeper search, whose scores are lowered if they are higher."""
+        if not len(deeper.ids):
+            return self
+        lower = min(0, self.score.min(initial=np.inf) - deeper.score.max())
+        deeper = replace(deeper, score=(deeper.score + lower).astype(np.float32))
+        both = {name: (getattr(self, name), getattr(deeper, name)) for name in self.__slots__}
+        return Candidates(
+            **{name: None if any(part is None for part in parts) else np.concatenate(parts) for name, parts in both.items()}
+        )
+
     def best_first(self) -> Candidates:
         """Sort by score; of equal ones the first in the index comes first."""
         return self.take(np.lexsort((self.ids, -self.score)))

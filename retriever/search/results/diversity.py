@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Ids, Positions
     from ..ranking.fusion import Candidates
 
-_POOL = 50
+_BLOCK = 50  # candidates: those of the next block come after all of this one, so that a page never repeats a hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,16 @@ class Diversity:
 
     weight: float  # of relevance, against novelty
     minimum: float = 0.0  # relevance of a hit
-    pool: int = _POOL  # candidates at least: the page after the first is chosen from the same
+
+    @staticmethod
+    def pool_of(k: int) -> int:
+        """The number of candidates to choose k hits from: whole blocks."""
+        return -(-k // _BLOCK) * _BLOCK
+
+    @staticmethod
+    def blocks(pool: int) -> range:
+        """Where the blocks of a pool end."""
+        return range(_BLOCK, pool + 1, _BLOCK)
 
     def choose(
         self,
@@ -42,30 +51,37 @@ class Diversity:
     ) -> dict[int, list[int]]:
         """Return k passages that are relevant and differ, each with its copies, in the order to show them.
 
-        :param copies: the passages to choose among, each with its copies.
+        :param copies: the passages to choose among, in blocks, each with its copies.
         :param relevance: of the first candidates, with all of these.
         :param vectors_of: gives the stored vectors of passages.
         """
-        rows = np.flatnonzero(np.isin(candidates.ids, list(copies)))
-        rows = rows[relevance[rows].round(4) >= self.minimum]  # as hits have it
+        rows_of = {number: row for row, number in enumerate(candidates.ids.tolist())}
+        rows = np.array([rows_of[number] for number in copies], np.intp)
+        blocks = np.arange(len(rows)) // _BLOCK
+        relevant = relevance[rows].round(4) >= self.minimum  # as hits have it
+        rows, blocks = rows[relevant], blocks[relevant]
         scores, ids = candidates.score[rows], candidates.ids[rows]
-        by_cosine = np.array_equal(scores, candidates.semantic[rows])
-        order = mmr(scores if by_cosine else as_cosines(scores), vectors_of(ids), self.weight, k)
+        if not np.array_equal(scores, candidates.semantic[rows]):
+            for block in np.unique(blocks):
+                scores[blocks == block] = as_cosines(scores[blocks == block])
+        order = mmr(scores, vectors_of(ids), self.weight, k, blocks)
         return {number: copies[number] for number in ids[order].tolist()}
 
 
-def mmr(scores: Floats, vectors: Floats, weight: float, k: int) -> Positions:
+def mmr(scores: Floats, vectors: Floats, weight: float, k: int, blocks: Positions | None = None) -> Positions:
     """Return the positions of the k candidates to show, in their order; of equal ones the first.
 
     :param scores: comparable with cosines, shape (n,).
     :param vectors: of length 1, shape (n, dim).
     :param weight: of the score; 1 keeps the order of the scores.
+    :param blocks: number of the block of each, ascending: a block begins when all of the one before are chosen.
     """
     nearest = np.zeros(len(scores), np.float32)  # cosine with the most similar chosen candidate
     left = np.ones(len(scores), np.bool_)
+    ends = [len(scores)] * len(scores) if blocks is None else np.searchsorted(blocks, blocks, "right").tolist()
     selected: list[int] = []
     while len(selected) < min(k, len(scores)):
-        gain = np.where(left, weight * scores - (1 - weight) * nearest, -np.inf)
+        gain = np.where(left, weight * scores - (1 - weight) * nearest, -np.inf)[: ends[len(selected)]]
         best = int(gain.argmax())
         cosines = vectors @ vectors[best]
         nearest = np.maximum(nearest, cosines) if selected else cosines

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ....core.arrays import Floats
+    from ....core.arrays import Floats, Mask
 
 PER_DOCUMENT = 3  # passages of a document, by default
 _GAP = 0.2  # standard deviations of the scores of all candidates
@@ -136,24 +136,28 @@ def _are_near(ours: frozenset[int], theirs: frozenset[int]) -> bool:
     return 10 * len(ours & theirs) >= _SHARED * len(ours | theirs)
 
 
-def in_deviations(scores: Floats, levels: Sequence[int]) -> Floats:
-    """Divide scores by their standard deviation among candidates of the same level, shape (n,)."""
+def in_deviations(scores: Floats, levels: Sequence[int], leading: Mask | slice = slice(None)) -> Floats:
+    """Divide scores by their standard deviation among candidates of the same level, shape (n,).
+
+    :param leading: the candidates whose deviation counts, all by default.
+    """
     if not len(scores):
         return scores
     numbers = np.asarray(levels, np.intp)
     means = np.bincount(numbers, scores) / np.maximum(np.bincount(numbers), 1)
-    return (scores / max(float(np.std(scores - means[numbers])), 1e-6)).astype(np.float32)
+    deviation = float(np.std((scores - means[numbers])[leading]))
+    return (scores / max(deviation, 1e-6)).astype(np.float32)
 
 
 def select(
-    groups: list[Group], k: int, per_document: int | None, *, all_read: bool, offset: int = 0
+    groups: list[Group], k: int, per_document: int | None, *, all_read: bool, pages: Sequence[int] = ()
 ) -> list[Group] | None:
     """The first k groups with a limit on the passages of each document; each page keeps its order.
 
     :param per_document: the number at most; 0 for no limit. None: each passage of a document beyond `PER_DOCUMENT`
         gives way to slightly worse passages of other documents, and each further passage to still worse ones.
     :param all_read: there are no more candidates.
-    :param offset: the number of groups on earlier pages. Pages share no group.
+    :param pages: where pages end: the number of groups up to there. Pages share no group.
     :returns: None if more candidates might change the answer.
     """
     limit = PER_DOCUMENT if per_document is None else per_document or len(groups)
@@ -169,4 +173,5 @@ def select(
     if not all_read and (len(best) < k or (best and best[-1][:2] > (-groups[-1].first.level, -groups[-1].first.score))):
         return None
     order = [number for *_, number in best]
-    return [groups[number] for number in sorted(order[:offset]) + sorted(order[offset:])]
+    bounds = pairwise([0, *pages, len(order)])
+    return [groups[number] for start, end in bounds for number in sorted(order[start:end])]

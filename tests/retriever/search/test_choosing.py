@@ -99,6 +99,53 @@ def test_pages_of_hits_that_differ_have_each_once(books):
     assert [hit.passage for page in pages for hit in page] == whole
 
 
+# Pages
+
+
+@pytest.fixture(scope="session")
+def orchard(tmp_path_factory, tiny_model):
+    """2,000 documents about apples and the same banana; the words alone find the rest last."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("orchard") / "index", model=tiny_model)
+    fruit = [{"id": f"b{n}", "text": f"Apple and banana, order {n} of {WORDS[n % 5]}."} for n in range(2_000)]
+    alone = [{"id": f"a{n}", "text": f"In the year {n} the apple trees gave more than {WORDS[n]}."} for n in range(5)]
+    long = "\n\n".join(f"An apple of the garden, number {n}. " + "word " * 9 for n in range(40))
+    retriever.add([*fruit, *alone, {"id": "garden", "text": long}])
+    return retriever
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+def test_hits_without_an_excluded_word_are_found_however_low_they_rank(orchard, mode):
+    hits = orchard.search("apple -banana", 100, mode=mode, per_document=0)
+    assert len(hits) == 5 + orchard.get("garden").passages
+    assert {f"a{n}" for n in range(5)} | {"garden"} == set(paths(hits))
+
+
+PAGED = ["apple", "apple order", "order_7 apple", "apple -garden", "apple +banana -trees"]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+@pytest.mark.parametrize("query", PAGED)
+def test_pages_have_each_hit_once_and_deeper_ones_follow(orchard, mode, query):
+    pages = {}
+    for k in (10, 70):
+        offsets = [*range(0, 70, k), *range(140, 280, k)]
+        pages[k] = [hit for offset in offsets for hit in orchard.search(query, k, mode=mode, offset=offset)]
+        assert len({hit.passage for hit in pages[k]}) == len(pages[k]) == 210
+    assert {hit.passage for hit in pages[10]} == {hit.passage for hit in pages[70]}
+    whole = orchard.search(query, 700, mode=mode, collapse=False)
+    assert paths(whole[:30]) == paths(orchard.search(query, 30, mode=mode, collapse=False))
+    assert len(set(hit.passage for hit in whole)) == 700
+    scores = [hit.score for hit in whole]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_pages_of_hits_that_differ_have_each_once_however_many(orchard):
+    pages = [orchard.search("apple", 30, mmr=0.5, offset=offset) for offset in range(0, 150, 30)]
+    whole = [hit.passage for hit in orchard.search("apple", 150, mmr=0.5)]
+    assert [hit.passage for page in pages for hit in page] == whole
+    assert len(set(whole)) == 150
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 def test_all_weight_on_relevance_keeps_the_order(points, mode):
     for query in ("cat", "the number7 dog"):

@@ -112,7 +112,7 @@ def spread(documents, scores, k, offset=0, *, all_read=True):
         Passage(number, document, f"text {number}", 0, score)
         for number, (document, score) in enumerate(zip(documents, scores, strict=True))
     ]
-    groups = select(distinct(rows), k, None, all_read=all_read, offset=offset)
+    groups = select(distinct(rows), k, None, all_read=all_read, pages=[offset])
     return groups if groups is None else [group.first.passage for group in groups]
 
 
