@@ -95,7 +95,9 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     paths = {row["path"] for row in rows}
     files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
     root = retriever.folder
-    local, stored = _path_in(root, path), path.rstrip("/")
+    local, target, stored = _path_in(root, path), _path_in(root, path, follow=True), path.rstrip("/")
+    if not folders and local not in files and not _is_folder_of(local, files):
+        local = target  # what erases takes a symbolic link for itself
     candidates = [local] * (local in files or _is_folder_of(local, files))
     if stored not in candidates and (stored in paths or _is_folder_of(stored, paths if folders else files)):
         candidates.append(stored)
@@ -111,9 +113,9 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
         raise InputError(f"{path!r} is a folder: {listing} lists its files")
     if is_forgotten(retriever, path):
         raise InputError(f"{path!r} was forgotten on request: {command_hint('index --retry')} reads it again")
-    nearest = _nearest(path, paths)
+    nearest = target if target in files else _nearest(path, paths)
     shown = path_from_here(root) if nearest in files else str
-    hint = f"is it {shown(nearest)!r}? " if nearest else ""
+    hint = f"is it {shown(nearest)!r}? " if nearest and shown(nearest) != path else ""
     raise NotFoundError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 
 
@@ -126,11 +128,17 @@ def is_forgotten(retriever: Retriever, path: str) -> bool:
     return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
 
 
-def _path_in(root: Path | None, path: str) -> str:
-    """The path relative to the indexed folder; "" if there is none, or the path lies outside."""
+def _path_in(root: Path | None, path: str, *, follow: bool = False) -> str:
+    """The path relative to the indexed folder; "" if there is none, or the path lies outside.
+
+    :param follow: if the path names a symbolic link, return that of its target.
+    """
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):
-            return Path(path).resolve().relative_to(root.resolve()).as_posix()
+            given = Path(path)
+            is_name = not follow and given.name not in ("", "..")
+            whole = given.parent.resolve() / given.name if is_name else given.resolve()
+            return whole.relative_to(root.resolve()).as_posix()
     return ""
 
 

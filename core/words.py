@@ -99,6 +99,11 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFC", bare).casefold()
 
 
+def composed(text: str) -> str:
+    """Return a text with letters and marks joined, as in é (Unicode form NFC): equal texts may be written both ways."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def encodable(text: str) -> str:
     """Replace halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold, by "?"."""
     return text.encode("utf-8", "replace").decode()

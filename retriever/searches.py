@@ -124,7 +124,10 @@ class Searches:
             offset=offset,
             ids=ids,
         )
-        return self._answer(request).after(int(offset))
+        start = time.perf_counter()
+        hits = self._index.read(lambda snapshot: request.hits(snapshot, self._index.models.encoder_of))
+        self._tell(request, hits, time.perf_counter() - start)
+        return hits.after(int(offset))
 
     def search_many(
         self,
@@ -154,8 +157,12 @@ class Searches:
         def answer(snapshot: Snapshot) -> list[Hits]:
             return hits_of_many(requests, snapshot, self._index.models.encoder_of)
 
-        offset = int(options.get("offset", 0))
-        return [hits.after(offset) for hits in self._index.read(answer)]
+        start, offset = time.perf_counter(), int(options.get("offset", 0))
+        found = self._index.read(answer)
+        seconds = (time.perf_counter() - start) / max(len(found), 1)
+        for request, hits in zip(requests, found, strict=True):
+            self._tell(request, hits, seconds)
+        return [hits.after(offset) for hits in found]
 
     def answer(
         self,
@@ -255,15 +262,20 @@ class Searches:
             min_relevance=min_relevance,
             deadline=Deadline.after(deadline),
         )
-        encoder_of = self._index.models.encoder_of
-        return self._index.read(lambda snapshot: find_context(snapshot, request, encoder_of, packing, count))
+        start, encoder_of = time.perf_counter(), self._index.models.encoder_of
 
-    def _answer(self, request: SearchRequest) -> Hits:
-        """Search, and tell who observes."""
-        start = time.perf_counter()
-        hits = self._index.read(lambda snapshot: request.hits(snapshot, self._index.models.encoder_of))
-        event = SearchEvent(request.text, hits, time.perf_counter() - start)
+        def packed(snapshot: Snapshot) -> tuple[Context, Hits, float]:
+            hits = request.hits(snapshot, encoder_of)
+            seconds = time.perf_counter() - start
+            return find_context(snapshot, request, hits, encoder_of, packing, count), hits, seconds
+
+        context, hits, seconds = self._index.read(packed)
+        self._tell(request, hits, seconds)
+        return context
+
+    def _tell(self, request: SearchRequest, hits: Hits, seconds: float) -> None:
+        """Tell who observes of a search."""
+        event = SearchEvent(request.text, hits, seconds)
         event.log()
         if self.on_search:
             self.on_search(event)
-        return hits

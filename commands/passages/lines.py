@@ -45,6 +45,9 @@ _OF_PASSAGES = {  # options that order or print passages
     "copies": "--copies",
     "join": "--join",
     "ray": "--ray",
+    "min_relevance": "--min-relevance",
+    "full": "--full",
+    "open_first": "--open",
 }
 _OF_LINES = {
     "ignore_case": "-i",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from .report import DocumentError, Report
 from .update import Change, MetadataChange, changed_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..models.encoder import Encoder
     from ..store.snapshot import Snapshot
@@ -93,7 +94,7 @@ class Batch:
         self._check_changed(updated)
         additions = Additions(snapshot, self._policy, report)
         added = additions.choose(self._additions)
-        _check_once([item.name for item in added], updated, deleted.values())
+        _check_once([item.name for item in added], [*updated, *deleted.values()])
         tables, dropped = [pa.Table.from_pylist(updated, document_schema())], list(deleted)
         next_document = writer.head.next_document
         if encoder:
@@ -113,10 +114,10 @@ class Batch:
         self.report = report
 
 
-def _check_once(added: Iterable[str], updated: Iterable[Row], deleted: Iterable[Row]) -> None:
-    """Refuse two writes to one document."""
-    names: set[str] = set()
-    for name in [*added, *(row["path"] for row in updated), *(row["path"] for row in deleted)]:
-        if name in names:
-            raise InputError(f"{name!r} is changed twice in this batch: expected one write for each document")
-        names.add(name)
+def _check_once(added: Iterable[str], changed: Sequence[Row]) -> None:
+    """Refuse two writes to one document. A file and an added document may have the same name."""
+    paths = {row["id"]: row["path"] for row in changed}
+    counts = Counter(row["id"] for row in changed)
+    twice = [paths[number] for number, count in counts.items() if count > 1]
+    for name in [*twice, *set(paths.values()).intersection(added)]:
+        raise InputError(f"{name!r} is changed twice in this batch: expected one write for each document")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..models.identity import EncoderId
     from ..store.snapshot import Snapshot
     from .request import SearchRequest
+    from .results.hits import Hits
 
     Siblings = Callable[[Sequence[Hit]], Iterable[Hit]]
 
@@ -121,15 +122,15 @@ def counter(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
 def find_context(
     snapshot: Snapshot,
     request: SearchRequest,
+    hits: Hits,
     encoder_of: Callable[[EncoderId], Encoder],
     packing: Packing,
     count: Callable[[str], int] | None = None,
 ) -> Context:
-    """Search, and pack the hits.
+    """Pack the hits of a search.
 
     :param count: counts the tokens of a text; by default the encoder's.
     """
-    hits = request.hits(snapshot, encoder_of)
     if hits.answerable is False and request.min_relevance is None:
         return Context("", (), 0, request.text)
     encoder = encoder_of(snapshot.head.encoder)

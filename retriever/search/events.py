@@ -18,7 +18,7 @@ class SearchEvent:
 
     query: str
     hits: Hits
-    seconds: float  # in all
+    seconds: float  # in all; of searches that were answered together, the mean
 
     def log(self) -> None:
         """Write a line at level DEBUG to the logger `binocle`; it has the length of the query, and not its text."""

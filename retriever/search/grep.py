@@ -3,12 +3,14 @@
 The texts are those that the readers extracted, so lines of a PDF or a letter are found too. Patterns are those of RE2,
 which pyarrow has: it takes linear time for any pattern, so none can hang, and has no look-around and no
 back-references (Cox 2007, "Regular Expression Matching Can Be Simple And Fast"). Letters, digits and white space of
-every alphabet are `\\w`, `\\d` and `\\s`; `\\b` within a pattern knows ASCII alone.
+every alphabet are `\\w`, `\\d` and `\\s`; `\\b` within a pattern knows ASCII alone. Outside of square brackets, é
+matches as one character and as a letter with a mark.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from ...core.arrays import isin_sorted
 from ...core.checks import is_whole
 from ...core.errors import InputError
-from ...core.words import encodable
+from ...core.words import composed, encodable, is_mark
 from ..documents.file_parts import file_of
 
 if TYPE_CHECKING:
@@ -91,8 +93,9 @@ class LinePattern:
 
     line: str
     span: str  # the part to highlight
+    ascii_span: str  # the same for lines of ASCII, where RE2 knows the edges of words
     text: str | None  # matches every text with a matching line; None: any text may have one
-    word: bool
+    edges: tuple[bool, bool]  # whether a span begins, and ends, at the edge of a word
 
     @classmethod
     def parse(cls, pattern: str, *, fixed: bool = False, ignore_case: bool = False, word: bool = False) -> LinePattern:
@@ -108,15 +111,21 @@ class LinePattern:
         if not pattern or len(pattern) > _MAX_CHARACTERS:
             raise InputError(f"the pattern has {len(pattern):,} characters: expected 1 to {_MAX_CHARACTERS:,}")
         flags = "(?i)" if ignore_case else ""
-        body = _escaped(encodable(pattern)) if fixed else encodable(pattern)
-        body, span = (body, body) if fixed else (_with_edges(_unicode(body)), _without_edges(_unicode(body)))
+        body = composed(encodable(pattern))
+        body = _escaped(body) if fixed else _unicode(body)
+        ascii_span, span, edges = body, body, (word, word)
+        if not fixed:
+            body, span = _with_edges(body), _without_edges(body)
+            if not word and "|" not in span:
+                edges = bool(_LEFT_EDGE.search(ascii_span)), bool(_RIGHT_EDGE.search(ascii_span))
         if word:
-            body = f"(?:^|[^{_WORD}])(?:{span})(?:$|[^{_WORD}])"
+            body, ascii_span = f"(?:^|[^{_WORD}])(?:{span})(?:$|[^{_WORD}])", span
+        body, span, ascii_span = map(_in_both_forms, (body, span, ascii_span))
         line = f"{flags}(?:{body})"
         _check(f"{flags}(?:{span})", pattern)
         _check(line, pattern)
         whole = None if not fixed and _LINE_BOUND.search(pattern) else f"(?m){line}"
-        return cls(line, f"{flags}({span})", whole, word)
+        return cls(line, f"{flags}({span})", f"{flags}({ascii_span})", whole, edges)
 
     def matches(self, texts: pa.Array) -> NDArray[np.intp]:
         """The numbers of the lines that match."""
@@ -125,11 +134,15 @@ class LinePattern:
 
     def spans(self, lines: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
         """The spans of each line that match."""
-        marked = pc.replace_substring_regex(_array(lines), self.span, f"{_START}\\1{_END}").to_pylist()
-        return [
-            tuple(_marked_spans(text, line, word=self.word)) if _START not in line and _END not in line else ()
-            for text, line in zip(marked, lines, strict=True)
-        ]
+        spans: list[tuple[tuple[int, int], ...]] = [()] * len(lines)
+        for pattern, is_ascii in ((self.ascii_span, True), (self.span, False)):
+            numbers = [number for number, line in enumerate(lines) if line.isascii() is is_ascii]
+            texts = _array([lines[number] for number in numbers])
+            marked = pc.replace_substring_regex(texts, pattern, f"{_START}\\1{_END}").to_pylist()
+            for number, text in zip(numbers, marked, strict=True):
+                if _START not in lines[number] and _END not in lines[number]:
+                    spans[number] = tuple(_marked_spans(text, lines[number], self.edges))
+        return spans
 
 
 def grep(
@@ -251,17 +264,17 @@ def _array(lines: Sequence[str]) -> pa.Array:
     return pa.array(lines, pa.large_string())
 
 
-def _marked_spans(marked: str, line: str, *, word: bool) -> Iterator[tuple[int, int]]:
+def _marked_spans(marked: str, line: str, edges: tuple[bool, bool]) -> Iterator[tuple[int, int]]:
     end = 0  # in the line
     for number, piece in enumerate(re.split(f"[{_START}{_END}]", marked)):
         start, end = end, end + len(piece)
-        is_whole_word = not _is_word(line[start - 1 : start]) and not _is_word(line[end : end + 1])
-        if number % 2 and start < end and (is_whole_word or not word):
+        inside = _is_word(line[start - 1 : start]), _is_word(line[end : end + 1])
+        if number % 2 and start < end and not any(edge and cut for edge, cut in zip(edges, inside, strict=True)):
             yield start, end
 
 
 def _is_word(character: str) -> bool:
-    return bool(re.match(r"\w", character))
+    return bool(re.match(r"\w", character)) or (character != "" and is_mark(character))
 
 
 def _escaped(text: str) -> str:
@@ -282,6 +295,24 @@ def _unicode(pattern: str) -> str:
             piece = _CLASSES[piece[1:]][is_inside]
         pieces.append(_POSIX.get(piece, piece) if is_inside else piece)
     return "".join(pieces)
+
+
+def _in_both_forms(pattern: str) -> str:
+    """Let letters with marks, outside of brackets and quotes, match as one character or as two (NFC and NFD)."""
+    if pattern.isascii():
+        return pattern
+    pieces = []
+    is_inside = False
+    for match in _TOKEN.finditer(pattern):
+        piece = match[0]
+        is_inside = piece[0] == "[" if not is_inside else piece != "]"
+        pieces.append(piece if is_inside or piece[0] == "\\" else "".join(map(_form, piece)))
+    return "".join(pieces)
+
+
+def _form(sign: str) -> str:
+    parts = unicodedata.normalize("NFD", sign)
+    return sign if sign == parts else f"(?:{sign}|{parts})"
 
 
 _LEFT_EDGE = re.compile(r"\A\\b(?=\w|\\p|\[[\w\\])")

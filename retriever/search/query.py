@@ -258,7 +258,7 @@ class Query:
     ) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others.
 
-        :param earlier: those of a search that was less deep. They come first, so pages that were shown stay as they are.
+        :param earlier: those of a search that was less deep. They come first, so that pages stay as they were.
         """
         known = np.empty(0, np.int64) if earlier is None else np.sort(earlier.ids)
         if without is not None:
@@ -272,11 +272,10 @@ class Query:
         return earlier.followed_by(found)
 
     def _levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
-        """Number what counts before scores, from 0: how early a search found candidates, and what exact parts they hold."""
+        """Number what counts before scores, from 0: how early a candidate was found, then what exact parts it holds."""
+        levels = np.zeros(len(candidates.ids), np.intp)
         if self._exact:
-            levels = self._exact.levels(candidates, mode)
-        else:
-            levels = np.zeros(len(candidates.ids), np.intp)
+            levels += self._exact.levels(candidates, mode)
         for ids in self._deeper:
             levels[~isin_sorted(candidates.ids, ids)] += levels.max(initial=0) + 1
         return levels
@@ -286,7 +285,7 @@ class Query:
         return isin_sorted(ids, np.sort(np.concatenate([np.empty(0, np.int64), *self._deeper])))
 
     def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Lift the scores of each level above the next, if the order has them fall, so that scores fall with the rank."""
+        """Lift the scores of each level above the next where exact parts decide, so that scores fall with the rank."""
         levels = self._levels(candidates, mode)
         if not (self._exact and self._exact.levels(candidates, mode).any()):
             return candidates

@@ -140,6 +140,19 @@ def test_a_path_that_leads_out_of_the_folder_is_no_link(notes, run):
     assert document_url(hit, None) == ""
 
 
+def test_a_symbolic_link_is_forgotten_for_itself_and_shown_as_its_target(notes, run):
+    (notes / "link.md").symlink_to("ship.md")
+    result = run("forget", "link.md")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "binocle: 'link.md' is not in the index: is it 'ship.md'? 'binocle files' lists its files\n"
+    assert "one more ship" in run("show", "link.md").out
+    (notes / "ship.md").unlink()
+    (notes.parent / "secret.md").write_text("x")
+    (notes / "ship.md").symlink_to(notes.parent / "secret.md")
+    assert "one more ship" in run("show", "ship.md").out
+    assert run("forget", "ship.md").out == "1 document forgotten\n"
+
+
 def test_open_opens_nothing_outside_of_the_folder(notes, monkeypatch):
     from dataclasses import replace
 

@@ -183,10 +183,13 @@ def test_a_hook_and_a_logger_observe_each_search(retriever, caplog):
     retriever.on_search = events.append
     with caplog.at_level(logging.DEBUG, "binocle"):
         hits = retriever.search("cat", k=2)
+        many = retriever.search_many(["cat", "the dog"], k=1, offset=1)
+        retriever.context("a river")
     retriever.on_search = None
-    (event,) = events
-    assert (event.query, event.hits) == ("cat", hits)
-    assert event.seconds > 0
+    assert [event.query for event in events] == ["cat", "cat", "the dog", "a river"]
+    assert events[0].hits == hits
+    assert [event.hits[1:] for event in events[1:3]] == many
+    assert all(event.seconds > 0 for event in events)
     assert "search of 3 characters: 2 hits" in caplog.text
 
 

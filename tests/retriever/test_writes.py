@@ -193,9 +193,26 @@ def test_a_batch_that_raises_writes_nothing(notes):
     with pytest.raises(InputError, match="'a' is changed twice"), notes.batch() as batch:  # noqa: PT012 - it raises at its end
         batch.add([{"id": "a", "text": "cat"}])
         batch.delete("a")
+    for write in ({"add": [{"id": "a", "text": "cat"}]}, {"update": {"n": 2}}, {"delete": "a"}):
+        with pytest.raises(InputError, match="'a' is changed twice"), notes.batch() as batch:  # noqa: PT012
+            batch.update(ids=["a"], metadata={"n": 9})
+            batch.add(write.get("add", []))
+            if "update" in write:
+                batch.update(ids=["a"], metadata=write["update"])
+            batch.delete(*([write["delete"]] if "delete" in write else ["c"]))
     with pytest.raises(NotFoundError, match="'zz'"), notes.batch() as batch:
         batch.update(ids=["zz"], metadata={"n": 1})
     assert notes.snapshot().head == before
+
+
+def test_a_batch_deletes_a_file_and_an_added_document_of_the_same_name(retriever):
+    retriever.add([{"id": "new.txt", "text": "a document that is older than the file of its name"}])
+    (retriever.folder / "new.txt").write_text("a file")
+    retriever.sync()
+    with retriever.batch() as batch:
+        batch.delete("new.txt")
+    assert batch.report.removed == 2
+    assert "new.txt" not in {row["path"] for row in retriever.documents()}
 
 
 def test_a_batch_can_skip_what_cannot_be_added(notes):

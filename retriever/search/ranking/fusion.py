@@ -53,14 +53,23 @@ class Candidates:
         return stages | {name: scores for name, scores in optional.items() if scores is not None}
 
     def followed_by(self, deeper: Candidates) -> Candidates:
-        """These candidates, and behind them those of a deeper search, whose scores are lowered if they are higher."""
+        """These candidates, and behind them those of a deeper search, whose scores are lowered if they are higher.
+
+        Both are of the first stage, without scores of a reranker.
+        """
         if not len(deeper.ids):
             return self
         lower = min(0, self.score.min(initial=np.inf) - deeper.score.max())
         deeper = replace(deeper, score=(deeper.score + lower).astype(np.float32))
-        both = {name: (getattr(self, name), getattr(deeper, name)) for name in self.__slots__}
+        neighbours = None
+        if self.neighbours is not None and deeper.neighbours is not None:
+            neighbours = np.concatenate([self.neighbours, deeper.neighbours])
         return Candidates(
-            **{name: None if any(part is None for part in parts) else np.concatenate(parts) for name, parts in both.items()}
+            np.concatenate([self.ids, deeper.ids]),
+            np.concatenate([self.lexical, deeper.lexical]),
+            np.concatenate([self.semantic, deeper.semantic]),
+            np.concatenate([self.score, deeper.score]),
+            neighbours=neighbours,
         )
 
     def best_first(self) -> Candidates:

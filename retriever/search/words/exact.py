@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ....core.words import UNSPACED
+from ....core.words import UNSPACED, composed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ _MAX_CHARACTERS = 200  # of a token
 # An operator stands at the start of a word. So 5" is no quote, and C++ and well-known have no operator.
 _QUOTED = r"\"(?P<straight>\s*[^\"\s][^\"]*)\"|“(?P<curved>\s*[^“”\s][^“”]*)”|„(?P<low>\s*[^„“”\s][^„“”]*)[“”]"
 _OPERATOR = re.compile(
-    rf"(?<![^\s(])(?P<sign>(?<=\s)-|\+)?(?:{_QUOTED})(?![^\s.,;:!?)])"
+    rf"(?<![^\s(])(?P<sign>(?<!\S)-|\+)?(?:{_QUOTED})(?![^\s.,;:!?)])"
     r"|(?<=\s)-(?P<excluded>[^\W\d_][^\s\"“”„]{2,})(?!\S)"  # -l and -rf are options
     r"|(?<!\S)\+(?P<required>[^\W\d_][^\s\"“”„]*)(?!\S)"
 )
@@ -100,9 +100,9 @@ class ExactQuery:
 
     @property
     def lookups(self) -> list[str]:
-        """Texts to look up with all their words: the required words with each token in turn."""
+        """Texts to look up with all their words: the required words, alone and with each token."""
         required = " ".join(self.required)
-        texts = [f"{required} {token}".strip() for token in (*self.tokens, *self.names)] or [required]
+        texts = [required, *(f"{required} {token}".strip() for token in (*self.tokens, *self.names))]
         return [text for text in texts if re.search(r"\w", text)]
 
     @property
@@ -115,6 +115,7 @@ class ExactQuery:
         """Whether a passage holds all that is required, in any case, and nothing that is excluded."""
         if not (self.required or self.excluded):
             return True
+        passage = composed(passage)
         folded = passage.casefold()
         return all(_holds(literal, passage, folded) for literal in self.required) and not any(
             _holds(literal, passage, folded) for literal in self.excluded
@@ -129,7 +130,7 @@ class ExactQuery:
         """The level of each passage."""
         literals = [_folded_words(literal) for literal in self.literals]
         levels = []
-        for passage, path in zip(passages, headings, strict=True):
+        for passage, path in zip(map(composed, passages), headings, strict=True):
             folded = passage.casefold()
             may_hold = any(_has_all(words, folded) for words in literals)
             levels.append(self._level(passage, path, folded) if may_hold else (0, 0))
@@ -142,6 +143,7 @@ class ExactQuery:
 
     def held(self, passage: str, headings: Sequence[str] = ()) -> dict[str, str]:
         """Map each literal that counts for a passage to "definition" or "use"."""
+        passage = composed(passage)
         grades = {literal: grade(literal, passage, headings) for literal in self.literals}
         grades |= {name: 0 for name in self.names if grades[name] != DEFINITION}
         return {
@@ -152,7 +154,8 @@ class ExactQuery:
 
 
 def parse(query: str) -> ExactQuery:
-    """Take a query apart. The text of one without operators stays as it is."""
+    """Take a query apart. The text of one without operators stays as it is, but for its letters being composed."""
+    query = composed(query)
     required: list[str] = []
     excluded: list[str] = []
     tokens: list[str] = []
@@ -169,6 +172,8 @@ def parse(query: str) -> ExactQuery:
     if not pieces and 0 < len(query) <= _MAX_CHARACTERS and not re.search(r"\w", query):
         tokens = [query]
     text = " ".join("".join([*pieces, query[position:]]).split()) if pieces else query
+    if not text:
+        return ExactQuery(query)  # it says only what not to find
     distinct = [token for token in dict.fromkeys(tokens) if token not in required][:_MAX_TOKENS]
     is_sentence = bool(distinct) and len(text.split()) >= _SENTENCE
     names = [token for token in distinct if is_sentence and _PLAIN_NAME.fullmatch(token) and not _CODE.fullmatch(token)]
@@ -258,7 +263,7 @@ def _folded_words(literal: str) -> list[str]:
 
 
 def _defines(literal: str, passage: str, headings: Sequence[str], *, any_case: bool) -> bool:
-    heading = headings[-1].strip("`() \t") if headings else ""
+    heading = composed(headings[-1]).strip("`() \t") if headings else ""
     if heading == literal or (any_case and heading.casefold() == literal.casefold()):
         return True
     return _definition(literal, any_case=any_case).search(passage) is not None

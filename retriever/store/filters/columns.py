@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.errors import DamagedError
+from ....core.words import composed
+from ...documents.file_parts import file_of
 from . import fields
 
 if TYPE_CHECKING:
@@ -131,6 +133,19 @@ class Column:
     def encoded(self) -> pa.Array:
         """The texts among the values as bytes, for patterns of bytes; a column of paths has only texts."""
         return pa.array([text.encode("utf-8", "surrogatepass") for text in self.values], pa.binary())
+
+    @cached_property
+    def composed(self) -> Column:
+        """The column with letters and marks joined; its values are texts."""
+        codes = np.repeat(np.arange(len(self.values)), np.diff(self.starts))
+        texts, numbers = np.unique(np.array(list(map(composed, self.values)), object), return_inverse=True)
+        return Column(texts.tolist(), numbers[codes], self.owners, self.count)
+
+    @cached_property
+    def files_of_parts(self) -> list[tuple[int, str]]:
+        """The codes of paths of parts of large files, each with the path of its file."""
+        parts = ((code, file_of(path)) for code, path in enumerate(self.values) if "/bytes-" in path)
+        return [(code, file) for code, file in parts if file != self.values[code]]
 
     def _of_type(self, value: Any) -> tuple[int, int]:
         if isinstance(value, bool):

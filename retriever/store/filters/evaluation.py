@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.errors import InputError
+from ....core.words import composed
 from ...documents.gitignore import holds
 from . import fields
 from .filter import Condition, Filter, Junction, Negation, Within
@@ -124,7 +125,7 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
     if not (len(owners) if inside is None else inside[owners].any()):
         name, known = key.removeprefix(fields.METADATA), documents.keys(inside)
         if name not in known:  # a key may have empty lists only
-            raise InputError(_unknown(name, known))
+            raise InputError(_unknown(key, known))
 
 
 def _check_quoted_glob(where: Condition, documents: DocumentColumns, inside: Mask | None) -> None:
@@ -142,11 +143,13 @@ def _unknown(key: str, known: list[str]) -> str:
     import difflib
 
     names = [*fields.NAMES, *(name for name in known if name not in fields.NAMES)]
-    near = difflib.get_close_matches(key, names, 3)
+    name = key.removeprefix(fields.METADATA)
+    near = difflib.get_close_matches(name, names if name == key else known, 3)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    where = "" if name == key else " in its metadata"
     shown = names[: len(fields.NAMES) + _LISTED_KEYS]
     rest = ", …" * (len(names) > len(shown))
-    return f"no document has {fields.shown(key)}{hint}: a filter may ask for {', '.join(shown)}{rest}"
+    return f"no document has {fields.shown(name)}{where}{hint}: a filter may ask for {', '.join(shown)}{rest}"
 
 
 def _compare(where: Condition, documents: DocumentColumns) -> Mask:
@@ -158,7 +161,11 @@ def _compare(where: Condition, documents: DocumentColumns) -> Mask:
     if where.key in ("type", "format") and value is not None:
         value = tuple(map(fields.type_name, value)) if where.operator == "in" else fields.type_name(value)
     column = documents.column(where.key)
-    return _COMPARISONS[where.operator](column, value)
+    mask = _COMPARISONS[where.operator](column, value)
+    if where.key == "path" and where.operator in ("eq", "in"):
+        files = {value} if where.operator == "eq" else set(value)
+        mask |= column.mask_of([code for code, file in column.files_of_parts if file in files])
+    return mask
 
 
 def _glob(column: Column, pattern: str) -> Mask:
@@ -169,7 +176,7 @@ def _glob(column: Column, pattern: str) -> Mask:
 def _like(column: Column, text: str, globs: bool = True) -> Mask:
     """Compare as people do: capitals do not count, numbers compare as numbers, and a text may be a glob."""
     texts, codes = column.folded
-    folded = text.lower()
+    folded = fields.folded(text)
     mask = column.mask_of(codes[bisect_left(texts, folded) : bisect_right(texts, folded)])
     if (number := fields.number(text)) is not None:
         mask |= column.mask([column.equal(number)])
@@ -187,7 +194,7 @@ def _like_ordered(operator: str, column: Column, text: str) -> Mask:
     """Compare numbers with a number, and all else as texts in small letters."""
     texts, codes = column.folded
     bisect = bisect_left if operator in ("lt", "gte") else bisect_right
-    border = bisect(texts, text.lower())
+    border = bisect(texts, fields.folded(text))
     passing = codes[:border] if operator in ("lt", "lte") else codes[border:]
     number = fields.number(text)
     if number is None:
@@ -244,14 +251,18 @@ def _at(operator: str, value: Any, at: Doubles) -> Mask:
 
 
 def _paths(where: Condition, documents: DocumentColumns) -> Mask:
-    """Compare paths with a glob. People also mean the paths that added documents state in their metadata."""
-    columns = [documents.column("path")]
+    """Compare paths with a glob. People also mean the paths that added documents state in their metadata.
+
+    For people, é is the same as one character and as a letter with a mark; a program's `glob` is exact.
+    """
+    columns, globs, value = [documents.column("path")], where.operator != "same", where.value
     if where.operator != "glob":
         columns.append(documents.stated_paths)
-    plain = where.value.removeprefix("./")
-    masks = [column.mask([column.equal(where.value), column.equal(plain)]) for column in columns]
-    if where.operator != "same":
-        masks += [_globbed(column, where.value) for column in columns]
+        if not value.isascii():
+            columns, value = [column.composed for column in columns], composed(value)
+    plain = value.removeprefix("./")
+    masks = [column.mask([column.equal(value), column.equal(plain)]) for column in columns]
+    masks += [_globbed(column, value) for column in columns if globs]
     return reduce(np.logical_or, masks)
 
 

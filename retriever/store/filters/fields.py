@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ....core.errors import InputError
+from ....core.words import composed
 from ...documents.file_parts import file_of
 from ...documents.gitignore import Pattern
 
@@ -25,6 +26,7 @@ _OPERATORS = {
     "size": (*_EQUALITY, "lt", "lte", "gt", "gte", "between"),
 }
 _SHOWN = 80  # characters of a value in a message
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -135,16 +137,17 @@ def type_name(value: Any) -> str:
 
 
 def folded(value: Any) -> str:
-    """Return a value as people compare it."""
-    return str(value).lower()
+    """Return a value as people compare it: in small letters, with letters and marks joined."""
+    return composed(str(value)).lower()
 
 
 def number(text: str) -> float | None:
-    """Read a number; None if the text is none."""
-    for read in (int, float):  # int first: a float has only 53 bits of a whole number
-        with contextlib.suppress(ValueError):
-            return read(text)
-    return None
+    """Read a number; None if the text is none, as nan and 2_020 are."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    with contextlib.suppress(ValueError):  # int first: a float has only 53 bits of a whole number
+        return int(text)
+    return float(text)
 
 
 def is_number(value: Any) -> bool:

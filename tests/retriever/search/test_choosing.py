@@ -134,7 +134,7 @@ def test_pages_have_each_hit_once_and_deeper_ones_follow(orchard, mode, query):
     assert {hit.passage for hit in pages[10]} == {hit.passage for hit in pages[70]}
     whole = orchard.search(query, 700, mode=mode, collapse=False)
     assert paths(whole[:30]) == paths(orchard.search(query, 30, mode=mode, collapse=False))
-    assert len(set(hit.passage for hit in whole)) == 700
+    assert len({hit.passage for hit in whole}) == 700
     scores = [hit.score for hit in whole]
     assert scores == sorted(scores, reverse=True)
 

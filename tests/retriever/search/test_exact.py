@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -84,6 +85,8 @@ def test_of_a_query_that_is_one_word_the_definition_counts(query):
         ("snake -python", ExactQuery("snake", excluded=("python",))),
         ('snake -"monty python"', ExactQuery("snake", excluded=("monty python",))),
         ("snake -python +boa -monty", ExactQuery("snake boa", ("boa",), ("python", "monty"))),
+        ('-"monty python" snake', ExactQuery("snake", excluded=("monty python",))),
+        ('-"monty python"', ExactQuery('-"monty python"')),
         ("snake +python", ExactQuery("snake python", required=("python",))),
         ("+go routine", ExactQuery("go routine", required=("go",))),
         (
@@ -266,6 +269,23 @@ def test_the_command_explains_and_shows_the_line(library, run):
         1,
         'binocle: no passage holds "bread and cheese" without "butter" or "bread"\n',
     )
+
+
+def test_what_is_required_is_found_by_meaning_beside_an_identifier(library):
+    for query in ("+bread task_queue", '"bread" task_queue'):
+        assert set(paths(library.search(query, mode="semantic"))) == {"phrase", "words", "issue"}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+def test_letters_with_marks_are_the_same_in_both_forms(form, mode, tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    rows = [("a", "Das Café am See."), ("b", "Das Cafe am See."), ("c", "Ein Haus am See.")]
+    retriever.add({"id": name, "text": unicodedata.normalize(form, text)} for name, text in rows)
+    for other in ("NFC", "NFD"):
+        for query, expected in {'"café am" see': {"a"}, "see +café": {"a"}, "see -café": {"b", "c"}}.items():
+            hits = retriever.search(unicodedata.normalize(other, query), mode=mode)
+            assert {hit.path for hit in hits} == expected, (other, query)
 
 
 @pytest.mark.parametrize("query", ["  ", '""', "“ ”"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+import unicodedata
 
 import pytest
 
@@ -133,6 +134,41 @@ def test_no_pattern_takes_long(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([{"id": "x", "text": "a" * 20_000 + "b"}])
     assert list(retriever.grep("(a+)+$")) == []  # 2^20,000 steps of backtracking
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "expected"),
+    [
+        (r"\bcat\b", "concat a cat, the cat cats", ["cat", "cat"]),
+        (r"\bcat", "concat a cat, the cat cats", ["cat", "cat", "cat"]),
+        (r"cat\b", "concat a cat", ["cat", "cat"]),
+        (r"\bcat.*dog\b", "concat dog cat dog", ["cat dog"]),
+        (r"\bcat|dog\b", "concat cat dogs hotdog", ["cat", "dog"]),
+        (r"\bété\b", "bétéx l'été étés", ["été"]),
+    ],
+)
+def test_edges_of_words_count_in_spans_too(pattern, line, expected):
+    (spans,) = LinePattern.parse(pattern).spans([line])
+    assert [line[start:end] for start, end in spans] == expected
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_letters_with_marks_match_in_both_forms(form, tmp_path, tiny_model):
+    text = unicodedata.normalize(form, "Ein Café.\nViele Cafés.\nEin Cafe.\n")
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "x", "text": text}])
+    for other in ("NFC", "NFD"):
+        pattern = unicodedata.normalize(other, "café")
+        options = {"fixed": True, "ignore_case": True}
+        assert [line for _, line, _ in lines_of(retriever, pattern, **options)] == [1, 2]
+        assert [line for _, line, _ in lines_of(retriever, pattern, word=True, **options)] == [1]
+        assert [line for _, line, _ in lines_of(retriever, pattern.title() + "+s?[.]")] == [1, 2]
+        assert [line for _, line, _ in lines_of(retriever, rf"\Q{pattern.title()}\E|Nothing")] == (
+            [1, 2] if form == "NFC" else []
+        )
+    (document,) = retriever.grep(pattern, ignore_case=True, word=True, fixed=True)
+    ((line,),) = document.groups
+    assert [line.text[start:end] for start, end in line.matches] == [unicodedata.normalize(form, "Café")]
 
 
 def test_marks_in_a_text_are_no_spans():

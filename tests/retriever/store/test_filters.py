@@ -4,6 +4,7 @@ import json
 import os
 import random
 import time
+import unicodedata
 from collections import OrderedDict
 from datetime import date, datetime, timedelta, timezone
 from types import MappingProxyType
@@ -53,6 +54,30 @@ def row_passes(where, row):
 
 def passes(where, **changes):
     return row_passes(where, row(**changes))
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_people_write_letters_with_marks_in_either_form(form):
+    stored = row(unicodedata.normalize(form, "öl/café.md"), title=unicodedata.normalize(form, "Über Größe"))
+    for other in ("NFC", "NFD"):
+        for text in ("path=café.md", "path=öl", "path=ca*.md", 'path="öl/café.md"', "title=über*", "title>=ÜB"):
+            assert row_passes(unicodedata.normalize(other, text), stored), text
+        assert not row_passes(unicodedata.normalize(other, "path=cafe.md"), stored)
+        exact = unicodedata.normalize(other, "öl/café.md")
+        assert row_passes(F.path == exact, stored) is row_passes(F.path.glob(exact), stored) is (form == other)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "2_020", "1e", "٣_٣", "0x1F", ""])
+def test_what_python_alone_reads_as_a_number_is_none(text):
+    assert fields.number(text) is None
+    assert not passes(f'n="{text}"', n=2_020)
+    assert not passes("n>=nan", n=2_020)
+
+
+def test_a_number_is_read_as_people_write_it():
+    numbers = {"7": 7, "+7": 7, "-7.5": -7.5, ".5": 0.5, "5.": 5.0, "1e3": 1000.0, " 2E-1 ": 0.2, "1e999": float("inf")}
+    assert {text: fields.number(text) for text in numbers} == numbers
+    assert fields.number(f"{10**30}") == 10**30
 
 
 def test_no_filter_is_none():
@@ -359,6 +384,8 @@ def test_a_key_that_no_document_has_is_refused_with_keys_like_it():
             "no document has 'yaer' (did you mean 'year'?): "
             "a filter may ask for path, type, modified, size, title, author, year"
         )
+    with pytest.raises(InputError, match=r"^no document has .path. in its metadata .did you mean .author"):
+        select(parse("metadata.path=2"), rows)
     many = documents(*(row(**{f"key{number:02}": 1}) for number in range(30)))
     with pytest.raises(InputError, match=", ".join(f"key{number:02}" for number in range(20)) + ", …$"):
         select(F.other == 1, many)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import pytest
 
 from binocle import Retriever
+from binocle.retriever.documents import file_parts
+from binocle.retriever.readers import large_files
 
 
 @pytest.fixture
@@ -41,6 +45,39 @@ def test_a_hit_is_compared_with_the_file(text, state, is_synced, filed):
     if is_synced:
         filed.sync(drop_missing=True)
     assert filed.check(hit) == filed.check(passage) == state
+
+
+@pytest.mark.parametrize("path", ["big.log", "box.zip"])
+def test_parts_of_a_large_file_and_files_in_an_archive_are_compared_too(path, tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
+    monkeypatch.setattr(large_files, "MAX_WHOLE", 2_000)
+    file = tmp_path / path
+
+    def write(word):
+        lines = "".join(f"line {number}\n" for number in range(400)) + f"one {word}\n"
+        if path == "big.log":
+            file.write_text(lines)
+        else:
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("notes/a.txt", f"the {word} in a box")
+
+    write("needle")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    (hit,) = retriever.search("+needle", mode="lexical")
+    assert hit.path.startswith(f"{path}/")
+    assert retriever.check(hit) == "exact"
+    inside = retriever.search("+needle", mode="lexical", ids=[path])  # a part is the file; what it holds is not
+    assert [found.path for found in inside] == ([hit.path] if path == "big.log" else [])
+    file.touch()
+    assert retriever.check(hit) == ("exact" if path == "big.log" else "stale")
+    write("thread")
+    assert retriever.check(hit) == "stale"
+    if path == "big.log":
+        file.write_text("one needle\n")
+        assert retriever.check(hit) == "moved" if hit.text.strip() == "one needle" else "stale"
+    file.unlink()
+    assert retriever.check(hit) == "gone"
 
 
 @pytest.mark.parametrize(
