@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +14,10 @@ from ...core.printable import printable
 from ..options import FOLDER, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from .idle_options import refuse_given_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ...training.heads.result import HeadResult
 
@@ -125,6 +126,8 @@ def classifier(
     from ...training.heads.train import train_classifier
 
     _refuse_idle_epochs(options)
+    if label is not None or Path(data).is_file():
+        refuse_given_options(["split"], f"{data} is {'an index' if label is not None else 'a file'} without splits")
     if not fine_tune:
         _refuse_without_steps()
     config = ClassifierConfig(fine_tune=fine_tune, contrastive=contrastive, **options)

@@ -22,7 +22,7 @@ from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes
 from .heads import classifier, reader, tagger
-from .idle_options import refuse_idle_options
+from .idle_options import refuse_given_options, refuse_idle_options
 from .invert import inverter
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def encoder(
     names = [source for source, _ in sources.values()]
     refuse_idle_options(next((name for name in names if not Path(name).is_file()), names[0]), development)
     if len(sources) == 1:
+        refuse_given_options(["sampler"], "there is one data set")
         options["objective"] = sources[data[0]][1] or options["objective"]
     config = EncoderConfig(**options)
     if negatives is not None and (development or teacher or len(sources) > 1):
@@ -335,6 +336,8 @@ def tune(
     from ...training.tuning.tune import tune
     from ...training.tuning.tuning_config import DistillationConfig, TuningConfig
 
+    if options["adapter"]:
+        refuse_given_options(["steps"], "--adapter fits its map without steps")
     options["kinds"] = options["kinds"] or DEFAULT_KINDS
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index, wait=wait)

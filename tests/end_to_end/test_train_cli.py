@@ -227,6 +227,15 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "--recipe", "wrong.toml", "--out", "out"), "wrong.toml has 'stepz': expected some of"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--split", "dev"), "--split has no effect here"),
         (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--sampler", "proportional"),
+            "--sampler has no effect here: there is one data set",
+        ),
+        (
+            ("train", "classifier", "pairs.jsonl", "--out", "out", "--split", "dev"),
+            "--split has no effect here: pairs.jsonl is a file without splits",
+        ),
+        (("tune", "docs", "--adapter", "--steps", "3"), "--steps has no effect here: --adapter fits its map without"),
+        (
             ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),
             "--epochs has no effect here: --steps or the recipe's steps say how long",
         ),
