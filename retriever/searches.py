@@ -15,6 +15,7 @@ from .search import query as queries
 from .search.deadline import Deadline
 from .search.events import SearchEvent
 from .search.options import HitOptions, SearchOptions
+from .search.ranking.relevance import is_small
 from .search.request import SearchRequest, hits_of_many
 from .search.results.currency import Currency, check_passage
 from .search.results.hit import Hit
@@ -199,13 +200,20 @@ class Searches:
     def warm_up(self) -> None:
         """Load everything that a search needs, for a process that answers many.
 
-        The first search is then as fast as the rest. The graph of a plain BERT encoder is compiled, so that a query
-        takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
+        The first search is then as fast as the rest. A graph of a plain BERT encoder is compiled for queries, so that
+        one takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
         processes' in the fourth digit.
 
         :raises NoIndexError: when there is no index yet.
         """
-        self._index.read(lambda snapshot: self._index.models.warm_up(snapshot.head.encoder))
+
+        def warm(snapshot: Snapshot) -> None:
+            identity = snapshot.head.encoder
+            self._index.models.warm_up(identity)
+            if not identity.is_none and is_small(snapshot.chunks.count_rows()):  # a search may encode sentences too
+                self._index.models.encoder_of(identity).encode(["warm up"])
+
+        self._index.read(warm)
         self.search("warm up", k=1)
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:

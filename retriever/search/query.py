@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ...core.arrays import isin_sorted
+from ...core.blas import one_thread
 from ...core.errors import DamagedError
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.chunker import context_of
@@ -331,7 +332,7 @@ class Query:
         by_words, by_meaning = self._lexical(depth, passing), self._semantic(depth, passing)
         lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
         if lexical is not None and neighbourhood is not None:
-            with self._timed("neighbours"), contextlib.suppress(DamagedError):
+            with self._timed("neighbours"), contextlib.suppress(DamagedError), one_thread:
                 ranking = Ranking(lexical, neighbourhood, self._snapshot.index.reconstruct)
                 return ranking.fuse(by_words, by_meaning, self._words.stems[:MAX_TERMS], self._vector()[0])
         return fuse(by_words, by_meaning, self._cosines)
@@ -373,7 +374,9 @@ class Query:
             return Candidates.by_meaning(ids[exists], cosines[exists])
 
     def _cosines(self, ids: Ids) -> Floats:
-        cosines: Floats = self._snapshot.index.reconstruct(ids) @ self._vector()[0]
+        vector = self._vector()[0]
+        with one_thread:
+            cosines: Floats = self._snapshot.index.reconstruct(ids) @ vector
         return cosines
 
     def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from ....core.blas import one_thread
 from ....core.device import gpus
 from ....core.errors import InputError, first_line
 from .. import settings as model_settings
@@ -61,8 +62,8 @@ class BertEncoder:
         self._gpu: BertGpu | None = None
 
     def expect_queries(self) -> None:
-        """Compile the graph now, and use it for every query from now on."""
-        self._model.compiled()
+        """Compile a graph for queries now, and use it for few at a time from now on."""
+        self._model.compiled(one_by_one=True)
         self._expects_queries = True
 
     def use_gpus(self) -> str:
@@ -95,7 +96,7 @@ class BertEncoder:
         """Compute documents by a compiled graph, and a few queries in numpy, which needs no compilation.
 
         The graph computes every document, so that its vector does not depend on the others in the call.
-        Texts beyond `max_tokens` are truncated. After `expect_queries`, the graph computes every query too.
+        Texts beyond `max_tokens` are truncated. After `expect_queries`, a graph of their own computes few queries.
         Queries are never computed in int8, and never on a GPU.
 
         :raises InputError: for an unknown kind, when `texts` is no list of texts, or when half precision overflows.
@@ -107,12 +108,16 @@ class BertEncoder:
         if kind == "document" and self._gpu is not None:
             return self._scaled(self._gpu_vectors(self._gpu, inputs))
         encodings = self._model.tokenize(inputs)
-        small = kind == "query" and not self._expects_queries and _are_few(encodings)
+        few = kind == "query" and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
         int8 = self._int8 and kind == "document"
-        batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings, int8=int8)
+        if few and not self._expects_queries:
+            batches = self._model.run_uncompiled(encodings)
+        else:
+            batches = self._model.run(encodings, int8=int8, one_by_one=few)
         for positions, hidden, mask in batches:
-            pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
+            with one_thread:
+                pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             vectors[positions] = self._scaled(pooled)
         return vectors
 

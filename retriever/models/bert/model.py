@@ -38,8 +38,8 @@ _TILE = 16
 
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}  # BINOCLE_PRECISION: OpenVINO's names
 
-# The compiled graphs in use, by fingerprint, precision and int8: several loads of one model share a graph.
-_graphs: weakref.WeakValueDictionary[tuple[str, str | None, bool], BertOpenVINO] = weakref.WeakValueDictionary()
+# The compiled graphs in use, by fingerprint, precision, int8 and purpose: several loads of one model share a graph.
+_graphs: weakref.WeakValueDictionary[tuple[str, str | None, bool, bool], BertOpenVINO] = weakref.WeakValueDictionary()
 _graphs_lock = threading.Lock()
 
 
@@ -87,7 +87,7 @@ class BertModel:
         self._weights = load_weights(file)
         check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
-        self._bulk: dict[bool, BertOpenVINO] = {}  # by whether it is in int8
+        self._compiled: dict[tuple[bool, bool], BertOpenVINO] = {}  # by whether in int8, and for batches one by one
         self._tokenizers: dict[bool, Tokenizer] = {}
         self.dim = self._weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
@@ -120,21 +120,24 @@ class BertModel:
                 return encodings
         return self.tokenizer(truncated=True).encode_batch_fast(inputs)
 
-    def run(self, encodings: Sequence[Tokens], *, int8: bool = False) -> Iterator[tuple[Positions, Floats, Integers]]:
+    def run(
+        self, encodings: Sequence[Tokens], *, int8: bool = False, one_by_one: bool = False
+    ) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield batches by length: positions among the encodings, the model's output for them, and their mask.
 
         The arrays are valid until the next batch. The output for a text does not depend on the other texts.
 
         :param int8: compute the dense layers in int8.
+        :param one_by_one: the call is one of many with few texts, and is to be fast.
         """
-        bulk = self.compiled(int8=int8)
+        graph = self.compiled(int8=int8, one_by_one=one_by_one)
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
-        budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
+        budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * graph.streams)))
         groups = list(_groups(lengths, budget))
         batches = [self._batch(encodings, positions, int(lengths[positions[0]])) for positions in groups]
-        with bulk.lock:
-            for positions, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
+        with graph.lock:
+            for positions, batch, output in zip(groups, batches, graph.map(batches), strict=True):
                 yield positions, output, batch[1]
 
     def run_uncompiled(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
@@ -165,16 +168,17 @@ class BertModel:
         for hidden, attention in self._numpy.layers(ids, np.ones_like(ids), types):
             yield hidden[0], None if attention is None else attention[0]
 
-    def compiled(self, *, int8: bool = False) -> BertOpenVINO:
+    def compiled(self, *, int8: bool = False, one_by_one: bool = False) -> BertOpenVINO:
         """Return the compiled graph; the first call compiles it, unless another load of this model has."""
         forked.check()
+        kind = int8, one_by_one
         with _graphs_lock:
-            if int8 not in self._bulk:
-                key = (self._fingerprint, self._precision, int8)
-                self._bulk[int8] = _graphs[key] = _graphs.get(key) or self._compile(int8=int8)
-            return self._bulk[int8]
+            if kind not in self._compiled:
+                key = (self._fingerprint, self._precision, *kind)
+                self._compiled[kind] = _graphs[key] = _graphs.get(key) or self._compile(*kind)
+            return self._compiled[kind]
 
-    def _compile(self, *, int8: bool) -> BertOpenVINO:
+    def _compile(self, int8: bool, one_by_one: bool) -> BertOpenVINO:
         from .openvino import BertOpenVINO
 
         layers = None
@@ -190,6 +194,7 @@ class BertModel:
             first_only=self._first_only,
             precision=self._precision,
             int8=layers,
+            one_by_one=one_by_one,
         )
 
     def _batch(self, encodings: Sequence[Tokens], positions: Positions, tokens: int) -> tuple[Integers, ...]:

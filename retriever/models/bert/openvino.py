@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .weights import BertConfig
 
 
+_THREADS = 4  # for one batch: a query has too few tokens for more
+
+
 class BertOpenVINO:
     """Compute hidden states as `BertNumpy` does, or a classifier's logits, for many batches, several at a time.
 
@@ -37,6 +40,8 @@ class BertOpenVINO:
     :param first_only: whether only the hidden state of each text's first token is computed, (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
+    :param one_by_one: batches come one by one, and each is to be fast: up to `_THREADS` cores share it. Else each core
+        has batches of its own, which takes less work for many.
     """
 
     def __init__(
@@ -49,11 +54,16 @@ class BertOpenVINO:
         first_only: bool = False,
         precision: str | None = None,
         int8: Mapping[str, Int8Dense] | None = None,
+        one_by_one: bool = False,
     ) -> None:
         ov = import_openvino()
-        settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
-        if threads := os.environ.get("OMP_NUM_THREADS", ""):
-            settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, if several processes work on it
+        hint = "LATENCY" if one_by_one else "THROUGHPUT"
+        settings: dict[str, Any] = {"PERFORMANCE_HINT": hint, "ENABLE_CPU_PINNING": False}
+        threads = int(os.environ.get("OMP_NUM_THREADS", "") or 0)  # a share of the machine, if several processes work
+        if one_by_one:
+            threads = min(threads or _THREADS, _THREADS, os.cpu_count() or 1)
+        if threads:
+            settings["INFERENCE_NUM_THREADS"] = threads
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         core = ov.Core()

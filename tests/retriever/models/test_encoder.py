@@ -12,7 +12,7 @@ import pytest
 
 from binocle.core.errors import BinocleError, InputError
 from binocle.retriever.models.bert import model as bert_model
-from binocle.retriever.models.bert.bert_encoder import BertEncoder
+from binocle.retriever.models.bert.bert_encoder import BertEncoder, expect_queries
 from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.load import load_encoder
 
@@ -90,6 +90,20 @@ def test_several_loads_of_a_model_share_one_graph(tiny_model, make_model, tmp_pa
     graphs = [encoder._model.compiled() for encoder in (one, same, other)]
     assert graphs[0] is graphs[1] is not graphs[2]
     assert np.abs(one.encode(["cat"]) - other.encode(["cat"])).max() > 1e-2
+
+
+def test_queries_one_by_one_have_a_graph_of_their_own(make_model, tmp_path):
+    encoder: Any = load_encoder(str(make_model(tmp_path / "model", seed=11)))
+    queries = ["the cat", "a dog ran to the house at night"]
+    by_numpy = encoder.encode(queries, kind="query")
+    assert not encoder._model._compiled
+    expect_queries(encoder)
+    assert list(encoder._model._compiled) == [(False, True)]
+    np.testing.assert_allclose(encoder.encode(queries, kind="query"), by_numpy, atol=0.02)
+    assert len(encoder._model._compiled) == 1
+    np.testing.assert_allclose(encoder.encode(queries), by_numpy, atol=0.02)
+    encoder.encode(queries * 1_000, kind="query")
+    assert sorted(encoder._model._compiled) == [(False, False), (False, True)]
 
 
 POOLINGS = [

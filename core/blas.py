@@ -1,0 +1,62 @@
+"""Compute small products of matrices in one thread."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_AFFIXES = (("scipy_", "64_"), ("", "64_"), ("", ""))  # of names in the builds of OpenBLAS that numpy comes with
+
+
+class OneThread:
+    """Hold numpy's OpenBLAS to one thread inside of a `with` block, for the process while any thread is inside.
+
+    The other threads of OpenBLAS wait for the next product by spinning, for some 25 ms. After the small products of a
+    search they doubled its processor time, and kept a core from the next step. Other libraries are left as they are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = 1
+
+    def __enter__(self) -> None:
+        get, set_ = _functions()
+        with self._lock:
+            if not self._inside:
+                self._before = get()
+                if self._before > 1:
+                    set_(1)
+            self._inside += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _, set_ = _functions()
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._before > 1:
+                set_(self._before)
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    """The functions that tell and set the number of threads of the OpenBLAS that numpy was linked with."""
+    from numpy._core import _multiarray_umath
+
+    try:
+        library = ctypes.CDLL(_multiarray_umath.__file__)  # loaded already: its symbols are those of what it links too
+        for before, after in _AFFIXES:
+            get = getattr(library, f"{before}openblas_get_num_threads{after}", None)
+            set_ = getattr(library, f"{before}openblas_set_num_threads{after}", None)
+            if get and set_:
+                return get, set_
+    except OSError:
+        pass
+    return (lambda: 1), (lambda _: None)
+
+
+one_thread = OneThread()
