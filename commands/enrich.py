@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import (
+    FloatRange,
     command_hint,
     count_of,
     folder_argument,
@@ -65,7 +66,7 @@ def _split_keys(context: click.Context, _option: click.Parameter, values: tuple[
 @click.option(
     "--precision",
     metavar="P",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=FloatRange(0, 1, min_open=True, max_open=True),
     help="Give no class where fewer would be right. Default: .9 for --as, none for --head.",
 )
 @click.option("--remove", metavar="KEY", multiple=True, help="Take out the labels under KEY. Repeatable.")

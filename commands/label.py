@@ -13,6 +13,7 @@ from ..core.printable import printable
 from .documents import printed_name
 from .options import (
     EXIT_NEGATIVE,
+    FloatRange,
     count_of,
     folder_argument,
     folder_filter,
@@ -39,7 +40,7 @@ _SHOWN = 200  # characters of a text that is sampled
 @index_option
 @click.option("--as", "names", required=True, metavar="LABELS", callback=split_names, help="The labels, with commas.")
 @click.option(
-    "--precision", default=0.9, show_default=True, type=click.FloatRange(0.5, 1), help="Share of labels to be right."
+    "--precision", default=0.9, show_default=True, type=FloatRange(0.5, 1), help="Share of labels to be right."
 )
 @click.option(
     "--examples",

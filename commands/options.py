@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import re
 import shlex
@@ -117,6 +118,17 @@ name_option = click.option(
 )
 
 
+class FloatRange(click.FloatRange):
+    """A number in a range, which nan is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number in the range."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
 def index_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options --index and --name: both name an index, and the command gets its path."""
     option = click.option(
@@ -139,7 +151,7 @@ wait_option = click.option(
     "--wait",
     metavar="SECONDS",
     default=0.0,
-    type=click.FloatRange(min=0.0),
+    type=FloatRange(min=0.0),
     envvar="BINOCLE_WAIT",
     help="Wait so long for another process that writes the index. Default: not at all.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import InputError, MissingExtraError
-from .options import INDEX, PATH, folder_argument, open_index
+from .options import INDEX, PATH, FloatRange, folder_argument, open_index
 from .output import echo
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=3_600),
+    type=FloatRange(min=0.1, max=3_600),
     help="Answer within.",
 )
 def serve(

@@ -13,7 +13,7 @@ import click
 from ..core.errors import MissingExtraError
 from ..core.printable import printable_path
 from .index import is_collection, summary
-from .options import FOLDER, index_option, json_option, print_note, print_waiting, wait_option
+from .options import FOLDER, FloatRange, index_option, json_option, print_note, print_waiting, wait_option
 from .output import echo, echo_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--poll",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1),
+    type=FloatRange(min=0.1),
     help="Look at the files this often, where the system reports no changes. Default: only on network shares.",
 )
 @wait_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,10 +46,9 @@ class OneThread:
 @cache
 def _functions() -> tuple[Any, Any]:
     """The functions that tell and set the number of threads of the OpenBLAS that numpy was linked with."""
-    from numpy._core import _multiarray_umath
-
+    module = import_module("numpy._core._multiarray_umath")
     try:
-        library = ctypes.CDLL(_multiarray_umath.__file__)  # loaded already: its symbols are those of what it links too
+        library = ctypes.CDLL(module.__file__)  # loaded already: its symbols are those of what it links too
         for before, after in _AFFIXES:
             get = getattr(library, f"{before}openblas_get_num_threads{after}", None)
             set_ = getattr(library, f"{before}openblas_set_num_threads{after}", None)

@@ -17,6 +17,7 @@ from .documents.metadata import plain
 from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_document
 from .indexing.batch import Batch
 from .indexing.delete import Erase, delete
+from .indexing.report import DocumentError
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
 from .search.results.currency import Currency, check_passage
@@ -237,32 +238,47 @@ class Scope(DocumentReads, AsyncCalls):
 
     def _check_changed(self, rows: list[dict[str, Any]]) -> None:
         """Refuse a change after which a document would not pass the filter of the scope."""
-        _check_passing([repr(row["path"]) for row in rows], rows, self._inside)
+        if fault := next(filter(None, _outside([repr(row["path"]) for row in rows], rows, self._inside)), None):
+            raise InputError(fault)
 
     def __repr__(self) -> str:
         return f"<part of {self._index.location}: {self._inside!r}>"
 
-    def _admitted(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents with the values that the scope demands.
+    def _admitted(self, documents: Iterable[Mapping[str, Any]], first: int = 0) -> Iterator[Any]:
+        """Yield the documents with the values that the scope demands, and why a document is not of the scope.
 
         The first is taken when the index is locked for writing, so that no other writer takes an id meanwhile.
-        """
-        numbered = enumerate(documents)
-        while batch := list(itertools.islice(numbered, _BATCH_SIZE)):
-            admitted = [_with_values(number, document, self._inside) for number, document in batch]
-            self._check_ids([(number, document.get("id")) for number, document in admitted])
-            rows = [_row(number, document) for number, document in admitted]
-            _check_passing([f"{number}" for number, _ in admitted], rows, self._inside)
-            yield from (document for _, document in admitted)
 
-    def _check_ids(self, ids: list[tuple[int, Any]]) -> None:
-        named = [(number, name) for number, name in ids if isinstance(name, str)]
+        :param first: the number of the first document.
+        """
+        numbered = enumerate(documents, first)
+        while batch := list(itertools.islice(numbered, _BATCH_SIZE)):
+            admitted: dict[int, Any] = {}
+            rows: dict[int, dict[str, Any]] = {}
+            for number, document in batch:
+                try:
+                    admitted[number] = _with_values(number, document, self._inside)
+                    rows[number] = _row(number, admitted[number])
+                except InputError as error:
+                    admitted[number] = DocumentError(number, _id_of(document), str(error))
+            refused = _outside([f"{number}" for number in rows], list(rows.values()), self._inside)
+            faults = {number: fault for number, fault in zip(rows, refused, strict=True) if fault}
+            faults |= self._faults_of_ids([(number, _id_of(admitted[number])) for number in rows])
+            for number, fault in faults.items():
+                admitted[number] = DocumentError(number, _id_of(admitted[number]), fault)
+            yield from admitted.values()
+
+    def _faults_of_ids(self, ids: list[tuple[int, str | None]]) -> dict[int, str]:
+        """Say which of these documents, by number, have the id of a document outside."""
+        named = [(number, name) for number, name in ids if name is not None]
         snapshot, names = self._retriever.snapshot(), [name for _, name in named]
         inside = records.positions(snapshot, names, self._inside)
         anywhere = records.positions(snapshot, names, None)
-        for (number, name), known, taken in zip(named, inside, anywhere, strict=True):
-            if taken is not None and taken != known:
-                raise InputError(f"document {number} has id {name!r}, which cannot be used here: give it another id")
+        return {
+            number: f"document {number} has id {name!r}, which cannot be used here: give it another id"
+            for (number, name), known, taken in zip(named, inside, anywhere, strict=True)
+            if taken is not None and taken != known
+        }
 
 
 class _ScopeBatch(Batch):
@@ -270,10 +286,10 @@ class _ScopeBatch(Batch):
 
     def __init__(self, policy: AddPolicy, scope: Scope) -> None:
         super().__init__(policy, scope._chosen, scope._check_changed)  # noqa: SLF001 - it is a part of the scope
-        self._admitted, self._retained, self._check_ids = scope._admitted, scope._retained, scope._check_ids  # noqa: SLF001 - as above
+        self._admitted, self._retained, self._faults_of_ids = scope._admitted, scope._retained, scope._faults_of_ids  # noqa: SLF001 - as above
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        super().add(self._admitted(documents))
+        super().add(self._admitted(documents, len(self._additions)))
 
     def update(
         self,
@@ -286,8 +302,13 @@ class _ScopeBatch(Batch):
         super().update(metadata=self._retained(metadata, mode), ids=ids, where=where, mode=mode)
 
     def commit(self, writer: Writer, encoder: Encoder | None) -> None:
-        names = [(item.number, item.name) for item in self._additions if isinstance(item, Addition)]
-        self._check_ids(names)
+        names: list[tuple[int, str | None]] = [
+            (item.number, item.name) for item in self._additions if isinstance(item, Addition)
+        ]
+        faults = self._faults_of_ids(names)
+        for position, item in enumerate(self._additions):
+            if isinstance(item, Addition) and item.number in faults:
+                self._additions[position] = DocumentError(item.number, item.name, faults[item.number])
         super().commit(writer, encoder)
 
 
@@ -296,7 +317,12 @@ def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:
     return snapshot.document_rows.filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
 
 
-def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> tuple[int, Mapping[str, Any]]:
+def _id_of(document: Any) -> str | None:
+    name = document.get("id") if hasattr(document, "keys") else None
+    return name if isinstance(name, str) else None
+
+
+def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> Mapping[str, Any]:
     """Return a document with the values that a scope demands, unless it has others."""
     if not hasattr(document, "keys"):
         raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
@@ -304,13 +330,18 @@ def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> tu
     if not isinstance(metadata, Mapping):
         raise InputError(f"document {number} has metadata of type {type(metadata).__name__}: expected a mapping")
     demanded = {key: value for key, value in _equalities(inside) if metadata.get(key) is None}
-    return number, {**document, "metadata": {**metadata, **demanded}}
+    return {**document, "metadata": {**metadata, **demanded}}
 
 
 def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
     """Yield the keys of metadata and their values that a filter demands."""
-    if isinstance(inside, Condition) and inside.operator == "eq" and inside.key not in fields.BUILT_IN:
-        yield inside.key.removeprefix(fields.METADATA), inside.value
+    if isinstance(inside, Condition) and inside.key not in fields.BUILT_IN:
+        key, value = inside.key.removeprefix(fields.METADATA), inside.value
+        if inside.operator in ("eq", "same"):
+            yield key, value
+        elif inside.operator == "like" and not fields.GLOB_SIGNS.intersection(value):
+            number = fields.number(value)
+            yield key, value if number is None else number
     if isinstance(inside, Junction) and inside.operator == "and":
         for part in inside.parts:
             yield from _equalities(part)
@@ -318,18 +349,20 @@ def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
         yield from _equalities(inside.scope)
 
 
-def _check_passing(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filter) -> None:
-    """Refuse documents that do not pass the filter of a scope.
+def _outside(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filter) -> list[str]:
+    """Say of each document why it does not pass the filter of a scope; "" if it does.
 
     :param labels: name them in messages.
     :param rows: their columns.
     """
     if not rows:
-        return
+        return []
     mask = evaluate(inside, DocumentColumns(pa.Table.from_pylist(list(rows))))
-    for label, passes in zip(labels, mask.tolist(), strict=True):
-        if not passes:
-            raise InputError(f"document {label} is outside of this scope: expected one that passes {inside!r}")
+    expected = f"expected one that passes {inside!r}"
+    return [
+        "" if passes else f"document {label} is outside of this scope: {expected}"
+        for label, passes in zip(labels, mask.tolist(), strict=True)
+    ]
 
 
 def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:

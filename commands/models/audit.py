@@ -13,6 +13,7 @@ from ...core.printable import printable
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
+    FloatRange,
     folder_argument,
     index_option,
     json_option,
@@ -61,7 +62,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
     return value
 
 
-_SHARE = click.FloatRange(0)
+_SHARE = FloatRange(0)
 _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was too weak to prove it
 
 

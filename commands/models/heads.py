@@ -11,7 +11,7 @@ import click
 
 from ...core.errors import InputError
 from ...core.printable import printable
-from ..options import FOLDER, json_option
+from ..options import FOLDER, FloatRange, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options
@@ -152,7 +152,7 @@ def _refuse_without_steps() -> None:
 @click.option(
     "--precision",
     metavar="P",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=FloatRange(0, 1, min_open=True, max_open=True),
     help="Leave out the class where this share would not be right, as measured on held-out rows.",
 )
 @json_option

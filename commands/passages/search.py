@@ -13,6 +13,7 @@ from ..options import (
     DURATION,
     EXIT_NEGATIVE,
     FOLDER,
+    FloatRange,
     check_rerank_options,
     folder_filter,
     folders_argument,
@@ -148,7 +149,7 @@ class _QueryCommand(click.Command):
 @click.option(
     "--min-relevance",
     metavar="X",
-    type=click.FloatRange(0, 1),
+    type=FloatRange(0, 1),
     help="Print passages from this relevance, 0 to 1. By default all, but none if the best is below 0.5.",
 )
 @click.option("--answer", "answers", is_flag=True, help="Read the passages, and mark the answer. Needs --reader.")

@@ -1,8 +1,8 @@
 """Metadata of any JSON value in an index, which has texts, numbers, booleans and lists of them; and filters on them.
 
 Values of these types are stored unchanged. Lists, mappings and null are stored as JSON as well, all in one list
-under the key `JSON_VALUES`: they come back as they were, and a filter can tell `["a"]` from "a". The texts and numbers
-of a mapping also stand under a key with dots, such as `author.name`, where a filter finds them.
+under the key `JSON_VALUES`: they come back as they were, and a filter can tell `["a"]` from "a". The values in a
+mapping also stand under a key with dots, such as `author.name`, where a filter finds them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..store.filters.filter import F, Filter, joined
 
 JSON_VALUES = "binocle_values"
 NOTHING = joined("or", [])  # passes no document
+_NESTED = 3  # members of the entry of a value in a mapping; others have two: the key and the value
 
 
 def to_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +34,9 @@ def to_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
         if not is_plain(value) or "." in key:
             encoded.append(_encoded(key, value))
         if isinstance(value, Mapping):
-            metadata.update({path: leaf for path, leaf in _leaves(key, value).items() if path not in values})
+            nested = {path: inner for path, inner in _nested(key, value).items() if path not in values}
+            metadata.update({path: inner for path, inner in nested.items() if _is_stored(inner)})
+            encoded += [_encoded(path, inner, nested=True) for path, inner in nested.items() if not is_plain(inner)]
     return metadata | ({JSON_VALUES: encoded} if encoded else {})
 
 
@@ -42,12 +45,13 @@ def from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(metadata)
     encoded = values.pop(JSON_VALUES, None)
     try:
-        decoded = dict(map(json.loads, encoded or ()))
+        entries = [json.loads(entry) for entry in encoded or ()]
+        decoded = dict(entry for entry in entries if len(entry) != _NESTED)
     except (TypeError, ValueError, RecursionError):  # an index may come from elsewhere
         return dict(metadata)
     for key, value in decoded.items():
         if isinstance(value, Mapping):
-            for path in _leaves(key, value):
+            for path in _nested(key, value):
                 values.pop(path, None)
     return values | decoded
 
@@ -87,12 +91,12 @@ def _any_encoded(key: str, start: str = "") -> Filter:
 
 
 def _has_encoded(key: str, value: Any) -> Filter:
-    return known(JSON_VALUES, F.metadata[JSON_VALUES] == _encoded(key, value))
+    return known(JSON_VALUES, F.metadata[JSON_VALUES].is_in([_encoded(key, value), _encoded(key, value, nested=True)]))
 
 
-def _encoded(key: str, value: Any) -> str:
+def _encoded(key: str, value: Any, *, nested: bool = False) -> str:
     try:
-        return json.dumps([key, value], sort_keys=True)
+        return json.dumps([key, value, 0] if nested else [key, value], sort_keys=True)
     except (TypeError, ValueError, RecursionError):
         kind = type(value).__name__
         raise InputError(f"metadata {key!r} of type {kind} cannot be kept: expected a value that JSON has") from None
@@ -102,8 +106,12 @@ def _is_stored(value: Any) -> bool:
     return all(map(is_plain, value)) if isinstance(value, list) else is_plain(value)
 
 
-def _leaves(key: str, value: Any) -> dict[str, Any]:
-    """Return the values in nested mappings by their keys, joined with dots."""
-    if not isinstance(value, Mapping):
-        return {key: value} if _is_stored(value) else {}
-    return {path: leaf for name, inner in value.items() for path, leaf in _leaves(f"{key}.{name}", inner).items()}
+def _nested(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values in a mapping, and in mappings in it, by their keys, joined with dots."""
+    result: dict[str, Any] = {}
+    for name, inner in value.items():
+        path = f"{key}.{name}"
+        result[path] = inner
+        if isinstance(inner, Mapping):
+            result |= _nested(path, inner)
+    return result

@@ -187,11 +187,13 @@ def _batches(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[Addition |
         yield [check_document(number, document) for number, document in batch]
 
 
-def check_document(number: int, record: Mapping[str, Any]) -> Addition | DocumentError:
+def check_document(number: int, record: Mapping[str, Any] | DocumentError) -> Addition | DocumentError:
     """Return a document that a caller adds, or why it cannot be added.
 
     :param number: its position among the documents, from 0, for messages.
     """
+    if isinstance(record, DocumentError):  # a scope has refused it
+        return record
     try:
         return _parse(number, record)
     except InputError as error:

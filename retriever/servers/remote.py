@@ -12,8 +12,9 @@ import ssl
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
+from ...core.checks import is_whole
 from ...core.errors import (
     BinocleError,
     DeadlineError,
@@ -23,6 +24,7 @@ from ...core.errors import (
     StoreError,
     UntrustedError,
 )
+from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
 from ..search.context import Context, Order
 from ..search.query import Mode
@@ -30,7 +32,7 @@ from ..search.results.hit import Copy, Hit
 from ..search.results.hits import Hits
 from ..search.results.passage import Passage
 from ..store.filters.where import Where, parse
-from ..store.records import Facet, Record
+from ..store.records import Facet, Record, name_of
 
 _UNKNOWN = -1  # the row ids of a hit, which a server keeps to itself
 _PAGE = 1_000  # documents of one request
@@ -63,7 +65,7 @@ class RemoteRetriever:
         :raises InputError: when the address is none.
         """
         parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
             raise InputError(f"{url!r} is not the address of a server: expected one such as http://127.0.0.1:8420")
         self.url = url.rstrip("/")
         self._parts = parts
@@ -107,7 +109,7 @@ class RemoteRetriever:
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns."""
         options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
-        answer = self._ask("POST", "/search/many", {"queries": list(texts), **options})
+        answer = self._ask("POST", "/search/many", {"queries": _listed("queries", texts), **options})
         return [_hits(result) for result in answer["results"]]
 
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> Hits:
@@ -135,16 +137,22 @@ class RemoteRetriever:
 
     def get(self, document: str) -> Record:
         """Return a document by its id or path."""
-        return _record(self._ask("GET", f"/documents/{quote(document, safe='')}"))
+        return _record(self._ask("GET", f"/documents/{quote(name_of(document), safe='')}"))
 
     def text(self, path: str, *, lines: tuple[int, int] | None = None) -> str:
         """Return the text of a document, or its lines from the first to the last, counted from 1."""
         query = "" if lines is None else f"?lines={lines[0]}-{lines[1]}"
-        return str(self._ask("GET", f"/documents/{quote(path, safe='')}{query}")["text"])
+        return str(self._ask("GET", f"/documents/{quote(name_of(path), safe='')}{query}")["text"])
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
-        remaining = float("inf") if limit is None else limit
+        if limit is not None and not is_whole(limit, 0):
+            raise InputError(f"limit is the number of documents, a whole number from 0, not {limit!r}")
+        if after is not None and not isinstance(after, str):
+            raise InputError(f"after is the id of a document, not {after!r}")
+        return self._pages(where, after, float("inf") if limit is None else limit)
+
+    def _pages(self, where: Where, after: str | None, remaining: float) -> Iterator[Record]:
         while remaining > 0:
             query = {"limit": min(_PAGE, remaining), "text": "true", "after": after, "where": _in_url(where)}
             page = self._ask("GET", "/documents", query=query)
@@ -167,19 +175,21 @@ class RemoteRetriever:
         on_error: Literal["stop", "skip"] = "stop",
     ) -> Report:
         """Add documents, or replace documents with the same id; the server must allow it."""
-        body = {"documents": list(map(dict, documents)), "if_exists": if_exists, "on_error": on_error}
+        rows = [_document(number, row) for number, row in enumerate(_listed("documents", documents))]
+        body = {"documents": rows, "if_exists": if_exists, "on_error": on_error}
         return _report(self._ask("POST", "/documents", body))
 
     def update(
         self,
-        ids: Iterable[str] = (),
+        ids: Iterable[str] | None = None,
         *,
         metadata: Mapping[str, Any],
         where: Where = None,
         mode: Literal["merge", "replace"] = "merge",
     ) -> Report:
         """Change the metadata of added documents."""
-        body = {"ids": list(ids), "metadata": dict(metadata), "where": _sent(where), "mode": mode}
+        names = [] if ids is None else _listed("documents", ids)
+        body = {"ids": names, "metadata": _plain_values(metadata), "where": _sent(where), "mode": mode}
         return _report(self._ask("PATCH", "/documents", body))
 
     def delete(self, *ids: str, where: Where = None) -> Report:
@@ -219,16 +229,21 @@ class RemoteRetriever:
             + path
             + ("?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs) if pairs else "")
         )
-        content = None if body is None else json.dumps({name: body[name] for name in body if body[name] is not None})
         try:
-            status, answer = self._exchange(method, url, content)
+            content = (
+                None if body is None else json.dumps({name: body[name] for name in body if body[name] is not None})
+            )
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"the request cannot be written as JSON: {error}") from None
+        try:
+            status, answer, is_late = self._exchange(method, url, content)
         except TimeoutError:
             raise DeadlineError(f"{self.url} gave no answer within {self._seconds:g} seconds") from None
         except (OSError, http.client.HTTPException) as error:
             raise StoreError(f"no server answers at {self.url}: {error}: is 'binocle serve' running there?") from None
-        return _checked(self.url, status, answer)
+        return _checked(self.url, status, answer, is_late=is_late)
 
-    def _exchange(self, method: str, url: str, content: str | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, url: str, content: str | None) -> tuple[int, bytes, bool]:
         """Send a request; on a new connection if the server had closed the old one, as it does after some seconds."""
         while self._idle:
             with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
@@ -237,11 +252,12 @@ class RemoteRetriever:
 
     def _exchange_over(
         self, connection: http.client.HTTPConnection, method: str, url: str, content: str | None
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes, bool]:
         try:
             connection.request(method, url, content, self._headers)
             response = connection.getresponse()
-            answer = response.status, response.read()
+            is_late = response.status == 503 and response.getheader("Retry-After") is not None
+            answer = response.status, response.read(), is_late
         except BaseException:
             connection.close()
             raise
@@ -255,7 +271,7 @@ class RemoteRetriever:
         return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=ssl.create_default_context())
 
 
-def _checked(url: str, status: int, content: bytes) -> dict[str, Any]:
+def _checked(url: str, status: int, content: bytes, *, is_late: bool) -> dict[str, Any]:
     """Return the answer of a server.
 
     :raises BinocleError: with the line of its refusal.
@@ -269,9 +285,43 @@ def _checked(url: str, status: int, content: bytes) -> dict[str, Any]:
     if status < 300:
         return answer
     detail = str(answer.get("detail", f"{url} answered {status}"))
+    if is_late:
+        raise DeadlineError(detail)
     if status >= 500 or status == 429:
         raise StoreError(detail)
     raise _ERRORS.get(status, InputError)(detail)
+
+
+def _has_port(address: SplitResult) -> bool:
+    """Whether an address has a port that can be, or none."""
+    try:
+        return address.port is None or address.port > 0
+    except ValueError:
+        return False
+
+
+def _listed(label: str, values: Any) -> list[Any]:
+    """Return the values of a caller's list.
+
+    :raises InputError: when it is a text, or no list.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InputError(f"expected a list of {label}, not {values!r:.80}")
+    return list(values)
+
+
+def _document(number: int, document: Any) -> dict[str, Any]:
+    """Return a document as JSON has it: dates as texts."""
+    if not isinstance(document, Mapping):
+        raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
+    metadata = document.get("metadata")
+    return {**document, **({"metadata": _plain_values(metadata)} if isinstance(metadata, Mapping) else {})}
+
+
+def _plain_values(metadata: Any) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"metadata is a mapping of keys to values, not {metadata!r:.80}")
+    return {key: plain(value) for key, value in metadata.items()}
 
 
 def _search_options(

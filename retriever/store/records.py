@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,15 +104,19 @@ def page(
 ) -> list[Record]:
     """Return the first documents after an id that pass a filter, in order of id.
 
-    :param limit: the number at most; fewer come if they are large, but at least one.
+    :param limit: the number at most; fewer come if they are large, but at least one. A file and an added document of
+        one name stay together, since `after` names both: then there may be one more.
     """
     order, rows = snapshot.documents_in_order, snapshot.document_rows
     if where is not None:
         order = order[snapshot.select(where)[order]]
     start = 0 if after is None else _first_after(rows["path"], order, after)
-    selected = order[start : start + min(_PAGE, limit if limit is not None else _PAGE)]
-    sizes = np.cumsum(rows["size"].to_numpy()[selected])
-    selected = selected[: max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right")))]
+    end = start + min(_PAGE, limit if limit is not None else _PAGE)
+    sizes = np.cumsum(rows["size"].to_numpy()[order[start:end]])
+    end = min(end, start + max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right"))))
+    while start < end < len(order) and rows["path"][int(order[end])] == rows["path"][int(order[end - 1])]:
+        end += 1
+    selected = order[start:end]
     return _records(snapshot, rows["id"].to_numpy()[selected].tolist(), vectors=vectors)
 
 
@@ -134,13 +139,18 @@ def facets(
 
 
 def _facet(column: Column, mask: Mask, limit: int) -> Facet:
-    codes = np.repeat(np.arange(len(column.values)), np.diff(column.starts))[mask[column.owners]]
-    counts = np.bincount(codes, minlength=len(column.values))
+    inside = mask[column.owners]
+    codes = np.repeat(np.arange(len(column.values)), np.diff(column.starts))[inside]
     first, end = column.kinds.numbers
-    for code in range(end - 1, first, -1):  # 1 and 1.0 are the same value
-        if column.values[code] == column.values[code - 1]:
-            counts[code - 1] += counts[code]
-            counts[code] = 0
+    numbers = column.values[first:end]
+    same = np.array([left == right for left, right in pairwise(numbers)], np.bool_)  # 1 and 1.0 are the same value
+    if same.any():
+        firsts = np.arange(len(column.values))
+        firsts[first + 1 : end][same] = -1
+        np.maximum.accumulate(firsts, out=firsts)
+        pairs = np.unique(np.stack([firsts[codes], column.owners[inside]]), axis=1)  # a document may have both
+        codes = pairs[0]
+    counts = np.bincount(codes, minlength=len(column.values))
     present = np.flatnonzero(counts)
     ordered = present[(present >= first) & (present < end)]
     if not len(ordered):
@@ -222,7 +232,7 @@ def pages(
 
     :param read: answers from a snapshot.
     """
-    while True:
+    while limit is None or limit > 0:
         answer = partial(page, where=where, after=after, limit=limit, vectors=vectors)
         records = read(answer)
         yield from records

@@ -128,6 +128,32 @@ def test_values_of_different_types_are_counted_apart(tmp_path, tiny_model):
     assert (facet.documents, facet.distinct, facet.min, facet.max) == (6, 3, 1, 1)
 
 
+def test_a_facet_counts_a_document_once_that_has_1_and_1_0(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    values = [[1, 1.0], [1], [1.0, 2], ["1", 2.0], [0.5]]
+    retriever.add({"text": f"The cat {n}.", "metadata": {"v": value}} for n, value in enumerate(values))
+    facet = retriever.facets("v")["v"]
+    assert dict(facet.counts) == {0.5: 1, 1: 3, "1": 1, 2: 2}
+    assert (facet.documents, facet.distinct, facet.min, facet.max) == (5, 4, 0.5, 2)
+
+
+def test_a_file_and_an_added_document_of_one_name_are_both_iterated(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": name, "text": f"The cat {name}"} for name in ("a", "b.txt", "c")])
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "b.txt").write_text("a file")
+    retriever.sync(tmp_path / "notes")
+    names = ["a", "b.txt", "b.txt", "c"]
+    for limit in (1, 2, 3):
+        found, after = [], None
+        while page := list(retriever.iterate(after=after, limit=limit)):
+            found += [record.id for record in page]
+            after = page[-1].id
+        assert found == names
+    assert [record.id for record in retriever.iterate(limit=2)] == names[:3]
+    assert list(retriever.iterate(limit=0)) == []
+
+
 def test_value_that_only_a_foreign_index_has_is_neither_the_least_nor_the_greatest(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": value, "text": f"The cat {value}.", "metadata": {"v": value}} for value in "abc")

@@ -242,6 +242,65 @@ def test_an_added_document_gets_the_values_of_the_scope(index):
     assert len(index) == 4
 
 
+@pytest.mark.parametrize(
+    ("where", "metadata"),
+    [
+        ("tenant=t2", {"tenant": "t2"}),
+        ('tenant="t2"', {"tenant": "t2"}),
+        ("tenant=t2 and level=3", {"tenant": "t2", "level": 3}),
+        ('tenant="007"', {"tenant": "007"}),
+    ],
+)
+def test_an_added_document_gets_the_values_of_a_scope_in_words(index, where, metadata):
+    scope = index.scope(where)
+    assert scope.add([{"id": "own", "text": "The moon."}]).ids == ["own"]
+    assert index.get("own").metadata == metadata
+    scope.update(["own"], metadata={"x": 1}, mode="replace")
+    assert index.get("own").metadata == {**metadata, "x": 1}
+    with pytest.raises(InputError, match="outside of this scope"):
+        index.scope("tenant=t*").add([{"text": "The moon."}])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_documents_outside_of_a_scope_can_be_skipped(index, together):
+    scope = index.scope(F.tenant == "t1")
+    rows = [
+        {"id": "m1", "text": "The moon."},
+        {"id": "m2", "text": "The moon.", "metadata": [1]},
+        {"id": "m3", "text": 7},
+        {"id": "m4", "text": "The moon.", "metadata": {"tenant": "t2"}},
+        {"id": "b", "text": "The moon."},
+        5,
+        {"id": "m5", "text": "The moon.", "metadata": {"x": {1}}},
+        {"id": "m6", "text": "The moon."},
+    ]
+    if together:
+        with scope.batch(on_error="skip") as batch:
+            batch.add(rows[:4])
+            batch.add(rows[4:])
+        report = batch.report
+    else:
+        report = scope.add(rows, on_error="skip")
+    assert report.ids == ["m1", "m6"]
+    assert [(failure.number, failure.id) for failure in report.failures] == [
+        (1, "m2"),
+        (2, "m3"),
+        (3, "m4"),
+        (4, "b"),
+        (5, None),
+        (6, "m5"),
+    ]
+    assert index.text("b") == "The queen sat."
+
+
+def test_the_error_of_a_scope_says_how_many_documents_were_added(index):
+    rows = [{"id": f"n{number}", "text": f"The moon {number}."} for number in range(1_200)]
+    rows[1_100]["metadata"] = {"tenant": "t2"}
+    with pytest.raises(InputError, match=r"^document 1100 is outside of this scope: .*; the first 1,000 were added$"):
+        index.scope(F.tenant == "t1").add(rows)
+    assert index.count(F.tenant == "t1") == 1_001
+
+
 def test_a_vector_finds_only_passages_of_the_scope_with_their_own_vectors(shared):
     scope = shared.scope(F.tenant == "t1")
     foreign = shared.get("d/1", vectors=True).vectors[0]

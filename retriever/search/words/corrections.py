@@ -69,8 +69,9 @@ def corrections_for(
         return where is None or bool(isin_sorted(lexical.whole(word), snapshot.passing(where).chunks).any())
 
     try:
-        corrections = correct(query, known, lambda word, prefix: lexical.words(prefix, like=word, errors=_errors(word)))
-        return {word: correction for word, correction in corrections.items() if is_visible(correction)}
+        return correct(
+            query, known, lambda word, prefix: lexical.words(prefix, like=word, errors=_errors(word)), is_visible
+        )
     except DamagedError:  # of the inverted index, which is a cache
         return {}
 
@@ -83,13 +84,17 @@ def _is_token(word: str, encoder: Callable[[], Encoder]) -> bool:
 
 
 def correct(
-    query: ExactQuery, known: Callable[[list[str]], set[str]], vocabulary: Callable[[str, str], Mapping[str, int]]
+    query: ExactQuery,
+    known: Callable[[list[str]], set[str]],
+    vocabulary: Callable[[str, str], Mapping[str, int]],
+    is_visible: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, str]:
     """Map each unknown word of a query to its correction, in order.
 
     :param known: gives those of some words that are no errors.
     :param vocabulary: reads the words like a word that have a prefix, in lower case, with the number of passages that
         hold each. Most typing errors keep the first letter, so all words are read only if none of these is near.
+    :param is_visible: whether a word may be a correction.
     """
     words = candidates(query)
     known_words = known(words)
@@ -99,7 +104,9 @@ def correct(
     corrections = {}
     for word in unknown:
         lower = word.lower()
-        correction = nearest(lower, vocabulary(lower, lower[0])) or nearest(lower, vocabulary(lower, ""))
+        correction = nearest(lower, vocabulary(lower, lower[0]), is_visible) or nearest(
+            lower, vocabulary(lower, ""), is_visible
+        )
         if correction is not None:
             corrections[word] = correction
     return corrections
@@ -130,10 +137,11 @@ def replace_words(text: str, corrections: Mapping[str, str]) -> str:
     return _WORD.sub(lambda match: corrections.get(match[0], match[0]), text)
 
 
-def nearest(word: str, vocabulary: Mapping[str, int]) -> str | None:
+def nearest(word: str, vocabulary: Mapping[str, int], is_visible: Callable[[str], bool] = lambda _: True) -> str | None:
     """The word of a vocabulary that was probably meant; None if no word is near enough.
 
     :param vocabulary: word -> frequency.
+    :param is_visible: whether a word may be returned.
     """
     limit = _errors(word)
     lengths = range(len(word) - limit, len(word) + limit + 1)
@@ -146,7 +154,7 @@ def nearest(word: str, vocabulary: Mapping[str, int]) -> str | None:
         for candidate, distance in zip(alike, distances.tolist(), strict=True)
         if distance <= limit and _PLAIN.fullmatch(candidate)
     ]
-    return min(keys)[-1] if keys else None
+    return next((candidate for *_, candidate in sorted(keys) if is_visible(candidate)), None)
 
 
 def _errors(word: str) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -92,7 +93,9 @@ def application(server: Server) -> ASGIApp:
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
     for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
         routes.append(Route(path, endpoint, methods=["GET"]))
-    routes += [Route(f"{prefix}/files/{{id:path}}", original, methods=["GET"]) for prefix in ("", "/indexes/{index}")]
+    routes += [
+        Route(f"{prefix}/files/{{id:anything}}", original, methods=["GET"]) for prefix in ("", "/indexes/{index}")
+    ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -116,7 +119,22 @@ def _route(server: Server, path: str, methods: dict[str, Operation]) -> Route:
         return await _answer(server, methods["GET" if request.method == "HEAD" else request.method], request)
 
     # The id of a document may have slashes; no other path goes on behind it.
-    return Route(path.replace("{id}", "{id:path}") if path.endswith("{id}") else path, endpoint, methods=[*methods])
+    return Route(path.replace("{id}", "{id:anything}") if path.endswith("{id}") else path, endpoint, methods=[*methods])
+
+
+class _Anything(Convertor[str]):
+    """A part of a path with slashes and line ends: ids of documents may have both."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("anything", _Anything())
 
 
 async def _answer(server: Server, operation: Operation, request: Request) -> Response:
@@ -159,6 +177,10 @@ async def _input(server: Server, operation: Operation, request: Request) -> Any:
     try:
         if operation.method == "GET" or (operation.method == "DELETE" and named):
             return operation.input.model_validate({**_from_url(request), **named})
+        if misplaced := {"query" if name == "q" else name for name in request.query_params} & {
+            *operation.input.model_fields
+        }:
+            raise Refusal(400, f"{min(misplaced)} stands in the URL: {operation.method} reads it from the body")
         limit = _BODY_OF_DOCUMENTS if operation.writes else _BODY
         body = await asyncio.wait_for(_body(request, limit), server.queue.deadline)
         if not named:
@@ -245,7 +267,7 @@ async def _refused_by_engine(request: Request, error: BinocleError) -> Response:
 
 
 async def _not_routed(request: Request, error: HTTPException) -> Response:
-    path = _path(request)[:200]
+    path = " ".join(_path(request)[:200].split())
     detail = {404: f"there is no {path}: /openapi.json lists what there is"}.get(error.status_code)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
@@ -298,7 +320,7 @@ class _Gate:
             await self._guarded(request, receive, answer)
         finally:
             route = scope.get("route")
-            path = route.path if route else "other"
+            path = route.path.replace("{id:anything}", "{id}") if route else "other"
             self._server.metrics.count(path, status or 499, time.perf_counter() - start)
 
     async def _guarded(self, request: Request, receive: Receive, answer: Send) -> None:

@@ -40,7 +40,14 @@ _KINDS = {  # other types of errors begin with one of these: `int_parsing`, `lis
     "none": "null",
     "string": "a text",
 }
-_TAGS = {"str", "int", "float", "bool", "none"}  # types that a union tries, in the location of their errors
+_TAGS = {
+    "str",
+    "constrained-str",
+    "int",
+    "float",
+    "bool",
+    "none",
+}  # types that a union tries, in the location of their errors
 
 
 def describe(error: ValidationError, *, whole: str = "the body", names: str = "", shows_value: bool = True) -> str:

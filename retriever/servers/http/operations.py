@@ -145,13 +145,13 @@ def delete(caller: Caller, request: shapes.DeleteInput) -> Answer:
     where = filter_of(request.where)
     if not request.ids and where is None:
         raise InputError("nothing is chosen: give ids, or a filter as where")
-    return _report(caller.documents.delete(*request.ids, where=where))
+    return _report(caller.documents.delete(*request.ids, where=where, wait=_WAIT))
 
 
 def delete_one(caller: Caller, request: shapes.IdInput) -> Answer:
     """Remove a document."""
     caller.documents.get(request.id)  # raises if it is not there
-    return _report(caller.documents.delete(request.id))
+    return _report(caller.documents.delete(request.id, wait=_WAIT))
 
 
 def collection_map(caller: Caller, _: shapes.Nothing) -> Answer:

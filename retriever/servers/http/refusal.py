@@ -38,7 +38,9 @@ def refusal_of(error: BinocleError) -> Refusal:
         return Refusal(409, str(error), {"Retry-After": "1"})
     if isinstance(error, UntrustedError):
         return Refusal(403, str(error))
-    if isinstance(error, (StoreError, DeadlineError)):
+    if isinstance(error, DeadlineError):
+        return Refusal(503, str(error), {"Retry-After": "1"})
+    if isinstance(error, StoreError):
         return Refusal(503, str(error))
     if isinstance(error, NotFoundError):
         return Refusal(404, str(error))

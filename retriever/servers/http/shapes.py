@@ -310,6 +310,7 @@ class ReportOutput(Output):
     indexed: int
     unchanged: int
     removed: int
+    skipped: Annotated[int, Field(description="Documents without text.")]
     failed: int
     ids: list[str]
     failures: list[dict[str, Any]]

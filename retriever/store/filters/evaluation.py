@@ -130,7 +130,7 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
 
 def _check_quoted_glob(where: Condition, documents: DocumentColumns, inside: Mask | None) -> None:
     """Refuse a glob of paths in quotes, where it is a path like any other, unless there is such a document."""
-    if (where.key, where.operator) != ("path", "same") or not any(sign in where.value for sign in "*?["):
+    if (where.key, where.operator) != ("path", "same") or not fields.GLOB_SIGNS.intersection(where.value):
         return
     mask = _paths(where, documents)
     if documents.count and not (mask if inside is None else mask & inside).any():
@@ -180,7 +180,7 @@ def _like(column: Column, text: str, globs: bool = True) -> Mask:
     mask = column.mask_of(codes[bisect_left(texts, folded) : bisect_right(texts, folded)])
     if (number := fields.number(text)) is not None:
         mask |= column.mask([column.equal(number)])
-    if globs and any(character in text for character in "*?["):
+    if globs and fields.GLOB_SIGNS.intersection(text):
         matches = re.compile(fnmatch.translate(folded)).match
         mask |= column.mask_of(codes[[position for position, value in enumerate(texts) if matches(value)]])
     return mask

@@ -25,6 +25,7 @@ _OPERATORS = {
     "modified": (*_EQUALITY, "lt", "lte", "gt", "gte", "between"),
     "size": (*_EQUALITY, "lt", "lte", "gt", "gte", "between"),
 }
+GLOB_SIGNS = frozenset("*?[")
 _SHOWN = 80  # characters of a value in a message
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")

@@ -172,6 +172,7 @@ def test_passages_of_files_come_with_their_citation(request):
 
 
 VALUES = [None, 0, 1, 2.5, -1, "a", "2020-01-01", "2021-02-03", ["a"], [1, 2], {"b": 1}]  # 1 is not True here
+VALUES += [{"b": value} for value in (None, ["a"], [{"c": 1}], {"c": None}, {"c": ["a"]}, {})]
 
 
 def test_random_filters_pass_what_haystack_passes(store):
@@ -188,7 +189,7 @@ def test_random_filters_pass_what_haystack_passes(store):
 
     def comparison():
         operator = generator.choice(["==", "!=", ">", ">=", "<", "<=", "in", "not in"])
-        key = generator.choice(["meta.x", "meta.y", "meta.z.b", "meta.nobody", "z"])
+        key = generator.choice(["meta.x", "meta.y", "meta.z.b", "meta.x.b.c", "meta.y.b", "meta.nobody", "z"])
         if operator in ("in", "not in"):
             return {"field": key, "operator": operator, "value": generator.sample(VALUES, 3)}
         values = [0, 1, 2.5, None] if operator[0] in "<>" else VALUES
@@ -201,7 +202,7 @@ def test_random_filters_pass_what_haystack_passes(store):
         return {"operator": generator.choice(["AND", "OR", "NOT"]), "conditions": conditions}
 
     compared = 0
-    while compared < 200:
+    while compared < 400:
         filters = tree(3)
         try:
             expected = {document.id for document in documents if document_matches_filter(filters, document)}

@@ -105,5 +105,15 @@ def test_with_a_filter_no_word_of_another_document_is_named(retriever):
     assert retriever.search("pasword", 1, where={"n": 0}).corrections == {"pasword": "password"}
 
 
+def test_with_a_filter_the_nearest_word_of_its_documents_is_the_correction(tmp_path, tiny_model):
+    index = Retriever.open(tmp_path / "index", model=tiny_model)
+    index.add({"text": f"The zorblaxing plan {n}", "metadata": {"t": 1}} for n in range(9))
+    index.add([{"id": "own", "text": "The zorblaxins plan", "metadata": {"t": 2}}])
+    for t, word in ((1, "zorblaxing"), (2, "zorblaxins")):
+        hits = index.search("zorblaxinq", mode="lexical", where={"t": t})
+        assert hits.corrections == {"zorblaxinq": word}
+        assert hits
+
+
 def test_corrections_replace_whole_words_only():
     assert replace_words("promt, promts and promt?", {"promt": "prompt"}) == "prompt, promts and prompt?"

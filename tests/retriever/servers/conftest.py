@@ -11,12 +11,12 @@ import pytest
 
 @pytest.fixture
 def serving():
-    """`with serving(retriever, reranker=, access=, writable=) as address`."""
+    """`with serving(retriever, reranker=, access=, writable=, queue=) as address`."""
     return _serving
 
 
 @contextlib.contextmanager
-def _serving(retriever, reranker=None, access=None, writable=False, inside=None):
+def _serving(retriever, reranker=None, access=None, writable=False, inside=None, queue=None):
     """The address of a server at a socket of its own, in a thread; `inside` is an application and a path there."""
     import uvicorn
 
@@ -25,9 +25,9 @@ def _serving(retriever, reranker=None, access=None, writable=False, inside=None)
     from binocle.retriever.servers.http.application import Server, application
     from binocle.retriever.servers.http.caller import Served, ServedIndex
 
-    app = application(
-        Server(Served({"notes": ServedIndex("notes", retriever)}, reranker, writable), access or Access())
-    )
+    options = {} if queue is None else {"queue": queue}
+    served = Served({"notes": ServedIndex("notes", retriever)}, reranker, writable)
+    app = application(Server(served, access or Access(), **options))
     if inside:
         outer, path = inside
         outer.mount(path, app)

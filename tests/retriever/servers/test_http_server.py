@@ -184,6 +184,21 @@ def test_each_index_has_its_own_paths(retriever, tmp_path, tiny_model):
         )
 
 
+def test_options_in_the_url_of_a_body_are_refused(ask):
+    for url, name in (("/search?k=1", "k"), ("/search?where=type%3Dcsv", "where"), ("/search?q=x", "query")):
+        detail = refused(ask.post(url, json={"query": "bread"}), 400)
+        assert detail == f"{name} stands in the URL: POST reads it from the body"
+    assert ask.post("/search?api-version=1", json={"query": "bread"}).status_code == 200
+
+
+def test_a_document_whose_id_has_two_lines_is_found_and_removed(retriever):
+    with client(retriever, writable=True) as ask:
+        retriever.add([{"id": "new\nline", "text": "A ship."}])
+        assert ask.get("/documents/new%0Aline").json()["id"] == "new\nline"
+        assert ask.delete("/documents/new%0Aline").json()["removed"] == 1
+        assert "\n" not in refused(ask.get("/nowhere%0Aat/all"), 404)
+
+
 # The version of an index
 
 
@@ -546,7 +561,7 @@ def test_metrics_count_requests_in_the_format_of_prometheus(ask):
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
     assert 'binocle_requests_total{path="/search",status="200"} 1' in lines
-    assert 'binocle_requests_total{path="/documents/{id:path}",status="404"} 1' in lines
+    assert 'binocle_requests_total{path="/documents/{id}",status="404"} 1' in lines
     assert 'binocle_request_seconds_count{path="/search"} 1' in lines
     sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [0-9.e+-]+')
     assert all(sample.fullmatch(line) for line in lines if not line.startswith("#"))

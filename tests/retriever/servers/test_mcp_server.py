@@ -141,6 +141,11 @@ def test_a_long_document_is_read_in_pages_that_lose_nothing(tmp_path, tiny_model
         while line is not None:
             page = answer(server, "read", path=path, line_start=line)
             assert page["line_start"] == line
+            is_cut = path == "wide.txt" and line == 1
+            assert page["note"] == is_cut * (
+                "line 1 is cut: these are 20,000 of its 45,000 characters; "
+                "the resource binocle://doc/wide.txt?lines=1-1 has all"
+            )
             pieces.append(page["text"])
             line = page["next_line"]
         assert len(pieces) == pages
@@ -192,6 +197,9 @@ def test_every_mistake_reaches_the_agent_in_our_words(server):
         "Error executing tool search: k: expected a number up to 50, but 1000 came"
     )
     assert error(server, "search") == "Error executing tool search: query is missing: give it a value"
+    assert error(server, "similar", path="notes/guide/tasks.md", line=5, where="type=md") == (
+        "Error executing tool similar: where is unknown: expected some of path, line, k"
+    )
 
     async def resource(uri, words):
         async with Client(server) as client:

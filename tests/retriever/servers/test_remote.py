@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import socket
 import threading
+from datetime import date
 
 import pytest
 
@@ -15,6 +16,7 @@ pytest.importorskip("uvicorn")
 from binocle import F, InputError, NotFoundError, RemoteRetriever, Retriever, StoreError
 from binocle.core.errors import DeadlineError, UntrustedError
 from binocle.retriever.servers.http import access
+from binocle.retriever.servers.http.work_queue import WorkQueue
 
 QUERY = "cancel a task"
 
@@ -80,6 +82,44 @@ def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
         assert [record.id for record in remote.iterate(F.x == 2)] == ["a/b c?"]
         assert remote.delete(where="x=2").removed == 1
         assert [record.id for record in remote.iterate()] == ["first"]
+
+
+def test_arguments_of_another_type_are_refused_and_change_nothing(tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    retriever.add([{"id": name, "text": "The ship sails."} for name in ("a", "b", "ab")])
+    with serving(retriever, writable=True) as address:
+        remote = RemoteRetriever(address)
+        for call in (
+            lambda index: index.update("ab", metadata={"flag": 1}),
+            lambda index: index.update(["a"], metadata=5),
+            lambda index: index.search_many("ab"),
+            lambda index: index.get(5),
+            lambda index: index.add(["abc"]),
+            lambda index: index.add("abc"),
+            lambda index: list(index.iterate(limit=-1)),
+            lambda index: list(index.iterate(after=5)),
+        ):
+            for index in (remote, retriever):
+                with pytest.raises(InputError):
+                    call(index)
+        assert all(not record.metadata for record in retriever.iterate())
+        day = date(2020, 1, 2)
+        report = remote.add([{"id": "d", "text": "The moon.", "metadata": {"day": day}}, {"id": "e", "text": ""}])
+        assert (report.indexed, report.skipped) == (1, 1)
+        assert remote.get("d").metadata == {"day": "2020-01-02"}
+        assert remote.update(["d"], metadata={"day": day.replace(year=2021)}).indexed == 1
+        assert retriever.get("d").metadata == {"day": "2021-01-02"}
+    with pytest.raises(InputError, match="expected one such as"):
+        RemoteRetriever("http://127.0.0.1:99999")
+
+
+def test_an_answer_that_takes_the_server_too_long_is_late(retriever, serving, monkeypatch):
+    release = threading.Event()
+    with serving(retriever, queue=WorkQueue(2, 4, 0.3)) as address:
+        monkeypatch.setattr(retriever, "search", lambda *_, **__: release.wait(20))
+        with pytest.raises(DeadlineError, match="takes longer than 0.3 s"):
+            RemoteRetriever(address).search("bread")
+        release.set()
 
 
 def test_errors_are_those_of_the_index(remote, retriever):
