@@ -135,9 +135,9 @@ def _path_in(root: Path | None, path: str, *, follow: bool = False) -> str:
     """
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):
-            given = Path(path)
-            is_name = not follow and given.name not in ("", "..")
-            whole = given.parent.resolve() / given.name if is_name else given.resolve()
+            name = Path(path)
+            is_last_kept = not follow and name.name not in ("", "..")
+            whole = name.parent.resolve() / name.name if is_last_kept else name.resolve()
             return whole.relative_to(root.resolve()).as_posix()
     return ""
 

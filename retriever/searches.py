@@ -159,11 +159,11 @@ class Searches:
             return hits_of_many(requests, snapshot, self._index.models.encoder_of)
 
         start, offset = time.perf_counter(), int(options.get("offset", 0))
-        found = self._index.read(answer)
-        seconds = (time.perf_counter() - start) / max(len(found), 1)
-        for request, hits in zip(requests, found, strict=True):
+        answers = self._index.read(answer)
+        seconds = (time.perf_counter() - start) / max(len(answers), 1)
+        for request, hits in zip(requests, answers, strict=True):
             self._tell(request, hits, seconds)
-        return [hits.after(offset) for hits in found]
+        return [hits.after(offset) for hits in answers]
 
     def answer(
         self,

@@ -162,11 +162,11 @@ class Query:
             yield "chunks", self._ids_with_words(self._exact, passing)
         stage = None
         while True:
-            found = self._candidates(depth, mode, passing)
-            yield "chunks", found.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
-            stage = self._first_stage(found, mode, without, stage)
+            batch = self._candidates(depth, mode, passing)
+            yield "chunks", batch.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
+            stage = self._first_stage(batch, mode, without, stage)
             candidates, copies = best(stage)
-            if len(copies) >= pool or depth >= min(deepest, total) or len(found.ids) < depth:
+            if len(copies) >= pool or depth >= min(deepest, total) or len(batch.ids) < depth:
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
@@ -255,7 +255,7 @@ class Query:
         return best
 
     def _first_stage(
-        self, found: Candidates, mode: Mode, without: int | None, earlier: Candidates | None
+        self, candidates: Candidates, mode: Mode, without: int | None, earlier: Candidates | None
     ) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others.
 
@@ -263,14 +263,14 @@ class Query:
         """
         known = np.empty(0, np.int64) if earlier is None else np.sort(earlier.ids)
         if without is not None:
-            found = found.take(np.flatnonzero(found.ids != without))
-        found = found.take(np.flatnonzero(~isin_sorted(found.ids, known)))
+            candidates = candidates.take(np.flatnonzero(candidates.ids != without))
+        candidates = candidates.take(np.flatnonzero(~isin_sorted(candidates.ids, known)))
         if self._exact:
-            found = self._exact.first(found, mode)
+            candidates = self._exact.first(candidates, mode)
         if earlier is None or not len(earlier.ids):
-            return found
-        self._deeper.append(np.sort(found.ids))
-        return earlier.followed_by(found)
+            return candidates
+        self._deeper.append(np.sort(candidates.ids))
+        return earlier.followed_by(candidates)
 
     def _levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
         """Number what counts before scores, from 0: how early a candidate was found, then what exact parts it holds."""
@@ -398,7 +398,7 @@ class Query:
         reordered = replace(candidates, score=np.concatenate([mean, rest]).astype(np.float32), reranker=reranker)
         ranked = reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
         first = np.sort(ranked.ids[:reached])
-        self._deeper = [_without(found, first) for found in self._deeper]
+        self._deeper = [_without(ids, first) for ids in self._deeper]
         return ranked.take(np.argsort(-self._levels(ranked, mode), kind="stable")) if self._exact else ranked
 
     @contextlib.contextmanager

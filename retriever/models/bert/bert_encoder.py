@@ -108,13 +108,13 @@ class BertEncoder:
         if kind == "document" and self._gpu is not None:
             return self._scaled(self._gpu_vectors(self._gpu, inputs))
         encodings = self._model.tokenize(inputs)
-        few = kind == "query" and _are_few(encodings)
+        is_small = kind == "query" and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
         int8 = self._int8 and kind == "document"
-        if few and not self._expects_queries:
+        if is_small and not self._expects_queries:
             batches = self._model.run_uncompiled(encodings)
         else:
-            batches = self._model.run(encodings, int8=int8, one_by_one=few)
+            batches = self._model.run(encodings, int8=int8, one_by_one=is_small)
         for positions, hidden, mask in batches:
             with one_thread:
                 pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
