@@ -64,7 +64,7 @@ def label(
     """Label documents by the encoder alone, without training.
 
     Prints the documents with a sure label; with --json also the others. The certainty is
-    an estimate, unless 100 examples of this index calibrate it: print them with --sample, and fill in their label or
+    an estimate, unless 50 examples of this index calibrate it: print them with --sample, and fill in their label or
     "none". Exit 1 when no label is sure enough.
 
     \b

@@ -125,7 +125,7 @@ class FloatRange(click.FloatRange):
         """Read a number in the range."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
+            self.fail(f"expected a number, not {value}", param, ctx)
         return number
 
 

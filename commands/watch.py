@@ -41,7 +41,6 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     \b
     binocle watch ~/notes
     binocle watch docs --json
-    binocle watch --name work
     """
     try:
         from ..retriever.servers.watch import watch as updates_of

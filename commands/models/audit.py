@@ -13,7 +13,6 @@ from ...core.printable import printable
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
-    FloatRange,
     folder_argument,
     index_option,
     json_option,
@@ -62,7 +61,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
     return value
 
 
-_SHARE = FloatRange(0)
+_SHARE = click.FloatRange(0)
 _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was too weak to prove it
 
 

@@ -16,7 +16,9 @@ def refuse_given_options(names: Iterable[str], reason: str) -> None:
     context = click.get_current_context()
     for name in names:
         if _is_given(context, name):
-            raise click.UsageError(f"--{name.replace('_', '-')} has no effect here: {reason}", context)
+            parameter = next(each for each in context.command.params if each.name == name)
+            label = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+            raise click.UsageError(f"{label} has no effect here: {reason}", context)
 
 
 def refuse_idle_options(data: str | None = None, development: str | None = None) -> None:

@@ -81,16 +81,12 @@ def invert(
 
     if text is not None and passage and folder is None:
         text, folder = None, FOLDER.convert(text, None, None)  # a single argument is the index's folder
-    if sum(source is not None for source in (text, vectors, passage)) != 1:
-        raise click.UsageError("give one of TEXT, --vectors and --passage")
-    if not seconds >= 0:
-        raise InputError(f"seconds is a number from 0, not {seconds}")
-    if rows < 1:
-        raise InputError(f"rows is how many vectors to invert, a number from 1, not {rows}")
+    _check(text, vectors, passage, seconds, rows)
     loaded = load(inverter)
     if not isinstance(loaded, EmbeddingInverter):
         if text is None:
             raise InputError(f"{inverter} inverts hidden states, which are not stored: give it a text")
+        refuse_given_options(["seconds"], "only vectors are corrected")
         return _print_reading(loaded.read(text), as_json=as_json)
     inputs, true, fingerprint = _vectors(loaded, text, vectors, column, first, rows, passage, folder, index)
     if passage is not None and true is not None:
@@ -103,6 +99,20 @@ def invert(
         if true is None and result.recovered and not result.usual:
             _warn_of_cosine(loaded)
     return 0 if recovered else EXIT_NEGATIVE
+
+
+def _check(text: str | None, vectors: Path | None, passage: str | None, seconds: float, rows: int) -> None:
+    """Check the options against each other."""
+    if sum(source is not None for source in (text, vectors, passage)) != 1:
+        raise click.UsageError("give one of TEXT, --vectors and --passage")
+    if not seconds >= 0:
+        raise InputError(f"seconds is a number from 0, not {seconds}")
+    if rows < 1:
+        raise InputError(f"rows is how many vectors to invert, a number from 1, not {rows}")
+    if vectors is None:
+        refuse_given_options(["column", "first", "rows"], "it goes with --vectors")
+    if passage is None:
+        refuse_given_options(["folder", "index"], "it goes with --passage")
 
 
 def _vectors(

@@ -71,11 +71,19 @@ def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str)
     before: tuple[str, ...] = ()
     for part in document.parts:
         text = document.text[part.start : part.end]
-        hashes = len(text) - len(text.lstrip().lstrip("#"))
         if part.heading and part.heading != before:
-            headings.enter(hashes if text.lstrip().startswith("#") else len(part.heading), part.heading[-1])
+            headings.enter(_level(text), part.heading[-1])
         before = part.heading
         builder.add(text, heading=headings.path, kind=part.kind)
+
+
+def _level(section: str) -> int:
+    """The level of the heading that a section begins with: of its hashes, or of the line under it."""
+    text = section.lstrip()
+    if text.startswith("#"):
+        return len(text) - len(text.lstrip("#"))
+    underline = next((line for line in text.split("\n")[1:] if line.strip(" \t=-") == ""), "")
+    return 1 if "=" in underline else 2
 
 
 def _output(output: dict[str, Any]) -> tuple[str, str]:

@@ -103,7 +103,7 @@ LESS = {
     "distill": ["--epochs", "0.1"],
     "pretrain": ["--steps", "4", "--evaluations", "1"],
     "audit": ["--steps", "2", "--lengths", "8", "--texts", "5"],
-    "invert": ["--seconds", "0.2", "--rows", "2"],
+    "invert": ["--seconds", "0.2"],
 }
 
 
@@ -260,6 +260,8 @@ def run_line(line: str, run, where: str) -> str:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]
     less = LESS.get(command, []) if command != "train classifier" or "--fine-tune" in arguments else []
+    if command == "tune" and "--adapter" in arguments:
+        less = less[less.index("--pairs") :]  # it takes no steps
     if "--quick" in arguments:
         less = less[less.index("--lengths") :]  # it takes no steps
     answer = run(*arguments, *less, stdin=(piped[1] if piped else "").encode())

@@ -36,6 +36,7 @@ _ENDINGS = MimeTypes()  # its own table, without those of the machine
 _NO_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 _MAX_DEPTH = 20
 _MAX_PARTS = 2_000
+_TOO_MANY = "it has more parts, or deeper nested ones, than any mail program makes"
 _MAX_HEADER = 4_000
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # followed by a header
 
@@ -134,23 +135,43 @@ class _MailReader:
     def _add_part(self, part: Message, depth: int) -> None:
         self._parts += 1
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
-            raise UnreadableError("it has more parts, or deeper nested ones, than any mail program makes")
+            raise UnreadableError(_TOO_MANY)
         kind = part.get_content_type()
         if kind == "message/rfc822":
             for inner in _children(part):
                 self._add_message(inner, depth + 1)
         elif part.is_multipart():
             children = list(_children(part))
-            for child in _preferred(children) if kind == "multipart/alternative" else children:
-                self._add_part(child, depth + 1)
+            chosen = _preferred(children) if kind == "multipart/alternative" else children
+            for child in children:
+                if child in chosen:
+                    self._add_part(child, depth + 1)
+                else:
+                    self._add_files(child, depth + 1)
         elif _is_attachment(part, kind):
-            self.attachments.append(_file_name(part) or _unnamed(kind))
-            self.attached.append(part)
+            self._attach(part)
         elif kind == "text/html":
             HtmlReader(_content(part), self.builder, headings=self._headings, first_line=None).read()
             self._headings.leave(1)
         elif part.get_content_maintype() == "text" and kind not in _SKIPPED_TYPES:
             self._add(_content(part))
+
+    def _add_files(self, part: Message, depth: int) -> None:
+        """Attach the files in another version of a body, such as HTML; pictures that it shows are none."""
+        self._parts += 1
+        if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
+            raise UnreadableError(_TOO_MANY)
+        if part.is_multipart():
+            for child in _children(part):
+                self._add_files(child, depth + 1)
+        elif _is_attachment(part, part.get_content_type()):
+            is_shown = part.get("Content-ID") is not None or not _file_name(part)
+            if part.get_content_disposition() == "attachment" or not is_shown:
+                self._attach(part)
+
+    def _attach(self, part: Message) -> None:
+        self.attachments.append(_file_name(part) or _unnamed(part.get_content_type()))
+        self.attached.append(part)
 
     def _add(self, text: str) -> None:
         self.builder.add(text, heading=self._headings.path)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
-_FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)?(`{3,}|~{3,})(.*)$")
+_FENCE = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*+(`{3,}|~{3,})(.*)$")
+_RAW_HTML = re.compile(r" {0,3}<(?:pre|script|style|textarea)(?:[\s>]|$)", re.IGNORECASE)
+_RAW_END = re.compile(r".*</(?:pre|script|style|textarea)>", re.IGNORECASE)
+_ITEM = re.compile(r"[ \t]*(?:[-*+>]|\d+[.)])[ \t]")
 _RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \t]*(?:[-*_][ \t]*){3,}$")
 _TITLE = re.compile(r"^title[ \t]*+[:=](.*)", re.MULTILINE | re.IGNORECASE)
@@ -147,8 +150,8 @@ def _markdown_block(scanner: _LineScanner, index: int) -> int:
     line = scanner.lines[index]
     if not line.strip():
         return index + 1
-    if line.lstrip().startswith("<!--"):
-        return scanner.line_after(index, lambda row: "-->" in row)
+    if "<" in line and (end := _end_of_html(scanner, index)):
+        return end
     if match := _ATX.match(line):
         title = line[match.end() : 2000].rstrip()
         bare = title.rstrip("#")  # a closing run of # does not belong to the title
@@ -168,6 +171,16 @@ def _markdown_block(scanner: _LineScanner, index: int) -> int:
     return _markdown_paragraph(scanner, index)
 
 
+def _end_of_html(scanner: _LineScanner, index: int) -> int:
+    """The line after a comment, or after HTML whose lines are no Markdown; 0 if none begins here."""
+    line = scanner.lines[index]
+    if line.lstrip().startswith("<!--"):
+        return scanner.line_after(index, lambda row: "-->" in row)
+    if _RAW_HTML.match(line):
+        return scanner.block(index, scanner.line_after(index, _RAW_END.match), "code")
+    return 0
+
+
 def _opens(fence: str, information: str) -> bool:
     """Whether a line of backticks or tildes opens a block, not code within a line."""
     return fence[0] == "~" or "`" not in information
@@ -176,12 +189,13 @@ def _opens(fence: str, information: str) -> bool:
 def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
     """Move to the end of a paragraph, which is a heading if it is underlined."""
     first = index
-    if _NOT_PARAGRAPH.match(scanner.lines[index]):
+    is_item = _ITEM.match(scanner.lines[index])  # its next lines belong to it, and none is underlined
+    if _NOT_PARAGRAPH.match(scanner.lines[index]) and not is_item:
         return index + 1
     while index + 1 < len(scanner.lines):
         index += 1
         line = scanner.lines[index]
-        if match := _SETEXT.match(line):
+        if (match := _SETEXT.match(line)) and not is_item:
             title = " ".join(scanner.lines[first:index])[:2000]
             scanner.enter_heading(first, 1 if match[1][0] == "=" else 2, plain_title(title))
             return index + 1
@@ -191,6 +205,8 @@ def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
 
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
+_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*[ \t]*$")
+_FEW = 4  # signs: a shorter underline is as long as its title
 _DIRECTIVE = re.compile(r"[ \t]*\.\. (?:code(?:-block)?|sourcecode|highlight|literalinclude|math|parsed-literal)::")
 _GRID = re.compile(r"[ \t]*(?:\+[-=+]{2,}\+[ \t]*$|\|.*\|[ \t]*$)")
 
@@ -213,13 +229,21 @@ def _rst_section(scanner: _LineScanner, index: int, styles: list[tuple[str, bool
     if over and under.rstrip() != lines[0].rstrip():
         return 0
     title_fits = title.strip() and (over or not title[:1].isspace()) and not _ADORNMENT.match(title)
-    if not title_fits or not (match := _ADORNMENT.match(under)) or len(under.rstrip()) < len(title.rstrip()):
+    if not title_fits or not (match := _UNDERLINE.match(under)) or not _is_underlined(title, under, over=over):
         return 0
+    is_sure = _ADORNMENT.match(under) and len(under.rstrip()) >= len(title.rstrip())
+    if not is_sure and index and scanner.lines[index - 1].strip():
+        return 0  # in a paragraph
     style = (match[1], over)
     if style not in styles:
         styles.append(style)
     scanner.enter_heading(index, styles.index(style) + 1, title.replace("`", "").replace("*", ""))
     return index + 2 + over
+
+
+def _is_underlined(title: str, under: str, *, over: bool) -> bool:
+    length = len(under.rstrip())
+    return length >= len(title.rstrip()) or (length >= _FEW and not over)
 
 
 def _rst_block(scanner: _LineScanner, index: int) -> int:
@@ -294,7 +318,8 @@ def read_latex(data: bytes, format_name: str) -> Document:
                 scanner.enter_heading(index, _LEVELS[match[1]], title)
         elif "\\" in line and (match := _VERBATIM.match(line)):
             closing = re.compile(r".*\\end\{" + re.escape(match[1]) + r"\}")
-            index = scanner.block(index, scanner.line_after(index + 1, closing.match), "code")
+            first = index if closing.match(line) else index + 1
+            index = scanner.block(index, scanner.line_after(first, closing.match), "code")
             continue
         index += 1
     return _document(text, scanner, format_name)
@@ -312,7 +337,19 @@ def _braced(rest: str, following: list[str]) -> str:
 
 
 _ADOC_HEAD = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
-_ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|`{3,}|\|===)[a-z ]*$")
+_ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|`{3,}|\|===)[a-z ]*$")
+_ADOC_UNDER = re.compile(r"(=+|-+|~+|\^+|\++)[ \t]*$")
+_ADOC_LEVELS = "=-~^+"
+
+
+def _adoc_level(scanner: _LineScanner, index: int) -> int:
+    """The level of a title that is underlined, the older style; 0 for any other line."""
+    title, under, before = scanner.lines[index].rstrip(), *[*scanner.lines[index + 1 : index + 2], ""][:1], ""
+    if index:
+        before = scanner.lines[index - 1].strip()
+    if before or not title[:1].isalnum() or not (match := _ADOC_UNDER.match(under)):
+        return 0
+    return _ADOC_LEVELS.index(match[1][0]) + 1 if abs(len(match[1]) - len(title)) <= 1 < len(match[1]) else 0
 
 
 def read_asciidoc(data: bytes, format_name: str) -> Document:
@@ -324,6 +361,9 @@ def read_asciidoc(data: bytes, format_name: str) -> Document:
         line = scanner.lines[index]
         if match := _ADOC_HEAD.match(line):
             scanner.enter_heading(index, len(match[1]), plain_title(match[2][:2000]))
+        elif level := _adoc_level(scanner, index):
+            scanner.enter_heading(index, level, plain_title(line[:2000]))
+            index += 1
         elif match := _ADOC_BLOCK.match(line):
             closing = re.compile(re.escape(match[1]) + r"[ \t]*$")
             end = scanner.line_after(index + 1, closing.match)

@@ -22,7 +22,7 @@ _DEFINITIONS = name_set("de de1 am am1 ig")
 _TABLE_FORMAT = re.compile(r"\.[ \t]*$")  # it ends with a full stop
 _PAGE = re.compile(r"^[.'][ \t]*+(?:TH|Dt)[ \t]", re.MULTILINE)
 _MAX_REQUEST = 5_000  # characters: longer lines are no requests
-_REQUEST = re.compile(r"[.'][ \t]*+([A-Za-z\d]*+)[ \t]*+(.*)")
+_REQUEST = re.compile(r"[.'][ \t]*+([A-Za-z\d%]*+)[ \t]*+(.*)")
 _ARGUMENT = re.compile(r'"((?:[^"]|"")*+)"?|((?:\\.|[^\s"\\])(?:\\.|[^\s\\])*+)')
 _COMMENT = re.compile(r"(?<!\\)\\[\"#].*")
 _IN_BRACKETS, _IN_QUOTES = r"\[[^\]]{0,40}\]", "'[^']{0,80}'"
@@ -48,9 +48,25 @@ _TITLES = name_set("TH Dt")
 _HEADINGS = {"SH": 2, "Sh": 2, "SS": 3, "Ss": 3}
 _MDOC = name_set("""
     Ad An Ap Aq Ar Bq Brq Cd Cm D1 Dl Dq Dv Em Er Ev Fa Fd Fl Fn Ft Ic In It Lb Li Lk Mt Nd Nm No Ns Oc Oo Op Pa Pf Pq
-    Ql Qq Sq St Sx Sy Tn Ux Va Vt Xc Xo Xr
+    Ql Qq Sq St Sx Sy Tn Ux Va Vt Xc Xo Xr Po Pc Do Dc So Sc Qo Qc Ao Ac Bo Bc Bro Brc Fo Fc
+    %A %B %C %D %I %J %N %O %P %Q %R %T %U %V
 """)
 _AROUND = {"Op": "[]", "Oo": "[", "Oc": "]", "Bq": "[]", "Brq": "{}", "Aq": "<>", "Pq": "()", "Dq": "“”", "Sq": "‘’"}
+_AROUND |= {
+    "Po": "(",
+    "Pc": ")",
+    "Do": "“",
+    "Dc": "”",
+    "So": "‘",
+    "Sc": "’",
+    "Qo": '"',
+    "Qc": '"',
+    "Ao": "<",
+    "Ac": ">",
+}
+_AROUND |= {"Bo": "[", "Bc": "]", "Bro": "{", "Brc": "}"}
+_STRING = re.compile(r"\\\*(?:\((lq|rq|Tm)|\[(lq|rq|Tm)\]|(R))")  # that every page may use
+_STRINGS = {"lq": "“", "rq": "”", "Tm": "™", "R": "®"}
 
 
 def read_man(data: bytes, format_name: str) -> Document:
@@ -77,6 +93,7 @@ class _Page:
         self.headings = HeadingStack()
         self.title = ""
         self._name = ""  # what .Nm stands for
+        self._awaited = ""  # a request for a heading, whose title is the next line
         self._end: re.Pattern[str] | None = None  # of lines that are no text: a macro, or the format of a table
 
     def lines(self, source: list[str]) -> Iterator[str]:
@@ -88,7 +105,10 @@ class _Page:
             elif line[:1] in (".", "'") and len(line) <= _MAX_REQUEST and (match := _REQUEST.match(line)):
                 yield self._request(match[1], _COMMENT.sub("", match[2]))
             else:
-                yield "" if line.strip() in ("T{", "T}") else _plain(_COMMENT.sub("", line))
+                text = "" if line.strip() in ("T{", "T}") else _plain(_COMMENT.sub("", line))
+                if self._awaited and text.strip():
+                    self._heading(self._awaited, [text.strip()])
+                yield text
 
     def _request(self, name: str, rest: str) -> str:
         """The text of a request; most have none."""
@@ -106,6 +126,9 @@ class _Page:
         if name in _TITLES:
             self.title = _title(arguments)
         title = self.title if name in _TITLES else " ".join(arguments)
+        self._awaited = "" if title else name
+        if not title:
+            return ""
         self.headings.enter(_HEADINGS.get(name, 1), title)
         return title
 
@@ -118,7 +141,7 @@ class _Page:
         pieces: list[str] = []
         closing = macro = dashes = ""
         for number, word in enumerate(words):
-            if word in _MDOC and (number == 0 or len(word) > 1):
+            if word in _MDOC and (number == 0 or (len(word) > 1 and words[0] != "Nd")):
                 opening, closing = _AROUND.get(word, "")[:1], _AROUND.get(word, "")[1:] + closing
                 pieces += [opening] * bool(opening) + ["–"] * (word == "Nd")
                 macro, dashes = word, dashes + "-" if word == "Fl" else ""
@@ -150,7 +173,9 @@ def _arguments(rest: str) -> list[str]:
 
 def _plain(text: str) -> str:
     """A text without escapes."""
-    return _ESCAPE.sub(_sign, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(_sign, _STRING.sub(lambda match: _STRINGS[match[1] or match[2] or match[3]], text))
 
 
 def _sign(match: re.Match[str]) -> str:

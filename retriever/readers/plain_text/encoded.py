@@ -25,6 +25,8 @@ _DATA = re.compile(
 )
 _HASH_LENGTHS = frozenset({64, 96, 128})  # a list of SHA-2 sums is something to search
 _AROUND = 160  # characters
+_SMALL_LETTERS = re.compile(r"[a-z]{4,}")
+_WORDS = 0.25  # from this share of letters in such runs, names such as TestOrder1_ReturnsStatus201 are words
 _SAMPLE = 4_096  # characters that decide the kind of a run
 
 
@@ -86,7 +88,7 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_encoded(data: str) -> bool:
-    """Whether a run is base64 or hexadecimal: it mixes digits and letters as random bytes do."""
+    """Whether a run is base64 or hexadecimal: it mixes digits and letters as random bytes do, and has no words."""
     letters = [character for character in data if character.isalnum()]
     if not letters:
         return False
@@ -95,4 +97,5 @@ def _is_encoded(data: str) -> bool:
     lower = 1 - digits - upper
     if all(character in "0123456789abcdefABCDEF" for character in letters):
         return 0.4 < digits < 0.85 and not {len(line.strip()) for line in data.split()[:3]} <= _HASH_LENGTHS
-    return digits > 0.04 and upper > 0.15 and lower > 0.15
+    in_words = sum(map(len, _SMALL_LETTERS.findall(data))) / len(letters)  # of random base64 a twelfth
+    return digits > 0.04 and upper > 0.15 and lower > 0.15 and in_words < _WORDS

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
@@ -621,6 +622,21 @@ def test_the_command_prints_text_and_words_with_probabilities(embedding: Path):
     assert {"moon", "cheese"} & set(text.split())
     assert re.fullmatch(r"  cosine (0\.[5-9]\d\d|1\.000)", cosine)
     assert re.fullmatch(r"  (\S+ [01]\.\d\d(  )?)+", words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "rule"),
+    [
+        (["a text", "--row", 1], "--row", "it goes with --vectors"),
+        (["a text", "--column", "x"], "--column", "it goes with --vectors"),
+        (["--passage", "a.txt:1", "--rows", 2], "--rows", "it goes with --vectors"),
+        (["a text", "."], "FOLDER", "it goes with --passage"),
+        (["a text", "--index", "."], "--index", "it goes with --passage"),
+    ],
+)
+def test_an_option_without_an_effect_is_refused(arguments: list, option: str, rule: str, embedding: Path):
+    with pytest.raises(click.UsageError, match=f"^{option} has no effect here: {rule}$"):
+        invert(*arguments, "--inverter", embedding)
 
 
 def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path):

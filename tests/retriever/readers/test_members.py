@@ -89,6 +89,23 @@ def test_a_part_of_a_mail_that_is_no_text_is_an_attachment_also_without_a_name(k
     assert f"body\n\nAttachments: {name}" in read(data, "a.eml").text
 
 
+@pytest.mark.parametrize("kind", ["mixed", "related"])
+def test_files_in_the_other_version_of_a_body_are_attachments(kind: str) -> None:
+    """As Apple Mail writes them, beside pictures that the page shows."""
+    inner = [
+        "Content-Type: text/html\n\n<p>body",
+        "Content-Type: text/plain\nContent-Disposition: attachment; filename=offer.txt\n\n400 euros",
+        "Content-Type: application/pdf\nContent-Disposition: inline; filename=plan.pdf\n\npdf",
+        "Content-Type: image/png\nContent-ID: <a>\nContent-Disposition: inline; filename=logo.png\n\npng",
+        "Content-Type: image/png\n\npng",
+    ]
+    page = "".join(f"--c\n{part}\n" for part in inner) + "--c--"
+    parts = f"Content-Type: text/plain\n\nbody\n--b\nContent-Type: multipart/{kind}; boundary=c\n\n{page}\n--b--"
+    data = f"Subject: x\nContent-Type: multipart/alternative; boundary=b\n\n--b\n{parts}\n".encode()
+    assert contents(data, "a.eml") == {"offer.txt": b"400 euros", "plan.pdf": b"pdf"}
+    assert read(data, "a.eml").text == "Subject: x\n\nbody\n\nAttachments: offer.txt, plan.pdf"
+
+
 def test_an_attachment_that_is_cut_at_any_letter_gives_the_bytes_before() -> None:
     whole = mail(("a.bin", bytes(range(240))))
     start = whole.index(b"\n\n", whole.index(b"base64")) + 2

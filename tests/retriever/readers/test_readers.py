@@ -292,8 +292,44 @@ def test_headings_inside_a_comment_or_a_fence_of_markdown_do_not_count() -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        (
+            "# A\n\n1. x\n2. ```sh\n   # no\n   ```\n\ny\n\n## B\n",
+            [(("A",), "prose"), (("A",), "code"), (("A",), "prose"), (("A", "B"), "prose")],
+        ),
+        ("# A\n> - ~~~\n> # no\n> ~~~\n## B\n", [(("A",), "prose"), (("A",), "code"), (("A", "B"), "prose")]),
+        ("# A\n\n- item one\n  goes on\n---\n\nx\n", [(("A",), "prose")]),
+        ("# A\n\n- item\n\nB\n---\nx\n", [(("A",), "prose"), (("A", "B"), "prose")]),
+        (
+            "# A\n\n<pre>\n# no\n</pre>\nx\n\n<PRE class=a># no</PRE>\n## B\n",
+            [(("A",), "prose"), (("A",), "code"), (("A",), "prose"), (("A",), "code"), (("A", "B"), "prose")],
+        ),
+        ("# A\n<prefix>\n## B\n", [(("A",), "prose"), (("A", "B"), "prose")]),
+    ],
+)
+def test_lists_and_html_of_markdown_keep_their_lines(markdown: str, expected: list) -> None:
+    document = reading(markdown, "a.md")
+    assert [(part.heading, part.kind) for part in document.parts] == expected
+    assert document.title == "A"
+
+
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert [part.kind for part in reading("a\n~~~\n# b\n", "a.md").parts] == ["prose", "code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("Go\n==\n\nx\n\nR\n=\n\ny\n", ["Go", "R"]),
+        ("A title that is long\n==============\n\nx\n", ["A title that is long"]),
+        ("A title\n===\n\nx\n\na line\nand Go\n==\n", []),
+        ("Go\n=\n\nx\n", []),
+    ],
+)
+def test_a_short_underline_of_restructured_text_may_be_one(text: str, headings: list[str]) -> None:
+    assert [part.heading[-1] for part in reading(text, "a.rst").parts if part.heading] == headings
 
 
 def test_restructured_text_levels_come_from_the_order_of_adornments() -> None:
@@ -390,6 +426,42 @@ def test_the_macros_of_mdoc_are_read() -> None:
     ]
 
 
+MDOC = """.Dd May 1
+.Dt FOO 1
+.Sh NAME
+.Nm foo
+.Nd Do So things
+.Sh DESCRIPTION
+The option
+.Po see the zebra
+manual
+.Pc ,
+.Do quoted walrus Dc
+.Rs
+.%T The Giraffe Book
+.Re
+.Fo open_file
+.Fa "const char *p"
+.Fc
+"""
+
+
+def test_enclosures_references_and_functions_of_mdoc_are_read() -> None:
+    document = reading(MDOC, "foo.1")
+    assert document.text.split("\n")[2:17] == [
+        *("NAME", "foo", "– Do So things", "DESCRIPTION", "The option", "(see the zebra", "manual", "),"),
+        *("“quoted walrus”", "", "The Giraffe Book", "", "open_file", "const char *p", ""),
+    ]
+
+
+def test_the_title_of_a_section_of_man_may_be_on_the_next_line() -> None:
+    text = ".TH FOO 1\n.SH\n.\nNAME\nfoo \\*(lqbar\\*(rq\\*R\n.SS\nMore\nx\n.SH NOTES\ny\n"
+    document = reading(text, "foo.1")
+    paths = [part.heading for part in document.parts]
+    assert paths == [("foo(1)",), ("foo(1)", "NAME"), ("foo(1)", "NAME", "More"), ("foo(1)", "NOTES")]
+    assert "foo “bar”®" in document.text
+
+
 def test_a_rotated_log_is_no_manual_page() -> None:
     log = "Sep 1 host kernel: \\fB.TH is no page\n. SH\n"
     assert reading(log, "syslog.1").text == log
@@ -419,6 +491,38 @@ def test_asciidoc_sections_and_blocks() -> None:
 
 
 # Data
+
+
+def test_older_titles_and_comments_of_asciidoc() -> None:
+    text = "git-add(1)\n==========\n\nNAME\n----\nx\n\n----\ncode\n----\n\n////\n== no\n////\n\nA part\n~~~~~~\ny\n\n- a\n--\n"
+    document = reading(text, "a.adoc")
+    assert document.title == "git-add(1)"
+    assert [(part.heading[1:], part.kind) for part in document.parts] == [
+        ((), "prose"),
+        (("NAME",), "prose"),
+        (("NAME",), "code"),
+        (("NAME",), "code"),
+        (("NAME", "A part"), "prose"),
+    ]
+
+
+def test_a_listing_of_latex_may_end_on_its_line() -> None:
+    text = "\\section{A}\n\\begin{verbatim}x\\end{verbatim}\ny\n\\section{B}\nz\n"
+    document = reading(text, "a.tex")
+    assert [(part.heading, part.kind) for part in document.parts] == [
+        (("A",), "prose"),
+        (("A",), "code"),
+        (("A",), "prose"),
+        (("B",), "prose"),
+    ]
+
+
+def test_an_underlined_heading_of_a_notebook_has_its_level() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": source} for source in ("# Top", "Sub\n---\nx", "  ### Third", "A\n=\ny")
+    ]
+    document = reading(json.dumps({"cells": cells}), "a.ipynb")
+    assert [part.heading for part in document.parts] == [("Top",), ("Top", "Sub"), ("Top", "Sub", "Third"), ("A",)]
 
 
 def test_a_notebook_with_a_cell_of_control_characters_is_read() -> None:
@@ -1458,6 +1562,7 @@ def test_a_file_of_encoded_data_alone_has_no_text() -> None:
         "".join("".join(random.Random(i).choices("ACGT", k=70)) + "\n" for i in range(30)),
         "x" * 5_000,
         "an ordinary sentence of a book, with words\n" * 50,
+        "".join(f"Test_CreateOrder_Version2_WithCustomer100{i}_And3Items_ReturnsStatus201Created\n" for i in range(9)),
         encoded_lines(2),
     ],
 )
