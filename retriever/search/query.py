@@ -57,6 +57,7 @@ Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
+_DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
 _MOST_ROWS = 20_000  # read at once for several searches
 
@@ -152,8 +153,10 @@ class Query:
             return Hits(total=total)
         depth = max(SEARCH_DEPTH, (reranking.depth if reranking else 0) + (without is not None))
         deepest = _DEEPER * max(depth, k) if collapse else k
-        if by_document or (self._exact and self._exact.excluded):
+        if by_document:
             deepest = self._total
+        elif self._exact and self._exact.excluded:
+            deepest = max(deepest, _DEEPEST)  # the best may all hold an excluded word
         offset, pool = (0, diversity.pool_of(k)) if diversity else (offset, k)
         pages = diversity.blocks(pool) if diversity else [offset]
         per_document = 1 if by_document else per_document if collapse else 0
