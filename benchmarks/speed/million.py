@@ -39,8 +39,8 @@ from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import SYMBOLS, chunk_schema, document_schema
 from binocle.retriever.store.writer import open_writer
 
+from ..document_row import ROW
 from ..machine import save
-from ..trust.memory import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

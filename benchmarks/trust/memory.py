@@ -38,25 +38,13 @@ from binocle.retriever.store.tables import SYMBOLS, chunk_schema, document_schem
 from binocle.retriever.store.writer import open_writer
 from tests.conftest import build_model
 
+from ..document_row import ROW
 from ..machine import save
 from .static_model import build_static_model
 
 _POINTS = 40  # of the curve
 _DIM = 32
 _COMMIT = 24_000  # passages
-ROW = {  # of a document, beside what differs
-    "source": "added",
-    "state": "indexed",
-    "reason": "",
-    "size": 1,
-    "mtime_ns": 0,
-    "settled": False,
-    "sha256": "",
-    "format": "text",
-    "title": "",
-    "metadata": "{}",
-    "text": "",
-}
 
 
 def write_copies(source: Path, target: Path, times: int) -> int:
