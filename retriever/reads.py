@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..core.checks import is_whole
@@ -109,6 +110,12 @@ class DocumentReads:
         """
         if lines is None:
             return self._read_document(path, lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
+        if (
+            not isinstance(lines, (tuple, list))
+            or len(lines) != 2
+            or not all(isinstance(line, Integral) for line in lines)
+        ):
+            raise InputError(f"lines are the first and the last one, such as (3, 5), not {shown(lines)}")
         first, last = lines
         return self._read_document(
             path, lambda snapshot: stored_documents.lines(snapshot, path, first, last, hidden=hidden)
@@ -171,7 +178,7 @@ class DocumentReads:
         :param limit: the number of values of a key, the most frequent first.
         :raises InputError: when no document has a key.
         """
-        keys: list[Any] = [fields] if isinstance(fields, str) else list(fields)
+        keys: list[Any] = list(fields) if isinstance(fields, Iterable) and not isinstance(fields, str) else [fields]
         if not all(isinstance(key, str) and key for key in keys):
             raise InputError(f"facets are named by keys, such as 'type', not by {shown(fields)}")
         if not is_whole(limit, 0):
