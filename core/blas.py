@@ -15,10 +15,10 @@ _AFFIXES = (("scipy_", "64_"), ("", "64_"), ("", ""))  # of names in the builds 
 
 
 class OneThread:
-    """Hold numpy's OpenBLAS to one thread inside of a `with` block, for the process while any thread is inside.
+    """Limits numpy's OpenBLAS to one thread inside a `with` block. The limit holds for all threads of the process.
 
-    The other threads of OpenBLAS wait for the next product by spinning, for some 25 ms. After the small products of a
-    search they doubled its processor time, and kept a core from the next step. Other libraries are left as they are.
+    After a product, the other threads of OpenBLAS spin for some 25 ms. In a search, whose products are small, they
+    doubled the processor time and kept a core from the next step. Other libraries keep their threads.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def _functions() -> tuple[Any, Any]:
     """The functions that tell and set the number of threads of the OpenBLAS that numpy was linked with."""
     module = import_module("numpy._core._multiarray_umath")
     try:
-        library = ctypes.CDLL(module.__file__)  # loaded already: its symbols are those of what it links too
+        library = ctypes.CDLL(module.__file__)  # numpy has loaded it; it finds the functions of OpenBLAS too
         for before, after in _AFFIXES:
             get = getattr(library, f"{before}openblas_get_num_threads{after}", None)
             set_ = getattr(library, f"{before}openblas_set_num_threads{after}", None)

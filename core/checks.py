@@ -61,6 +61,20 @@ def _spelled(name: str) -> str:
     return name.replace("_", " ")
 
 
+def listed(values: Any, label: str) -> list[Any]:
+    """Return the members of a caller's list.
+
+    :param label: names them in the message.
+    :raises InputError: when it is a text, or no list.
+    """
+    if isinstance(values, (str, bytes)):
+        raise InputError(f"expected a list of {label}, not {values!r}")
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(f"expected a list of {label}, not {values!r}") from None
+
+
 def is_whole(value: Any, minimum: int) -> bool:
     """Whether a value is a whole number from `minimum`, Python's or an array library's, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum

@@ -118,6 +118,6 @@ def _check_once(added: Iterable[str], changed: Sequence[Row]) -> None:
     """Refuse two writes to one document. A file and an added document may have the same name."""
     paths = {row["id"]: row["path"] for row in changed}
     counts = Counter(row["id"] for row in changed)
-    twice = [paths[number] for number, count in counts.items() if count > 1]
-    for name in [*twice, *set(paths.values()).intersection(added)]:
-        raise InputError(f"{name!r} is changed twice in this batch: expected one write for each document")
+    twice = {paths[number] for number, count in counts.items() if count > 1} | set(paths.values()).intersection(added)
+    if twice:
+        raise InputError(f"{min(twice)!r} is changed twice in this batch: expected one write for each document")

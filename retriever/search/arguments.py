@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...core.checks import is_real, is_whole
+from ...core.checks import is_real, is_whole, listed
 from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
@@ -132,23 +132,14 @@ def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]
 
     :raises InputError: when there are neither, or not as many vectors as texts.
     """
-    texts = None if queries is None else _listed(queries, "queries")
-    arrays = None if vectors is None else _listed(vectors, "vectors")
+    texts = None if queries is None else listed(queries, "queries")
+    arrays = None if vectors is None else listed(vectors, "vectors")
     if texts is None and arrays is None:
         raise InputError("there are no queries: give texts, vectors, or both")
     if texts is not None and arrays is not None and len(texts) != len(arrays):
         raise InputError(f"there are {len(texts):,} queries and {len(arrays):,} vectors: expected one vector a query")
     count = len(texts if texts is not None else arrays or ())
     return zip(texts or [None] * count, arrays if arrays is not None else [None] * count, strict=True)
-
-
-def _listed(values: Any, label: str) -> list[Any]:
-    if isinstance(values, (str, bytes)):
-        raise InputError(f"expected a list of {label}, not {values!r}")
-    try:
-        return list(values)
-    except TypeError:
-        raise InputError(f"expected a list of {label}, not {values!r}") from None
 
 
 def check(query: str, k: int, mode: Mode) -> str:

@@ -152,11 +152,7 @@ class Query:
         if not k or not total:
             return Hits(total=total)
         depth = max(SEARCH_DEPTH, (reranking.depth if reranking else 0) + (without is not None))
-        deepest = _DEEPER * max(depth, k) if collapse else k
-        if by_document:
-            deepest = self._total
-        elif self._exact and self._exact.excluded:
-            deepest = max(deepest, _DEEPEST)  # the best may all hold an excluded word
+        deepest = min(total, self._deepest(depth, k, by_document=by_document, collapse=collapse))
         offset, pool = (0, diversity.pool_of(k)) if diversity else (offset, k)
         pages = diversity.blocks(pool) if diversity else [offset]
         per_document = 1 if by_document else per_document if collapse else 0
@@ -169,7 +165,7 @@ class Query:
             yield "chunks", batch.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
             stage = self._first_stage(batch, mode, without, stage)
             candidates, copies = best(stage)
-            if len(copies) >= pool or depth >= min(deepest, total) or len(batch.ids) < depth:
+            if len(copies) >= pool or depth >= deepest or len(batch.ids) < depth:
                 break
             depth *= _DEEPER
         if reranking and len(stage.ids):
@@ -182,6 +178,15 @@ class Query:
         yield "places", cited
         yield "documents", [row["document"] for row in self._snapshot.passage_texts.of(cited).values()]
         return self._cited(candidates, copies, relevance, mode, total, with_vectors=with_vectors)
+
+    def _deepest(self, depth: int, k: int, *, by_document: bool, collapse: bool) -> int:
+        """Return how many candidates a search takes at most. It takes more than the first where they fill no page."""
+        if by_document:
+            return self._total
+        deepest = _DEEPER * max(depth, k) if collapse else k
+        if self._exact and self._exact.excluded:
+            return max(deepest, _DEEPEST)  # the best candidates may all hold an excluded word
+        return deepest
 
     def _ids_with_words(self, exact: ExactMatches, passing: Passing | None) -> list[int]:
         with self._timed("exact"):
@@ -289,11 +294,10 @@ class Query:
         return isin_sorted(ids, np.sort(np.concatenate([np.empty(0, np.int64), *self._deeper])))
 
     def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Lift the scores of each level above the next where exact parts decide, so that scores fall with the rank."""
-        levels = self._levels(candidates, mode)
+        """Lift the scores of each level above the next, if exact parts decide: scores then fall with the rank."""
         if not (self._exact and self._exact.levels(candidates, mode).any()):
             return candidates
-        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
+        score = candidates.score + self._levels(candidates, mode) * (np.ptp(candidates.score) + 1)
         return replace(candidates, score=score.astype(np.float32))
 
     def _distinct(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
-from ...core.checks import is_whole
+from ...core.checks import is_whole, listed
 from ...core.errors import (
     BinocleError,
     DeadlineError,
@@ -109,7 +109,7 @@ class RemoteRetriever:
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns."""
         options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
-        answer = self._ask("POST", "/search/many", {"queries": _listed("queries", texts), **options})
+        answer = self._ask("POST", "/search/many", {"queries": listed(texts, "queries"), **options})
         return [_hits(result) for result in answer["results"]]
 
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> Hits:
@@ -175,7 +175,7 @@ class RemoteRetriever:
         on_error: Literal["stop", "skip"] = "stop",
     ) -> Report:
         """Add documents, or replace documents with the same id; the server must allow it."""
-        rows = [_document(number, row) for number, row in enumerate(_listed("documents", documents))]
+        rows = [_document(number, row) for number, row in enumerate(listed(documents, "documents"))]
         body = {"documents": rows, "if_exists": if_exists, "on_error": on_error}
         return _report(self._ask("POST", "/documents", body))
 
@@ -188,7 +188,7 @@ class RemoteRetriever:
         mode: Literal["merge", "replace"] = "merge",
     ) -> Report:
         """Change the metadata of added documents."""
-        names = [] if ids is None else _listed("documents", ids)
+        names = [] if ids is None else listed(ids, "documents")
         body = {"ids": names, "metadata": _plain_values(metadata), "where": _sent(where), "mode": mode}
         return _report(self._ask("PATCH", "/documents", body))
 
@@ -229,10 +229,9 @@ class RemoteRetriever:
             + path
             + ("?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs) if pairs else "")
         )
+        fields = None if body is None else {name: value for name, value in body.items() if value is not None}
         try:
-            content = (
-                None if body is None else json.dumps({name: body[name] for name in body if body[name] is not None})
-            )
+            content = None if fields is None else json.dumps(fields)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the request cannot be written as JSON: {error}") from None
         try:
@@ -298,16 +297,6 @@ def _has_port(address: SplitResult) -> bool:
         return address.port is None or address.port > 0
     except ValueError:
         return False
-
-
-def _listed(label: str, values: Any) -> list[Any]:
-    """Return the values of a caller's list.
-
-    :raises InputError: when it is a text, or no list.
-    """
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InputError(f"expected a list of {label}, not {values!r:.80}")
-    return list(values)
 
 
 def _document(number: int, document: Any) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class BertModel:
         The arrays are valid until the next batch. The output for a text does not depend on the other texts.
 
         :param int8: compute the dense layers in int8.
-        :param one_by_one: the call is one of many with few texts, and is to be fast.
+        :param one_by_one: use the graph that answers a call with few texts fastest.
         """
         graph = self.compiled(int8=int8, one_by_one=one_by_one)
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)

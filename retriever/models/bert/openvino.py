@@ -40,8 +40,8 @@ class BertOpenVINO:
     :param first_only: whether only the hidden state of each text's first token is computed, (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
-    :param one_by_one: batches come one by one, and each is to be fast: up to `_THREADS` cores share it. Else each core
-        has batches of its own, which takes less work for many.
+    :param one_by_one: up to `_THREADS` cores share a batch, so a single one is fast. By default each core computes
+        batches of its own, which takes less work for many.
     """
 
     def __init__(

@@ -172,7 +172,7 @@ def _markdown_block(scanner: _LineScanner, index: int) -> int:
 
 
 def _end_of_html(scanner: _LineScanner, index: int) -> int:
-    """The line after a comment, or after HTML whose lines are no Markdown; 0 if none begins here."""
+    """Return the line after a comment or a block such as <pre>, which holds no Markdown; 0 if none begins here."""
     line = scanner.lines[index]
     if line.lstrip().startswith("<!--"):
         return scanner.line_after(index, lambda row: "-->" in row)
@@ -189,7 +189,7 @@ def _opens(fence: str, information: str) -> bool:
 def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
     """Move to the end of a paragraph, which is a heading if it is underlined."""
     first = index
-    is_item = _ITEM.match(scanner.lines[index])  # its next lines belong to it, and none is underlined
+    is_item = _ITEM.match(scanner.lines[index])  # a rule below a list item is no underline
     if _NOT_PARAGRAPH.match(scanner.lines[index]) and not is_item:
         return index + 1
     while index + 1 < len(scanner.lines):

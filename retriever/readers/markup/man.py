@@ -93,7 +93,7 @@ class _Page:
         self.headings = HeadingStack()
         self.title = ""
         self._name = ""  # what .Nm stands for
-        self._awaited = ""  # a request for a heading, whose title is the next line
+        self._awaited = ""  # the request for a heading that takes the next line as its title
         self._end: re.Pattern[str] | None = None  # of lines that are no text: a macro, or the format of a table
 
     def lines(self, source: list[str]) -> Iterator[str]:

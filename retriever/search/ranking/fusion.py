@@ -53,9 +53,9 @@ class Candidates:
         return stages | {name: scores for name, scores in optional.items() if scores is not None}
 
     def followed_by(self, deeper: Candidates) -> Candidates:
-        """These candidates, and behind them those of a deeper search, whose scores are lowered if they are higher.
+        """Return these candidates, then those of a deeper search. Scores of the deeper ones are lowered below these.
 
-        Both are of the first stage, without scores of a reranker.
+        Both come from the first stage, without scores of a reranker.
         """
         if not len(deeper.ids):
             return self

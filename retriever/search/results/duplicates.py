@@ -139,7 +139,7 @@ def _are_near(ours: frozenset[int], theirs: frozenset[int]) -> bool:
 def in_deviations(scores: Floats, levels: Sequence[int], leading: Mask | slice = slice(None)) -> Floats:
     """Divide scores by their standard deviation among candidates of the same level, shape (n,).
 
-    :param leading: the candidates whose deviation counts, all by default.
+    :param leading: take the deviation of these candidates, by default of all.
     """
     if not len(scores):
         return scores

@@ -154,7 +154,7 @@ class ExactQuery:
 
 
 def parse(query: str) -> ExactQuery:
-    """Take a query apart. The text of one without operators stays as it is, but for its letters being composed."""
+    """Take a query apart. Without operators its text stays as it is, in Unicode form NFC."""
     query = composed(query)
     required: list[str] = []
     excluded: list[str] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -122,16 +122,10 @@ def _route(server: Server, path: str, methods: dict[str, Operation]) -> Route:
     return Route(path.replace("{id}", "{id:anything}") if path.endswith("{id}") else path, endpoint, methods=[*methods])
 
 
-class _Anything(Convertor[str]):
-    """A part of a path with slashes and line ends: ids of documents may have both."""
+class _Anything(PathConvertor):
+    """A part of a path that may have slashes and line ends, as ids of documents may."""
 
     regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("anything", _Anything())
@@ -177,9 +171,8 @@ async def _input(server: Server, operation: Operation, request: Request) -> Any:
     try:
         if operation.method == "GET" or (operation.method == "DELETE" and named):
             return operation.input.model_validate({**_from_url(request), **named})
-        if misplaced := {"query" if name == "q" else name for name in request.query_params} & {
-            *operation.input.model_fields
-        }:
+        in_url = {"query" if name == "q" else name for name in request.query_params}
+        if misplaced := in_url.intersection(operation.input.model_fields):
             raise Refusal(400, f"{min(misplaced)} stands in the URL: {operation.method} reads it from the body")
         limit = _BODY_OF_DOCUMENTS if operation.writes else _BODY
         body = await asyncio.wait_for(_body(request, limit), server.queue.deadline)

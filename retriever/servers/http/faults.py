@@ -40,14 +40,8 @@ _KINDS = {  # other types of errors begin with one of these: `int_parsing`, `lis
     "none": "null",
     "string": "a text",
 }
-_TAGS = {
-    "str",
-    "constrained-str",
-    "int",
-    "float",
-    "bool",
-    "none",
-}  # types that a union tries, in the location of their errors
+# Types that a union tries, in the location of their errors.
+_TAGS = {"str", "constrained-str", "int", "float", "bool", "none"}
 
 
 def describe(error: ValidationError, *, whole: str = "the body", names: str = "", shows_value: bool = True) -> str:

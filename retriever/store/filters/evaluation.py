@@ -164,7 +164,8 @@ def _compare(where: Condition, documents: DocumentColumns) -> Mask:
     mask = _COMPARISONS[where.operator](column, value)
     if where.key == "path" and where.operator in ("eq", "in"):
         files = {value} if where.operator == "eq" else set(value)
-        mask |= column.mask_of([code for code, file in column.files_of_parts if file in files])
+        if parts := [code for code, file in column.files_of_parts if file in files]:
+            mask |= column.mask_of(parts)
     return mask
 
 

@@ -67,7 +67,9 @@ def test_parts_of_a_large_file_and_files_in_an_archive_are_compared_too(path, tm
     (hit,) = retriever.search("+needle", mode="lexical")
     assert hit.path.startswith(f"{path}/")
     assert retriever.check(hit) == "exact"
-    inside = retriever.search("+needle", mode="lexical", ids=[path])  # a part is the file; what it holds is not
+    inside = retriever.search(
+        "+needle", mode="lexical", ids=[path]
+    )  # a path names all parts of a file, and no member of an archive
     assert [found.path for found in inside] == ([hit.path] if path == "big.log" else [])
     file.touch()
     assert retriever.check(hit) == ("exact" if path == "big.log" else "stale")
