@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..core.checks import is_whole
@@ -110,11 +109,7 @@ class DocumentReads:
         """
         if lines is None:
             return self._read_document(path, lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
-        if (
-            not isinstance(lines, (tuple, list))
-            or len(lines) != 2
-            or not all(isinstance(line, Integral) for line in lines)
-        ):
+        if not isinstance(lines, (tuple, list)) or len(lines) != 2:
             raise InputError(f"lines are the first and the last one, such as (3, 5), not {shown(lines)}")
         first, last = lines
         return self._read_document(

@@ -194,7 +194,7 @@ def test_a_search_may_be_limited_to_some_documents(faq):
         (lambda index: index.facets([3]), "facets are named by keys"),
         (lambda index: index.facets(None), "facets are named by keys"),
         (lambda index: index.text("01", lines=5), "lines are the first and the last one"),
-        (lambda index: index.text("01", lines=(1, "x")), "lines are the first and the last one"),
+        (lambda index: index.text("01", lines=(1, "x")), "a line is a whole number from 1"),
         (lambda index: index.facets("odd", limit=-1), "limit is the number of values"),
     ],
 )
