@@ -85,6 +85,7 @@ class Searches:
             `{"author": "Ada"}`: see `retriever.store.filters`.
         :param ids: only passages of these documents.
         :param offset: the number of best hits to leave out, for the next page. Ranks go on where the page before ended.
+            With `min_relevance` it counts all hits: the next page begins after k more, though fewer were returned.
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
@@ -127,8 +128,9 @@ class Searches:
         )
         start = time.perf_counter()
         hits = self._index.read(lambda snapshot: request.hits(snapshot, self._index.models.encoder_of))
-        self._tell(request, hits, time.perf_counter() - start)
-        return hits.after(int(offset))
+        page = hits.after(int(offset))
+        self._tell(request, page, time.perf_counter() - start)
+        return page
 
     def search_many(
         self,
@@ -161,9 +163,10 @@ class Searches:
         start, offset = time.perf_counter(), int(options.get("offset", 0))
         answers = self._index.read(answer)
         seconds = (time.perf_counter() - start) / max(len(answers), 1)
-        for request, hits in zip(requests, answers, strict=True):
-            self._tell(request, hits, seconds)
-        return [hits.after(offset) for hits in answers]
+        pages = [hits.after(offset) for hits in answers]
+        for request, page in zip(requests, pages, strict=True):
+            self._tell(request, page, seconds)
+        return pages
 
     def answer(
         self,

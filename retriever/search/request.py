@@ -142,7 +142,7 @@ class CorrectedRequest:
         )
         hits.corrections, hits.version = self.corrections, snapshot.head.commits
         if request.min_relevance is not None:
-            hits = hits.from_relevance(request.min_relevance)
+            hits = hits.from_relevance(request.min_relevance, request.offset)
         return with_neighbours_joined(hits, snapshot, request.offset) if request.join else hits
 
 

@@ -57,9 +57,10 @@ class Diversity:
         """
         rows_of = {number: row for row, number in enumerate(candidates.ids.tolist())}
         rows = np.array([rows_of[number] for number in copies], np.intp)
-        blocks = np.arange(len(rows)) // _BLOCK
-        relevant = relevance[rows].round(4) >= self.minimum  # as hits have it
-        rows, blocks = rows[relevant], blocks[relevant]
+        # The irrelevant ones of a block come after the others. They are left out later: pages count them.
+        blocks = np.arange(len(rows)) // _BLOCK * 2 + (relevance[rows].round(4) < self.minimum)
+        order = np.argsort(blocks, kind="stable")
+        rows, blocks = rows[order], blocks[order]
         scores, ids = candidates.score[rows], candidates.ids[rows]
         if not np.array_equal(scores, candidates.semantic[rows]):
             for block in np.unique(blocks):

@@ -58,9 +58,11 @@ class Hits(list[Hit]):
         """The hits after the first ones."""
         return self.replaced_by(self[offset:])
 
-    def from_relevance(self, threshold: float) -> Hits:
-        """The hits with at least this relevance."""
-        hits = [hit for hit in self if hit.relevance >= threshold]
-        remaining = self.replaced_by(hits)
-        remaining.answerable = self.answerable if hits else False
+    def from_relevance(self, threshold: float, offset: int = 0) -> Hits:
+        """The hits with at least this relevance.
+
+        :param offset: the number of hits on earlier pages, which stay: else a hit would move to a page that was read.
+        """
+        remaining = self.replaced_by([*self[:offset], *(hit for hit in self[offset:] if hit.relevance >= threshold)])
+        remaining.answerable = self.answerable if any(hit.relevance >= threshold for hit in self) else False
         return remaining

@@ -146,6 +146,22 @@ def test_pages_of_hits_that_differ_have_each_once_however_many(orchard):
     assert len(set(whole)) == 150
 
 
+@pytest.mark.parametrize("mmr", [None, 0.5])
+def test_pages_with_a_least_relevance_have_each_relevant_hit_once(points, make_reranker, tmp_path, monkeypatch, mmr):
+    # Relevance rises where a document gave way to others on the page before; here it rises anywhere.
+    monkeypatch.setattr("binocle.retriever.search.ranking.relevance._falling", lambda values: values)
+    order = {"mmr": mmr, "rerank": str(make_reranker(tmp_path / "reranker")), "rerank_depth": 200}
+
+    def search(k, offset=0, least=None):
+        hits = points.search("cat", vector=[0, 1, 0], k=k, offset=offset, min_relevance=least, mode="semantic", **order)
+        return [hit.passage for hit in hits if hit.relevance >= 0.5]
+
+    passages = [passage for offset in range(0, 200, 10) for passage in search(10, offset, 0.5)]
+    assert passages == search(200, least=0.5)
+    assert sorted(passages) == sorted(search(200))
+    assert 10 < len(passages) < 190
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 def test_all_weight_on_relevance_keeps_the_order(points, mode):
     for query in ("cat", "the number7 dog"):
