@@ -361,7 +361,9 @@ def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
     above = _above_glob(folder)
     if not above.exists():
         raise InputError(f"there is no folder or file {above}")
-    if root is None or not above.resolve().is_relative_to(root.resolve()):
+    if root is None:
+        raise InputError(f"the index at {index} has no folder, so {folder} is not in it: leave it out")
+    if not above.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
     inside = above.resolve().relative_to(root.resolve()).as_posix()
     if above != folder:

@@ -90,7 +90,7 @@ class Searches:
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
         :param per_document: the number of passages of a document at most, 1 for documents; 0 for no limit. By default
-            3, and more where other documents have no passages to offer.
+            each from the fourth on gives way to slightly worse passages of other documents.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param join: make one hit of neighbouring passages among the k best, with the scores of the best one and all in
             `parts`. There are then fewer hits than k. The ranks of parts count passages.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MAX_REQUEST, _MAX_ANSWER = 4 << 20, 64 << 20  # bytes
+_END = "end"
 _SECONDS = 1.0  # for a client to send its request, and to read each part of the answer
 
 
@@ -45,7 +46,9 @@ def leave_behind(seconds: float) -> None:
     """
     if kept.RETRIEVERS is not None:
         kept.RETRIEVERS.seconds = seconds
-    elif seconds:
+    elif not seconds:
+        _end_starting()
+    else:
         path = _socket_path()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # noqa: SLF001
@@ -59,6 +62,22 @@ def leave_behind(seconds: float) -> None:
             stderr=subprocess.DEVNULL,
         )
         process.returncode = 0  # nobody waits for it
+
+
+def _end_starting() -> None:
+    """Have the process that does not listen yet end after its first command."""
+    import fcntl
+
+    with contextlib.suppress(OSError, InputError), _lock_file(_socket_path()).open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.write(_END)
+
+
+def _lock_file(path: Path) -> Path:
+    """The file that the process that stays has locked. Others write there that it must end."""
+    return path.with_name(f"{path.name}.lock")
 
 
 def _socket_path() -> Path:
@@ -79,19 +98,23 @@ def stay(program: Callable[[], object]) -> None:
 
     _, seconds, *arguments = sys.argv[1:]
     path = _socket_path()
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
+    with _lock_file(path).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return  # another one stays already
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         retrievers = kept.RETRIEVERS = kept.Retrievers(float(seconds))
+        lock.truncate(0)
         output = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
         first = _Request(str(Path.cwd()), "", ["utf-8", "strict"] * 2, arguments, ENVIRONMENT, output)
         with contextlib.suppress(kept.ColdError):
             _run(first, program)
         os.chdir("/")
         retrievers.last = time.monotonic()
+        lock.seek(0)
+        if lock.read() == _END:
+            return
         with _listening(path) as listener:
             while _answer_next(listener, retrievers, program):
                 pass

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.checks import is_real
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore
 from ..documents.document import metadata_of
@@ -22,8 +25,7 @@ from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled
 from .labellers import Passages, load_labeller
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ...core.arrays import Ids
     from ...core.progress import OnProgress
@@ -107,14 +109,18 @@ def fill_new(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) ->
     return ""
 
 
-def new_head(key: str, source: str | os.PathLike[str] | Sequence[str], precision: float | None) -> StoredHead:
+def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: float | None) -> StoredHead:
     """Describe a head by its key, and its model or the names of its labels.
 
-    :raises InputError: when the key cannot be filtered by.
+    :raises InputError: when the key cannot be filtered by, the source is neither, or the precision is no share.
     """
     if not isinstance(key, str) or not key.isprintable() or not key.strip() or len(key) > 100 or key in BUILT_IN:
         raise InputError(f"{key!r:.120} is no key for labels: expected a name such as topic, and no field of filters")
-    if not isinstance(source, str) and not hasattr(source, "__fspath__"):
+    if precision is not None and not (is_real(precision) and 0 < precision < 1):
+        raise InputError(f"precision is the promised share of right labels, above 0 and below 1, not {precision!r}")
+    if not isinstance(source, (str, PathLike)):
+        if not isinstance(source, Sequence) or not all(isinstance(name, str) for name in source):
+            raise InputError(f"{key!r} needs a model, or the names of labels in a list, not {source!r:.120}")
         return StoredHead(key, (key,), names=tuple(source), precision=precision)
     path = Path(source).expanduser()
     return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)

@@ -53,6 +53,13 @@ def test_file_of_another_folder_in_the_scope_is_an_error(here: Path, run, tmp_pa
     assert run("search", "the", "README.md", "nothing.md").err == "binocle: there is no folder or file nothing.md\n"
 
 
+def test_an_index_without_a_folder_has_no_part_to_search(here: Path, run, tmp_path):
+    Retriever.open(tmp_path / "added", encoder=None, dim=2).add([{"id": "a", "text": "cat", "embedding": [1, 0]}])
+    ran = run("search", "cat", "notes", "--index", tmp_path / "added")
+    expected = f"the index at {tmp_path}/added has no folder, so notes is not in it: leave it out"
+    assert (ran.code, ran.err) == (2, f"binocle: {expected}\n")
+
+
 def test_scope_without_passages_is_named(here: Path, run, write):
     write(here, {"new.md": "The walrus.\n", "newer.md": "The walrus.\n"})
     ran = run("search", "walrus", "new.md", "newer.md")

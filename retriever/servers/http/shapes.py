@@ -53,7 +53,13 @@ class SearchOptions(Input):
     min_relevance: Relevance = None
     rerank: Rerank = False
     per_document: Annotated[
-        int | None, Field(ge=0, le=MAX_K, description="Passages of a document at most; 0: any number. Default: 3.")
+        int | None,
+        Field(
+            ge=0,
+            le=MAX_K,
+            description="Passages of a document at most; 0: any number. Default: each from the fourth on gives way to "
+            "slightly worse passages of other documents.",
+        ),
     ] = None
     facets: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1_000)]],

@@ -293,6 +293,21 @@ def test_search_leaves_a_process_behind_and_ends_it(place, here, run, warm):
     assert "'soon' is no time: expected one such as 90s" in run("search", "cat", "--stay", "soon").err
 
 
+def test_a_process_that_is_still_starting_is_ended_too(place, here, run):
+    assert run("search", "cat", "--stay", "0").code == 0  # none is there
+    (place / "binocle").mkdir()
+    command = [sys.executable, "-P", "-m", "binocle", client.STAY, "3600", "search", "cat"]
+    process = subprocess.Popen(command, env=client.ENVIRONMENT)
+    try:
+        until(lambda: any((place / "binocle").iterdir()))
+        assert run("search", "cat", "--stay", "0").code == 0
+        until(lambda: process.poll() is not None)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_full_output_device_is_one_line_and_exit_2(start, here):
     start("search", "cat")
     with open("/dev/full", "w") as full:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -54,6 +55,17 @@ def test_a_probe_labels_without_encoding_and_filters_and_facets_take_the_labels(
     (row,) = pets.status().labels
     assert row["counts"] == [["pet", 2], ["food", 1]] and row["waiting"] == 0 and row["model"] == str(probe)
     assert pets.enrich().labelled == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "precision"), [*((["pet", "food"], value) for value in (1.0, 0, -1, True, math.nan, "x")), (5, None)]
+)
+def test_a_wrong_precision_or_source_changes_nothing(pets, source, precision):
+    before = pets.snapshot().head
+    with pytest.raises(InputError, match="precision is the promised share|needs a model, or the names of labels"):
+        pets.enrich({"topic": source}, precision=precision)
+    assert pets.snapshot().head == before
+    assert pets.enrich({"topic": ["pet", "food"]}).labelled == {"topic": 3}
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
