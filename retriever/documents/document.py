@@ -32,9 +32,10 @@ class Part:
 
     `line` is the 1-based line of the part's first character. It counts lines of the file if people open the format as
     lines (text, Markdown, code, HTML, XML, CSV, JSON), else lines of the extracted text. Each newline inside the part
-    adds one. `page` is the 1-based page, slide or sheet; None if the format has no pages. `heading` is the path of
-    titles above the part, outermost first. `kind` names the cuts that the chunker may make: "prose" at paragraphs and
-    sentences, "code" at definitions and lines, "table" at rows.
+    adds one, and the last character is `joins` lines further, for line breaks that became spaces. `page` is the 1-based
+    page, slide or sheet; None if the format has no pages. `heading` is the path of titles above the part, outermost
+    first. `kind` names the cuts that the chunker may make: "prose" at paragraphs and sentences, "code" at definitions
+    and lines, "table" at rows.
     """
 
     start: int
@@ -43,6 +44,7 @@ class Part:
     page: int | None = None
     heading: tuple[str, ...] = ()
     kind: str = "prose"
+    joins: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,10 @@ class Document:
     def line_at(self, position: int) -> int:
         """Return the line of `text[position]`; see `Part.line`."""
         part = self._part_at(position)
-        return part.line + self.text.count("\n", part.start, min(position, part.end)) if part else 1
+        if part is None:
+            return 1
+        joins = part.joins if position >= part.end - 1 else 0
+        return part.line + joins + self.text.count("\n", part.start, min(position, part.end))
 
     def page_at(self, position: int) -> int | None:
         """Return the page of `text[position]`."""
@@ -172,4 +177,5 @@ class LineCounter:
             self._part += 1
         self._line += text.count("\n", self._position, position)
         self._position = max(self._position, position)
-        return self._line
+        part = parts[self._part - 1] if self._part else None
+        return self._line + (part.joins if part and position >= part.end - 1 else 0)

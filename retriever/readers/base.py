@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
@@ -174,11 +174,13 @@ class DocumentBuilder:
         heading: Heading = (),
         kind: str = "prose",
         gap: str = "\n\n",
+        last_line: int | None = None,
     ) -> None:
         """Append a block of text.
 
         :param line: the line on which it begins in the source; None if the source has no lines.
         :param gap: the white space between the block before and this one.
+        :param last_line: the line on which it ends, if its text has lost line breaks of the source.
         """
         text = _NOISE.sub("", _BREAKS.sub("\n", text))
         text, hidden = _take_marks(text) if HIDING in text or SHOWING in text else (text, [])
@@ -200,14 +202,15 @@ class DocumentBuilder:
         self._lines += text.count("\n")
         check_length(self._length)
         part_line = first if line is None else line + skipped
-        self._append(Part(start, self._length, part_line, page, heading, kind), first, gap)
+        joins = 0 if line is None or last_line is None else max(0, last_line - part_line - text.count("\n"))
+        self._append(Part(start, self._length, part_line, page, heading, kind, joins), first, gap)
 
     def _append(self, part: Part, first: int, gap: str) -> None:
         last = self._parts[-1] if self._parts else None
-        if last and (last.page, last.heading, last.kind) == (part.page, part.heading, part.kind):
+        if last and (last.page, last.heading, last.kind, last.joins) == (part.page, part.heading, part.kind, 0):
             newlines = first - self._first_line
             if last.line + newlines == part.line and (part.kind != "code" or gap == "\n"):
-                self._parts[-1] = Part(last.start, part.end, last.line, part.page, part.heading, part.kind)
+                self._parts[-1] = replace(last, end=part.end, joins=part.joins)
                 return
         if len(self._parts) >= MAX_PARTS:
             raise UnreadableError(f"it falls into more than {MAX_PARTS:,} parts")

@@ -56,6 +56,7 @@ class _Block:
     heading: Heading
     kind: str
     gap: str
+    last_line: int
 
 
 @dataclass(slots=True)
@@ -129,6 +130,7 @@ class HtmlReader:
         self._tables: list[_Table] = []
         self._text: list[str] = []
         self._start: int | None = None
+        self._end = 0  # of the last text that is no white space
         self._next_line = 0  # in preformatted text: the expected line of its next line in the file
         self._preformatted = 0
         self._level = 0  # the level of the heading being read, else 0
@@ -160,11 +162,13 @@ class HtmlReader:
         if self._open and self._open[-1] == "head" and run.text.strip():  # its end tag is optional
             self._end_tag("head")
         if self._hidden is None:
-            self._add_text(run.text, run.position)
+            self._add_text(run.text, run.position, run.end)
         elif self._open[-1] == "style":
             self._sheet.add(run.text)
 
-    def _add_text(self, text: str, position: int) -> None:
+    def _add_text(self, text: str, position: int, end: int) -> None:
+        if text.strip():
+            self._end = position + len(self._source[position:end].rstrip())
         if self._looks[-1][2]:
             text = hide(text)
         if self._preformatted:
@@ -265,7 +269,7 @@ class HtmlReader:
     def _add_attribute(self, tag: Tag, text: str) -> None:
         """Add text that an element without an end tag shows."""
         is_hidden = self._sheet.hides(look_of(tag, self._looks[-1][1], self._sheet))
-        self._add_text(f" {hide(text) if is_hidden else text} ", tag.position)
+        self._add_text(f" {hide(text) if is_hidden else text} ", tag.position, tag.position + 1)
 
     def _end_tag(self, name: str) -> None:
         if name == "br":
@@ -316,14 +320,14 @@ class HtmlReader:
     def _flush(self) -> None:
         text = "".join(self._text)
         text = text if self._preformatted else _SPACE.sub(" ", text).strip(" ")
-        start, self._start = self._start, None
+        start, last_line, self._start = self._start, self._line(self._end), None
         self._text.clear()
         if start is None or not text.strip():
             return
         if self._level:
             self._headings.enter(self._level, text)
         kind = "code" if self._preformatted else "prose"
-        self._emit(_Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n"))
+        self._emit(_Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n", last_line))
         self._gap = ""
 
     def _emit(self, block: _Block) -> None:
@@ -334,7 +338,10 @@ class HtmlReader:
                 row.layout = True
         else:
             line = None if self._first_line is None else block.line
-            self._builder.add(block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap)
+            last_line = None if block.kind == "code" else block.last_line
+            self._builder.add(
+                block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap, last_line=last_line
+            )
 
     def _begin_row(self) -> None:
         table = self._tables[-1] if self._tables else _Table()
@@ -355,7 +362,7 @@ class HtmlReader:
             texts = map(_on_one_line, row.cells)
             text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
-            self._emit(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
+            self._emit(_Block(text, first.line, first.heading, "table", row.gap or "\n\n", cells[-1][-1].last_line))
             self._gap = "\n"
 
 

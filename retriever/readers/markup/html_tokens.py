@@ -74,10 +74,11 @@ class Tag:
 
 @dataclass(slots=True)
 class TextRun:
-    """Text between tags, with character references decoded; `position` is its offset in the source."""
+    """Text between tags, with character references decoded, and its offsets in the source."""
 
     text: str
     position: int
+    end: int
 
 
 def tokens(source: str) -> Iterator[Tag | TextRun]:
@@ -85,7 +86,7 @@ def tokens(source: str) -> Iterator[Tag | TextRun]:
     position = text_start = 0
     while match := _OPEN.search(source, position):
         if match.start() > text_start:
-            yield TextRun(unescape(source[text_start : match.start()]), text_start)
+            yield TextRun(unescape(source[text_start : match.start()]), text_start, match.start())
         if not match[2]:
             position = _after_comment(source, match)
         else:
@@ -97,11 +98,12 @@ def tokens(source: str) -> Iterator[Tag | TextRun]:
                 end = end_tag.start() if end_tag else len(source)
                 if end > position:
                     content = source[position:end]
-                    yield TextRun(unescape(content) if tag.name in {"title", "textarea"} else content, position)
+                    text = unescape(content) if tag.name in {"title", "textarea"} else content
+                    yield TextRun(text, position, end)
                 position = end
         text_start = position
     if text_start < len(source):
-        yield TextRun(unescape(source[text_start:]), text_start)
+        yield TextRun(unescape(source[text_start:]), text_start, len(source))
 
 
 def _after_comment(source: str, match: re.Match[str]) -> int:

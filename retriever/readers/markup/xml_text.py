@@ -126,7 +126,7 @@ class _XmlReader:
         elif _is_record(element):
             self._add(element, _named(element) if self._has_names else collapse_spaces(_text(element)), gap="\n")
         else:
-            self._add(element, _key(element), gap="\n")
+            self._builder.add(_key(element), line=_first_line(element), heading=self._headings.path, gap="\n")
             for child in element:
                 self.add_element(child, depth)
         if section:
@@ -153,8 +153,8 @@ class _XmlReader:
             self._add(element, text)
 
     def _add(self, element: Any, text: str, *, kind: str = "prose", gap: str = "\n\n") -> None:
-        line = _first_line(element)
-        self._builder.add(text, line=line, heading=self._headings.path, kind=kind, gap=gap)
+        line, last_line = _first_line(element), _last_line(element)
+        self._builder.add(text, line=line, heading=self._headings.path, kind=kind, gap=gap, last_line=last_line)
 
 
 def _named(element: Any) -> str:
@@ -260,6 +260,13 @@ def _key(element: Any) -> str:
 
 def _has_own_text(element: Any) -> bool:
     return bool((element.text and element.text.strip()) or any(child.tail and child.tail.strip() for child in element))
+
+
+def _last_line(element: Any) -> int:
+    """The line on which the element's text or its last tag ends, if no tag after that is longer than a line."""
+    texts = ((int(node.sourceline or 1), (node.text or "").rstrip()) for node in element.iter("*"))
+    ends = (line + text.count("\n") for line, text in texts)
+    return max(int(element.sourceline or 1) + _text(element).rstrip().count("\n"), *ends)
 
 
 def _first_line(element: Any) -> int:

@@ -48,7 +48,15 @@ def document_json(document: Document) -> Json:
     """All fields of a document except its text."""
     headings: dict[tuple[str, ...], int] = {}
     parts = [
-        [part.start, part.end, part.line, part.page, headings.setdefault(part.heading, len(headings)), part.kind]
+        [
+            part.start,
+            part.end,
+            part.line,
+            part.page,
+            headings.setdefault(part.heading, len(headings)),
+            part.kind,
+            part.joins,
+        ]
         for part in document.parts
     ]
     return {
@@ -90,11 +98,11 @@ def load_document(message: Json, text: str) -> Document:
 
 
 def _part(fields: list[Any], headings: list[tuple[str, ...]]) -> Part:
-    start, end, line, page, heading, kind = fields
-    for number in (start, end, line, heading, 1 if page is None else page):
+    start, end, line, page, heading, kind, joins = fields
+    for number in (start, end, line, heading, joins, 1 if page is None else page):
         if type(number) is not int or number < 0:
             raise TypeError("a place that is no number")
-    return Part(start, end, line, page, headings[heading], _KINDS[_KINDS.index(kind)])
+    return Part(start, end, line, page, headings[heading], _KINDS[_KINDS.index(kind)], joins)
 
 
 def _string(value: Any) -> str:

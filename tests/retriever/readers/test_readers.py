@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binocle.core.errors import UnreadableError
+from binocle.retriever.documents.document import LineCounter
 from binocle.retriever.readers import FORMATS, UnsupportedError, read
 from binocle.retriever.readers.office import package as package_limits
 from binocle.retriever.readers.office.xlsx import read_xls
@@ -633,12 +634,48 @@ def test_html_is_what_a_browser_shows_with_the_lines_of_the_source() -> None:
     )
     head = ("Head line",)
     assert outline(document) == [
-        (head, 5, "prose", "Head line\n\nOne bold word é\nnext\n\nfirst"),
+        (head, 5, "prose", "Head line"),
+        (head, 7, "prose", "One bold word é"),
+        (head, 8, "prose", "next\n\nfirst"),
         (head, 10, "prose", "second"),
         (head, 11, "table", "a | b\n1 | 2 duck"),
         (head, 14, "code", "  kept\n    as is"),
         (("Head line", "Sub"), 16, "prose", "Sub"),
         (("Head line", "Sub"), 17, "prose", "after"),
+    ]
+
+
+PARAGRAPHS = """
+<p>
+alpha &eacute;&eacute;&eacute;&eacute;&eacute;&eacute;
+beta <b>gamma
+delta</b></p>
+<!--
+-->
+<p>one</p><p>two
+three</p>
+<table><tr><td>four</td><td>five
+
+<i>six</i>
+</td></tr></table>
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("a.html", PARAGRAPHS), ("a.xml", f"<article>{PARAGRAPHS.replace('&eacute;', '&#233;')}</article>")],
+)
+def test_the_last_line_of_a_paragraph_is_that_of_the_source(name: str, source: str) -> None:
+    document = reading(source, name)
+    lines = source.split("\n")
+    assert document.text.split() == "alpha éééééé beta gamma delta one two three four | five six".split()
+    for part in document.parts:
+        first, *_, last = [*document.text[part.start : part.end].split()] * 2
+        assert first in lines[document.line_at(part.start) - 1]
+        assert last in lines[document.line_at(part.end - 1) - 1]
+    counter = LineCounter(document)
+    assert [counter.at(part.end - 1) for part in document.parts] == [
+        document.line_at(part.end - 1) for part in document.parts
     ]
 
 
