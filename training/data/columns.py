@@ -8,8 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.words import encodable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .sources import Rows
 
     Row = dict[str, Any]
@@ -196,6 +199,34 @@ def word(value: Any) -> str:
 def empty(value: Any) -> bool:
     """Whether a cell has no value."""
     return value is None or (isinstance(value, (str, list, tuple)) and not value)
+
+
+def is_nan(value: Any) -> bool:
+    """Whether a cell has no number where the others of its column do."""
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - true of NaN only
+
+
+def document_of(where: str, row: Mapping[str, Any], *more: str) -> str:
+    """Return the name of the document that a row is from, in any column of such names; "" if it has none.
+
+    :param more: names of further columns, in lower case, for rows without the usual ones.
+    :raises InputError: when the name is a list or an object.
+    """
+    by_lower_name = {str(name).lower(): name for name in row}
+    columns = [by_lower_name[name] for name in (*NAMES["group"], *more) if name in by_lower_name]
+    return next(filter(None, (document_name(where, column, row[column]) for column in columns)), "")
+
+
+def document_name(where: str, column: str, value: Any) -> str:
+    """Return a cell as the name of a document, a number too; "" if it is empty.
+
+    :raises InputError: for a list or an object.
+    """
+    if empty(value) or is_nan(value):
+        return ""
+    if isinstance(value, (dict, list, tuple)):
+        raise InputError(f"{where}: expected the name of a document in {column!r}, but {shown(value)} came")
+    return encodable(str(value))
 
 
 def shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ...core.errors import InputError
 from ...core.words import encodable
-from .columns import EXPECTED_SCORES, TRUTH, Columns, Shape, empty, shown, word
+from .columns import EXPECTED_SCORES, TRUTH, Columns, Shape, document_name, is_nan, shown, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,14 +153,12 @@ class RowValidator:
     def _group(self, where: str, row: Row) -> str:
         """Return the name of a row's document."""
         column = self.columns.named["group"]
-        value = row.get(column)
-        if empty(value) or _is_nan(value):
+        name = document_name(where, column, row.get(column))
+        if not name:
             raise InputError(
                 f"{where}: {column!r} is empty: expected the document it is from, as in {self.columns.first}"
             )
-        if isinstance(value, (dict, list, tuple)):
-            raise InputError(f"{where}: expected the name of a document in {column!r}, but {shown(value)} came")
-        return encodable(str(value))
+        return name
 
     def _wrong(self, where: str, expected: str, column: str, value: Any) -> InputError:
         example = "" if where == self.columns.first else f" as in {self.columns.first},"
@@ -200,7 +198,7 @@ class RowValidator:
         value = row.get(column)
         name = str(value).strip()
         undecided = name == "-1" and self.shape is Shape.CLASSED  # no majority among the judges of inference
-        if value is None or isinstance(value, (dict, list)) or name in ("", "-") or undecided or _is_nan(value):
+        if value is None or isinstance(value, (dict, list)) or name in ("", "-") or undecided or is_nan(value):
             raise self._wrong(where, "a class", column, value)
         if name not in self.classes:
             if len(self.classes) >= _MAX_CLASSES:
@@ -243,7 +241,3 @@ class RowValidator:
         """Count the row's negatives, unused ones included."""
         negatives = row.get(self.columns.named.get("negative", ""))
         return len(negatives) if isinstance(negatives, (list, tuple)) else self._width
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - true of NaN only

@@ -48,6 +48,18 @@ def rows(task: str = "classes", *, pairs: bool = False) -> list[dict]:
     return made
 
 
+@pytest.mark.parametrize("name", ["document_id", "Doc_ID", "group", "source_id"])
+def test_rows_of_a_document_with_a_number_are_in_one_part(name):
+    made = [row | {name: number // 12} for number, row in enumerate(rows())]
+    examples = read_examples(made, "train", 0.2, 1_000, 0)
+    learned, held_out = ({row.document for row in part} for part in (examples.learned, examples.held_out))
+    assert learned | held_out == set(map(str, range(20))) and held_out and learned.isdisjoint(held_out)
+    made[0][name] = float("nan")  # an empty cell of a column of numbers
+    assert read_examples(made, "train", 0.0, 1_000, 0).learned[0].document == made[0]["text"]
+    with pytest.raises(InputError, match=f"expected the name of a document in '{name}', but"):
+        read_examples([made[1] | {name: {"id": 1}}], "train", 0.2, 1_000, 0)
+
+
 def test_a_probe_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
     result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
     measures = {measure.name: measure.value for measure in result.measures}

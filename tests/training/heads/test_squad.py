@@ -87,6 +87,17 @@ def test_whole_documents_are_held_out():
     assert {row.document for row in learned}.isdisjoint(row.document for row in held_out)
 
 
+@pytest.mark.parametrize("row", [{"title": 2}, {"doc_id": 2}, {"Source_ID": "2", "title": "Mats"}])
+def test_a_number_names_a_document_and_a_list_does_not(row):
+    (question,) = squad.read_questions([{"context": PASSAGE, **row, **asked()}])
+    (in_group,) = (
+        squad.read_questions([{"context": PASSAGE, **row, "qas": [asked()]}]) if "doc_id" in row else (question,)
+    )
+    assert question.document == in_group.document == "2"
+    with pytest.raises(InputError, match="expected the name of a document in 'title'"):
+        squad.read_questions([{"context": PASSAGE, "title": ["Mats"], **asked()}])
+
+
 @pytest.mark.parametrize(
     ("answer", "starts"),
     [("the mat", (15,)), ("mat", (19, 28)), ("at", (5, 9, 20, 29)), ("red.", (36,)), ("The", (0, 24))],

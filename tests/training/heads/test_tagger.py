@@ -206,6 +206,16 @@ def test_wrong_texts_are_named(row, message):
         read_tagged([row], 0.0, 10, 0)
 
 
+@pytest.mark.parametrize("name", ["document_id", "doc_id", "group", "source_id"])
+def test_texts_of_a_document_with_a_number_are_in_one_part(name):
+    made = [{"tokens": ["Ann", str(number)], "tags": ["B-P", "O"], name: number // 10} for number in range(100)]
+    texts = read_tagged(made, 0.2, 1_000, 0)
+    learned, held_out = ({text.document for text in part} for part in (texts.learned, texts.held_out))
+    assert learned | held_out == set(map(str, range(10))) and held_out and learned.isdisjoint(held_out)
+    with pytest.raises(InputError, match=f"row 1: expected the name of a document in '{name}', but"):
+        read_texts([made[0] | {name: [1]}])
+
+
 def test_marked_characters_become_whole_words():
     def spans(*ends):
         entities = [{"label": "PET", "start": start, "end": end} for start, end in ends]

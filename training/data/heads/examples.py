@@ -12,6 +12,7 @@ from ....core.checks import is_real
 from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
+from ..columns import document_of
 from ..dataset import hash_of, hold_out
 from ..sources import rows
 
@@ -71,7 +72,7 @@ def read_examples(
     """Read and check every row, and hold some out.
 
     The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`. Rows
-    of one text, or of one `document_id`, are in one part.
+    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part.
 
     :param source: what `data.sources.rows` reads.
     :param split: of a data set.
@@ -165,9 +166,7 @@ def _task(location: str, row: Mapping[str, Any]) -> str:
 
 def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -> Example:
     text = _texts(location, row, pairs=pairs)
-    document = row.get("document_id")
-    if not isinstance(document, str) or not document:
-        document = text if isinstance(text, str) else "\n".join(text)
+    document = document_of(location, row) or (text if isinstance(text, str) else "\n".join(text))
     if task == "number":
         number = row.get(NUMBER)
         if isinstance(number, str):

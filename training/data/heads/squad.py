@@ -17,6 +17,7 @@ import numpy as np
 from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.words import encodable
+from ..columns import NAMES, document_of
 from ..dataset import hash_of, hold_out
 from ..sources import rows
 
@@ -36,7 +37,7 @@ class Question:
     passage: str
     answers: tuple[str, ...]  # each is a part of the passage; again for each place, if the data do not say which
     starts: tuple[int, ...]  # of the answers, in characters
-    document: str  # that the passage is from: a title, else the passage itself
+    document: str  # that the passage is from: its id or title, else the passage itself
 
 
 def read_questions(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Question]:
@@ -112,7 +113,7 @@ def _flat(location: str, row: Mapping[str, Any]) -> Iterator[Row]:
         return
     for number, question in enumerate(_list(location, row, "qas")):
         inner = f"{location}.qas[{number}]"
-        shared = {name: row[name] for name in ("title", "context") if name in row}
+        shared = {name: row[name] for name in ("title", "context", *NAMES["group"]) if name in row}
         yield inner, shared | _object(inner, question)
 
 
@@ -125,8 +126,7 @@ def _question(location: str, row: Mapping[str, Any], passages: dict[str, str]) -
         raise InputError(f"{location}: is_impossible is true or false, not {impossible!r}")
     if impossible and answers:
         raise InputError(f"{location}: is_impossible is true, but there are answers: expected one or the other")
-    title = row.get("title")
-    document = title if isinstance(title, str) and title else passage
+    document = document_of(location, row, "title") or passage
     return Question(text, passage, tuple(text for text, _ in answers), tuple(start for _, start in answers), document)
 
 

@@ -13,6 +13,7 @@ from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.models.heads.tagger import OUTSIDE, entities, word_spans
+from ..columns import document_of
 from ..dataset import hash_of, hold_out
 from ..sources import rows
 
@@ -137,8 +138,7 @@ def _tagged(location: str, row: Mapping[str, Any]) -> TaggedText:
                 f"{location}: the span of {label!r} at character {start} overlaps another, or cuts its word: expected "
                 "at most one for each word"
             )
-    document = row.get("document_id")
-    return TaggedText(text, tuple(spans), document if isinstance(document, str) and document else text)
+    return TaggedText(text, tuple(spans), document_of(location, row) or text)
 
 
 def _from_tokens(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
