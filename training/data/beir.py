@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    Judgement = tuple[int, str, str, int]  # number of its line, query, document, grade
+
+HEADERS = {"score", "grade", "relevance", "rel"}  # names of the last column of judgements
 
 
 def is_collection(folder: Path) -> bool:
@@ -74,24 +78,50 @@ def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
     if not file.is_file():
         splits = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
         raise InputError(f"{file} is missing: the splits that are there: {splits}")
+    return by_query(file, _judgements(file))
+
+
+def by_query(file: Path, judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
+    """Collect the judgements of a file: query to document to grade, without queries that have no relevant document.
+
+    :raises InputError: when two lines contradict each other, or no document is relevant.
+    """
     grades_of: dict[str, dict[str, int]] = {}
+    for number, query, document, grade in judgements:
+        if grades_of.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise InputError(
+                f"{file}:{number} gives {document!r} another grade for {query!r} than a line before: keep one"
+            )
+    judged = {query: grades for query, grades in grades_of.items() if max(grades.values()) > 0}
+    if not judged:
+        raise InputError(f"{file} judges no document relevant")
+    return judged
+
+
+def whole_grade(cell: str) -> int | None:
+    """Return a grade, or None if the cell is no whole number."""
+    try:
+        grade = float(cell)
+    except ValueError:
+        return None
+    return int(grade) if grade.is_integer() else None
+
+
+def _judgements(file: Path) -> Iterator[Judgement]:
     try:
         lines = file.read_text("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8: {error}") from None
     for number, line in enumerate(lines, 1):
         cells = line.split("\t")
-        if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
+        if not line.strip() or (number == 1 and cells[-1].strip().lower() in HEADERS):
             continue
-        try:
-            query, document, grade = cells
-            grades_of.setdefault(query, {})[document] = int(float(grade))
-        except (ValueError, OverflowError):
-            raise InputError(f"{file}:{number}: expected query, document and grade separated by tabs") from None
-    judged = {query: grades for query, grades in grades_of.items() if max(grades.values()) > 0}
-    if not judged:
-        raise InputError(f"{file} judges no document relevant")
-    return judged
+        grade = whole_grade(cells[-1])
+        if len(cells) != 3 or grade is None:
+            raise InputError(
+                f"{file}:{number}: expected query, document and a whole number as grade, separated by tabs"
+            )
+        yield number, cells[0], cells[1], grade
 
 
 def line_of(folder: Path, split: str, query: str, document: str) -> str:

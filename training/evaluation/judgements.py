@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
+from ..data import beir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_HEADERS = {"score", "grade", "relevance", "rel"}
+    from ..data.beir import Judgement
 
 
 def read_queries(file: Path) -> dict[str, str]:
@@ -61,31 +61,22 @@ def read_qrels(file: Path) -> dict[str, dict[str, int]]:
 
     :raises InputError: naming the file and line that does not fit.
     """
-    qrels: dict[str, dict[str, int]] = {}
+    return beir.by_query(file, _judgements(file))
+
+
+def _judgements(file: Path) -> Iterator[Judgement]:
     for number, line in _lines(file, "judgements"):
         cells = line.split("\t") if "\t" in line else line.split()
-        if number == 1 and cells[-1].strip().lower() in _HEADERS:
-            continue
-        query, document, grade = _judgement(f"{file}:{number}", cells)
-        if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise InputError(
-                f"{file}:{number} gives {document!r} another grade for {query!r} than a line before: keep one"
-            )
-    judged = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
-    if not judged:
-        raise InputError(f"{file} judges no document relevant")
-    return judged
+        if number > 1 or cells[-1].strip().lower() not in beir.HEADERS:
+            yield number, *_judgement(f"{file}:{number}", cells)
 
 
 def _judgement(where: str, cells: list[str]) -> tuple[str, str, int]:
     """Return query, document and grade. The second of four cells is TREC's iteration, which is unused."""
     if len(cells) == 3 or (len(cells) == 4 and re.fullmatch(r"Q?\d+", cells[1].strip())):
-        try:
-            grade = float(cells[-1])
-        except ValueError:
-            grade = math.nan
-        if grade.is_integer():
-            return cells[0], cells[-2], int(grade)
+        grade = beir.whole_grade(cells[-1])
+        if grade is not None:
+            return cells[0], cells[-2], grade
     raise InputError(
         f"{where}: expected query, document and a whole number as grade, separated by tabs, or TREC's four columns"
     )

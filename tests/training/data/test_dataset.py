@@ -425,7 +425,7 @@ def test_half_a_character_in_a_documents_name_is_a_sign_like_others(tmp_path):
 QRELS = {
     "a document that is not there": (b"q1\td1\t1\nq1\td9\t1\n", "train.tsv:2: corpus.jsonl has no 'd9': add it there"),
     "a query that is not there": (b"q1\td1\t1\nq9\td1\t1\n", "train.tsv:2: queries.jsonl has no 'q9': add it there"),
-    "TREC's columns": (b"q1\t0\td1\t1\n", "train.tsv:1: expected query, document and grade separated by tabs"),
+    "TREC's columns": (b"q1\t0\td1\t1\n", "train.tsv:1: expected query, document and a whole number as grade"),
     "nothing": (None, "train.tsv is missing: the splits that are there: none"),
 }
 

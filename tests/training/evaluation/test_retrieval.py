@@ -9,6 +9,7 @@ import pytest
 
 from binocle import evaluate
 from binocle.core.errors import InputError
+from binocle.training.data import beir
 from binocle.training.evaluation.measures import values
 
 NAMES = ["nDCG@10", "Recall@100", "MRR@10", "MAP"]
@@ -217,6 +218,16 @@ BROKEN = {
     "a grade in words": ("qrels/test.tsv", b"q1\td1\t1\nq1\td2\tgood\n", "test.tsv:2"),
     "an infinite grade": ("qrels/test.tsv", b"q1\td1\tinf\n", "test.tsv:1"),
     "a grade that is no number": ("qrels/test.tsv", b"q1\td1\tnan\n", "test.tsv:1"),
+    "a grade with a fraction": (
+        "qrels/test.tsv",
+        b"q1\td1\t1\nq1\td2\t0.9\n",
+        "test.tsv:2: expected query, document and a",
+    ),
+    "contradicting grades": (
+        "qrels/test.tsv",
+        b"q1\td1\t1\nq1\td1\t0\n",
+        "test.tsv:2 gives 'd1' another grade for 'q1'",
+    ),
     "judgements not utf-8": ("qrels/test.tsv", b"q1\td\xff\t1\n", "test.tsv"),
     "nothing relevant": ("qrels/test.tsv", b"q1\td1\t0\n", "no document relevant"),
     "empty judgements": ("qrels/test.tsv", b"", "no document relevant"),
@@ -234,6 +245,12 @@ def test_a_broken_collection_is_refused_with_file_and_line(case, collection, tin
         evaluate(collection, model=tiny_model, mode="lexical")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("header", ["score", "grade", "Relevance\r", "rel"])
+def test_a_header_is_no_judgement(header, collection):
+    (collection / "qrels" / "dev.tsv").write_bytes(f"query\tdocument\t{header}\nq1\td1\t2.0\nq1\td1\t2\n".encode())
+    assert beir.qrels(collection, "dev") == {"q1": {"d1": 2}}
 
 
 def test_an_unknown_split_names_those_that_are_there(collection, tiny_model):
