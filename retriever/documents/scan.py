@@ -239,6 +239,11 @@ def is_index(folder: Path) -> bool:
     return _has_head(folder) and any(table.is_dir() for table in tables)
 
 
+def index_at(folder: Path) -> Path | None:
+    """Return the folder if it is an index, or the index inside it; None if there is none."""
+    return next((index for index in (folder, folder / INDEX_NAME) if is_index(index)), None)
+
+
 def _has_head(index: Path) -> bool:
     """Tell whether a folder has the state of an index, or the one before."""
     return any((index / name).is_file() for name in ("HEAD.json", "HEAD.previous.json"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import InputError
+from ...retriever.documents.scan import index_at
 from ...retriever.models import files as model_files
 from ...retriever.models.heads.head import READER
 from ...retriever.retriever import Retriever
@@ -215,7 +216,8 @@ def _open_run(
 
 def _classifier_settings(data: Any, split: str, label: str | None, unlabelled: Any) -> dict[str, Any]:
     """Return what a call must repeat to resume the run, beside its base and its configuration."""
-    settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files_of(data)}
+    files = files_of(data if label is None else index_at(Path(data)))
+    settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files}
     if unlabelled is not None:
         settings["unlabelled"] = [source_name(unlabelled), files_of(unlabelled)]
     return settings

@@ -16,7 +16,7 @@ from ..data.texts import check as check_texts
 from ..data.texts import documents
 from ..pretraining.rows import split_held_out
 from ..runs import environment
-from ..runs.run_folder import check_out
+from ..runs.run_folder import check_out, files_of
 from ..runs.training_run import TrainingRun
 from .config import InverterConfig
 from .rows import SHORTEST
@@ -60,7 +60,8 @@ def train_inverter(
     name = encoder or DEFAULT_MODEL
     loaded = load_encoder(name)
     run = TrainingRun(out, name, config, progress)
-    run.open({"texts": list(map(str, sources)), "fingerprint": loaded.fingerprint, "column": column}, kind="inverter")
+    settings = {"texts": list(map(str, sources)), "fingerprint": loaded.fingerprint, "column": column}
+    run.open({**settings, "files": files_of(*sources, leave_out=run.out)}, kind="inverter")
     with run.discard_on_error():
         environment.silence()
         from .inverter_training import EmbeddingInverterTraining, StateInverterTraining

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data.texts import check as check_texts
 from ..runs import environment
+from ..runs.run_folder import files_of
 from ..runs.training_run import LoopResult, TrainingRun
 from .config import PretrainingConfig, check_start
 from .result import PretrainingResult, result_file
@@ -61,7 +62,8 @@ def pretrain(
         find(model)
     run = TrainingRun(out, start or f"random weights ({from_scratch})", config, progress)
     settings = {"texts": list(map(str, sources)), "base": start, "from_scratch": from_scratch, "column": column}
-    run.open({**settings, "teacher": teacher, "layers": layers})
+    files = files_of(*sources, leave_out=run.out)
+    run.open({**settings, "teacher": teacher, "layers": layers, "files": files})
     file = result_file(run.folder)
     if file.is_file():  # killed after the last step
         result = PretrainingResult.from_dict(json.loads(file.read_text("utf-8")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...retriever.documents.scan import INDEX_NAME, is_index
+from ...retriever.documents.scan import index_at
 from ..data import beir, documents
 from ..tuning import query_generation
 
@@ -47,5 +47,4 @@ def index_in(source: Any) -> Path | None:
     """
     if not isinstance(source, (str, Path)) or beir.is_collection(Path(source)):
         return None
-    folders = (Path(source), Path(source) / INDEX_NAME)
-    return next((folder for folder in folders if is_index(folder)), None)
+    return index_at(Path(source))

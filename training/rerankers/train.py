@@ -6,10 +6,12 @@ The modules that import torch are imported after the checks, so that mistakes ar
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core import checks as limits
 from ...core.errors import InputError
+from ...retriever.documents.scan import index_at
 from ...retriever.models import files as model_files
 from ..data import dataset as datasets
 from ..data.dataset import Shape
@@ -22,10 +24,10 @@ from . import ranking_objectives
 from . import rows as reranker_rows
 from .config import RerankerConfig, check
 from .data_sets import read
+from .document_queries import index_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from ...core.progress import OnProgress
     from ..encoders.result import TrainingResult
@@ -96,7 +98,7 @@ def _run_settings(sources: list[Any], split: str, index: str | Path | None, enco
         "split": split,
         "index": str(index) if index else None,
         "encoder": encoder,
-        "files": files_of(*sources),
+        "files": files_of(*(index_in(source) or source for source in sources), index and index_at(Path(index))),
     }
 
 

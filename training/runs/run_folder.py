@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import write_atomic
+from ...retriever.documents.scan import is_index, scan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,13 @@ def check_out(out: Path, kind: str = "model") -> None:
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
 
 
+def difference(earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Say how an unfinished run with the settings `earlier` differs from this one."""
+    if earlier | {"files": settings.get("files")} != settings:
+        return "with other settings"
+    return "on data that changed since then" if "files" in earlier else "that an earlier version began"
+
+
 def check_order(earlier: Mapping[str, Any], out: Path) -> None:
     """:raises InputError: if these settings are of an unfinished run with another order of the batches."""
     if earlier.get("order") != ORDER:
@@ -38,16 +46,35 @@ def folder_of(out: Path) -> Path:
     return out / "run"
 
 
-def files_of(*sources: Any) -> list[tuple[str, int, int]]:
-    """List path, size and modification time of each data file, so that a resumed run notices changed data."""
+def files_of(*sources: Any, leave_out: Path | None = None) -> list[tuple[str, int, int]]:
+    """List path, size and modification time of each data file, so that a resumed run notices changed data.
+
+    Of an index it lists the file that names its state.
+
+    :param leave_out: the output folder, which may lie in a folder of documents.
+    """
     files = []
     for source in sources:
-        path = Path(source) if isinstance(source, (str, Path)) else None
-        if path is not None and path.is_dir():  # a collection or a Lance table
-            files += sorted(file for part in ("*.jsonl", "qrels/*", "_versions/*") for file in path.glob(part))
+        path = Path(source).expanduser() if isinstance(source, (str, Path)) else None
+        if path is not None and path.is_dir():
+            files += _files_in(path, leave_out)
         elif path is not None and path.is_file():
-            files.append(path)
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            files.append(_version(path))
+    return files
+
+
+def _files_in(folder: Path, leave_out: Path | None) -> list[tuple[str, int, int]]:
+    if is_index(folder):
+        return [_version(file) for file in sorted(folder.glob("HEAD*.json"))]
+    if (folder / "corpus.jsonl").is_file() or (folder / "_versions").is_dir():  # a collection or a Lance table
+        parts = ("*.jsonl", "qrels/*", "_versions/*")
+        return [_version(file) for file in sorted(file for part in parts for file in folder.glob(part))]
+    entries = scan(folder, leave_out=leave_out)
+    return [(str(folder / entry.path), entry.size, entry.mtime_ns) for entry in entries if not entry.reason]
+
+
+def _version(file: Path) -> tuple[str, int, int]:
+    return str(file), file.stat().st_size, file.stat().st_mtime_ns
 
 
 def write_log(file: Path, history: list[dict[str, Any]]) -> None:

@@ -540,6 +540,15 @@ def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(
         train_inverter(**arguments)
 
 
+def test_a_run_goes_on_only_with_the_texts_that_it_began_with(arguments: dict[str, object], tmp_path: Path):
+    texts = shutil.copy(arguments["texts"], tmp_path / "again.txt")
+    _killed_at(1, **arguments | {"texts": texts})
+    with texts.open("a", encoding="utf-8") as file:
+        file.write("moon cheese\n")
+    with pytest.raises(InputError, match="unfinished run on data that changed since then"):
+        train_inverter(**arguments | {"texts": texts})
+
+
 def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_path: Path):
     with pytest.raises(ModelNotFoundError):
         train_inverter(texts, tmp_path / "out", encoder=str(tmp_path / "none"), config=config())

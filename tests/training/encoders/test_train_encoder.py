@@ -24,6 +24,7 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
+from binocle import Retriever
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.data.batches import Batches
 from binocle.training.data.dataset import Shape, TrainingSet, prepare
@@ -1141,6 +1142,21 @@ def test_the_files_of_a_collection_are_those_that_its_rows_come_from(tmp_path):
         ("corpus.jsonl", 3),
         ("qrels/train.tsv", 3),
     ]
+
+
+def test_the_files_of_documents_are_those_that_are_read_and_an_index_has_its_state(tmp_path, tiny_model):
+    for name in ("a.md", "b/c.txt", ".hidden", "out/run/asked.json", "model.bin", ".gitignore"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("*.bin", "utf-8")
+    listed = [(str(tmp_path / name), 5) for name in ("a.md", "b/c.txt")]
+    assert [file[:2] for file in files_of(tmp_path, leave_out=tmp_path / "out")] == listed
+    index = Retriever.open(tmp_path / "out/index", model=tiny_model)
+    versions = []
+    for text in ("one", "two"):
+        index.add([{"id": text, "text": text}])
+        versions.append(files_of(tmp_path / "out/index"))
+    assert versions[0] != versions[1] == files_of(tmp_path / "out/index")
+    assert {Path(path).name for path, *_ in versions[1]} <= {"HEAD.json", "HEAD.previous.json"}
 
 
 # Measures on held-out rows

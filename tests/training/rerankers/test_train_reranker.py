@@ -539,6 +539,15 @@ def test_an_unfinished_run_is_not_gone_on_with_by_another_encoder(tmp_path, tiny
         train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=other, config=FAST)
 
 
+def test_an_unfinished_run_does_not_go_on_with_an_index_that_changed(tmp_path, tiny_model, monkeypatch):
+    index = Retriever.open(tmp_path / "documents/.binocle", model=tiny_model)
+    index.add([{"id": positive, "text": positive} for positive in (pair["positive"] for pair in PAIRS)])
+    mined(tmp_path / "out", PAIRS, tiny_model, monkeypatch, index=tmp_path / "documents")
+    index.add([{"id": "new", "text": "a text that is new"}])
+    with pytest.raises(InputError, match="holds an unfinished run on data that changed since then"):
+        train_reranker(PAIRS, tmp_path / "out", base=tiny_model, index=tmp_path / "documents", config=FAST)
+
+
 def test_scores_and_gradients_in_groups_of_like_length_are_those_of_the_whole_batch(tiny_model, monkeypatch):
     import torch
 
