@@ -75,7 +75,8 @@ def train_reader(
 
         training = ReaderTraining(run, rows, held_out, teacher)
     source = {"source": Path(data).name} if isinstance(data, (str, Path)) else {}
-    return training.train({**source, "questions": len(questions), **taught})
+    with run.release_on_error():
+        return training.train({**source, "questions": len(questions), **taught})
 
 
 def train_classifier(
@@ -129,7 +130,8 @@ def train_classifier(
             examples, fingerprint = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         if not config.fine_tune and not config.contrastive:
             return Probe(run, examples, fingerprint).write()
-    return (_train_contrastive if config.contrastive else _fine_tune)(run, examples, fingerprint)
+    with run.release_on_error():
+        return (_train_contrastive if config.contrastive else _fine_tune)(run, examples, fingerprint)
 
 
 def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, fingerprint: str) -> HeadResult:
@@ -188,7 +190,8 @@ def train_tagger(
         from .tagger_training import TaggerTraining
 
         training = TaggerTraining(run, texts)
-    return training.train({"labels": len(texts.labels)})
+    with run.release_on_error():
+        return training.train({"labels": len(texts.labels)})
 
 
 def _open_run(

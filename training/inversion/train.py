@@ -70,7 +70,8 @@ def train_inverter(
         training = training_class(run, loaded)
         texts_read = documents(sources, column, run.progress)
         training.read(split_held_out(texts_read, config.held_out, seed=config.seed, required=True))
-    return training.train()
+    with run.release_on_error():
+        return training.train()
 
 
 def passage_length(retriever: Retriever) -> int:

@@ -73,9 +73,11 @@ def pretrain(
             from .masked_training import MaskedTraining
 
             training = MaskedTraining(run, sources)
-        result = training.train()
+        with run.release_on_error():
+            result = training.train()
     if environment.is_main_process():
-        run.finish(_card(run, result), result.history, "perplexity" if result.after else None)
+        with run.release_on_error():
+            run.finish(_card(run, result), result.history, "perplexity" if result.after else None)
     return result
 
 

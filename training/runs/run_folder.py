@@ -28,7 +28,7 @@ def check_out(out: Path, kind: str = "model") -> None:
 
 def difference(earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Say how an unfinished run with the settings `earlier` differs from this one."""
-    if earlier | {"files": settings.get("files")} != settings:
+    if {**earlier, "files": settings.get("files")} != settings:
         return "with other settings"
     return "on data that changed since then" if "files" in earlier else "that an earlier version began"
 

@@ -10,7 +10,7 @@ from dataclasses import Field, asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from ...core.errors import BinocleError, InputError
+from ...core.errors import BinocleError, InputError, LockedError
 from ...core.files import json_or_make, write_atomic
 from ...core.progress import Progress, ignore
 from . import model_card
@@ -70,15 +70,17 @@ class TrainingRun(Generic[ConfigT]):
         run.open({"data": name, "files": files_of(data)})  # start, or resume the same run
         with run.discard_on_error():  # check the data and the settings
             ...
-        run.report("loading the model")
-        start_weights.share(run, module)  # a resumed run begins with the same random head
-        before = run.measure_once(measure)
-        result = run.train(trainer, texts=64)  # or `run_loop(..., folder=run.checkpoints, progress=run.progress)`
-        folder = run.new_model_folder()  # write the model's files here
-        run.finish(run.card(...), result.history, metric)  # write its card, and move all of it to `out`
+        with run.release_on_error():
+            run.report("loading the model")
+            start_weights.share(run, module)  # a resumed run begins with the same random head
+            before = run.measure_once(measure)
+            result = run.train(trainer, texts=64)  # or `run_loop(..., folder=run.checkpoints, progress=run.progress)`
+            folder = run.new_model_folder()  # write the model's files here
+            run.finish(run.card(...), result.history, metric)  # write its card, and move all of it to `out`
 
     A killed run continues when the same calls are made again: it resumes at its last checkpoint and takes the same
-    steps as an uninterrupted run. `run` holds the following until it is finished:
+    steps as an uninterrupted run. One process at a time trains in a folder. `run` holds the following until it is
+    finished:
 
     - `out`, `base`, `config`, `progress`: as given. Only one of several training processes reports progress.
     - `settings`: everything that the result depends on, as JSON.
@@ -97,6 +99,7 @@ class TrainingRun(Generic[ConfigT]):
         self.folder = folder_of(self.out)
         self.checkpoints = self.folder / "checkpoints"
         self._model_folder = self.folder / "model"  # moved to `out` at the end
+        self._process_lock: FileLock | None = None  # while this process trains
 
     @property
     def bf16(self) -> bool:
@@ -126,10 +129,38 @@ class TrainingRun(Generic[ConfigT]):
         :param settings: everything else that the result depends on, such as the data.
         :param kind: what `out` will hold, for messages.
         :raises InputError: if the folder holds something else.
+        :raises LockedError: if another process trains in it.
         """
         check_out(self.out, kind)
         facts = {"order": ORDER, "base": self.base, "config": asdict(self.config), **settings}
         self.settings = json.loads(json.dumps(facts))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if is_main_process():
+            self._lock_process()
+        with self.release_on_error():
+            self._compare_settings()
+
+    def _lock_process(self) -> None:
+        """Lock the folder until the run is finished, fails or dies. The same process may open it again."""
+        from filelock import FileLock, Timeout
+
+        self._release_process()
+        lock = FileLock(self.folder.resolve() / "process.lock", timeout=0, thread_local=False, is_singleton=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LockedError(
+                f"another process trains in {self.out}: wait until it has finished, or give another folder"
+            ) from None
+        self._process_lock = lock
+
+    def _release_process(self) -> None:
+        if self._process_lock is not None:
+            self._process_lock.release()
+            self._process_lock = None
+
+    def _compare_settings(self) -> None:
+        """Compare the settings with those of an unfinished run, or write them."""
         file = self.folder / SETTINGS
         if file.is_file():
             earlier = json.loads(file.read_text("utf-8"))
@@ -137,10 +168,8 @@ class TrainingRun(Generic[ConfigT]):
             if earlier != self.settings:
                 reason = difference(earlier, self.settings)
                 raise InputError(f"{self.out} holds an unfinished run {reason}: remove it or give another folder")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if is_main_process():
-                write_atomic(file, json.dumps(self.settings))
+        elif is_main_process():
+            write_atomic(file, json.dumps(self.settings))
 
     def lock(self) -> FileLock:
         """Return a lock for work that only one of several training processes does."""
@@ -154,14 +183,25 @@ class TrainingRun(Generic[ConfigT]):
             shutil.rmtree(self.folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # it is not empty, or another process has removed it
                 self.out.rmdir()
+            self._release_process()
 
     @contextlib.contextmanager
     def discard_on_error(self) -> Iterator[None]:
         """Discard the run if its data or settings are wrong, so that a corrected call can start anew."""
+        with self.release_on_error():
+            try:
+                yield
+            except (BinocleError, OSError):
+                self.discard()
+                raise
+
+    @contextlib.contextmanager
+    def release_on_error(self) -> Iterator[None]:
+        """After an error let other processes resume the run, though this one may live on."""
         try:
             yield
-        except (BinocleError, OSError):
-            self.discard()
+        except BaseException:
+            self._release_process()
             raise
 
     # The steps
@@ -251,3 +291,4 @@ class TrainingRun(Generic[ConfigT]):
         shutil.rmtree(removed, ignore_errors=True)
         self.folder.replace(removed)
         shutil.rmtree(removed)
+        self._release_process()

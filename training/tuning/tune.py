@@ -87,12 +87,14 @@ def tune(
     run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
     model = str(run.out) if recipe.adapter else f"{run.out}{tuning.precision}"
-    verdict, published, teaching = None, False, tuning.teaching()
-    if teaching.difference.verdict != "better":
-        run.discard()
-    else:
-        verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
-        published = publish and verdict.is_gain
+    verdict, published = None, False
+    with run.release_on_error():
+        teaching = tuning.teaching()
+        if teaching.difference.verdict != "better":
+            run.discard()
+        else:
+            verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
+            published = publish and verdict.is_gain
     if published:
         run.report("switching the index")
         retriever.switch(model)
