@@ -95,7 +95,12 @@ class ObjectiveData:
                 f"there are {len(self.rows):,} rows to train on for {processes:,} processes: expected one each at least"
             )
         size = min(self.config.batch_size, len(self.rows) // processes) * processes
-        if not OBJECTIVES[self.objective].different:
+        objective = OBJECTIVES[self.objective]
+        if size < 2 and (objective.compared or (objective.different and self.data.shape is Shape.PAIRS)):
+            raise InputError(
+                f"the objective {self.objective} compares the rows of a batch, but the batch size is 1: give 2 or more"
+            )
+        if not objective.different:
             return size
         maximum = largest_batch(self.table, self.rows, self._distinct(), size)
         if maximum == 1 < size and self.data.shape is Shape.PAIRS:

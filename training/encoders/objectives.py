@@ -22,6 +22,7 @@ class Objective:
     shapes: tuple[Shape, ...]
     source: str  # the paper
     different: bool = False  # a text may be in a batch only once, since the other rows are its negatives
+    compared: bool = False  # rows of a batch are compared with each other, so one alone teaches nothing
     grouped: bool = False  # a batch needs several texts of a class
     wrappable: bool = True  # Matryoshka can wrap it
     takes: tuple[str, ...] = ()  # options of `losses.LossOptions`
@@ -46,7 +47,9 @@ OBJECTIVES: dict[str, Objective] = {
         takes=("scale", "guide"),
     ),
     "contrastive": Objective((Shape.LABELLED,), "Hadsell et al. 2006", takes=("margin",)),
-    "online-contrastive": Objective((Shape.LABELLED,), "its hard pairs only, sbert.net", takes=("margin",)),
+    "online-contrastive": Objective(
+        (Shape.LABELLED,), "its hard pairs only, sbert.net", compared=True, takes=("margin",)
+    ),
     "triplet-cosine": Objective((Shape.TRIPLETS,), "arXiv:1503.03832, squared distance at length 1", takes=("margin",)),
     "triplet-euclidean": Objective(
         (Shape.TRIPLETS,), "arXiv:1908.10084 section 3, Euclidean distance", takes=("margin",)
@@ -55,7 +58,9 @@ OBJECTIVES: dict[str, Objective] = {
     "batch-hard": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True, takes=("margin",)),
     "batch-hard-soft": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True),
     "batch-semi-hard": Objective((Shape.GROUPED,), "arXiv:1503.03832", grouped=True, takes=("margin",)),
-    "cosent": Objective((Shape.SCORED, Shape.LABELLED), "CoSENT, kexue.fm/archives/8847", takes=("scale",)),
+    "cosent": Objective(
+        (Shape.SCORED, Shape.LABELLED), "CoSENT, kexue.fm/archives/8847", compared=True, takes=("scale",)
+    ),
     "cosine": Objective((Shape.SCORED, Shape.LABELLED), "cosine regression, arXiv:1908.10084 section 3"),
     "softmax": Objective((Shape.CLASSED, Shape.LABELLED), "softmax over (u, v, |u - v|), arXiv:1908.10084 section 3"),
     "margin-mse": Objective((Shape.GRADED,), "MarginMSE, arXiv:2010.02666", takes=("scale",)),

@@ -882,6 +882,24 @@ def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches
         train_encoder([row | {"positive": "cat"} for row in rows], tmp_path / "one", base=tiny_model, config=config)
 
 
+@pytest.mark.parametrize(
+    ("shape", "objective"),
+    [
+        (Shape.PAIRS, "ranking"),
+        (Shape.PAIRS, "cached-ranking"),
+        (Shape.SCORED, "cosent"),
+        (Shape.LABELLED, "online-contrastive"),
+    ],
+)
+def test_a_batch_of_one_row_is_refused_where_it_teaches_nothing(shape, objective, tmp_path, tiny_model):
+    config = replace(FAST, objective=objective, batch_size=1)
+    with pytest.raises(
+        InputError, match=f"the objective {objective} compares the rows of a batch, but the batch size is 1"
+    ):
+        train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
     base = family("distilbert", tmp_path / "base", tiny_model)
     with pytest.raises(InputError, match="tsdae needs a base that can write too, .* but this one is distilbert"):
