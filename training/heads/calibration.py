@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +25,14 @@ def platt(scores: Doubles, right: Doubles) -> tuple[float, float]:
 
     :param scores: (rows,).
     :param right: 1 or 0 for each row.
-    :returns: 1 and 0, which change nothing, where all rows are right or all are wrong.
+    :returns: 0 and the logit of the targets where all rows are right or all are wrong, since no slope follows from
+        them; 1 and 0, which change nothing, without rows.
     """
     positives = right.sum()
-    if not 0 < positives < len(right):
+    if not len(right):
         return 1.0, 0.0
+    if positives in (0, len(right)):
+        return 0.0, math.log((positives + 1) / (len(right) - positives + 1))
     targets = np.where(right > 0, (positives + 1) / (positives + 2), 1 / (len(right) - positives + 2))
     scale = max(float(np.abs(scores).max()), 1e-9)
     design = np.stack([scores / scale, np.ones(len(scores))], 1)

@@ -26,6 +26,14 @@ def test_a_fit_is_finite_whatever_the_scores(scores, right):
     assert np.isfinite([slope, offset]).all() and slope >= 0
 
 
+@pytest.mark.parametrize(("right", "likely"), [(0.0, 1 / 34), (1.0, 33 / 34)])
+def test_answers_that_are_all_wrong_or_all_right_have_one_probability(right, likely):
+    scores = np.linspace(-2, 2, 32)
+    slope, offset = calibration.platt(scores, np.full(32, right))
+    assert calibration.probabilities(slope * scores + offset) == pytest.approx(np.full(32, likely))
+    assert calibration.platt(np.empty(0), np.empty(0)) == (1, 0)
+
+
 def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
     likely, right = np.array([0.95, 0.95, 0.35, 0.35]), np.array([1.0, 0.0, 0.0, 1.0])
     assert calibration.calibration_error(likely, right) == pytest.approx(0.5 * abs(0.95 - 0.5) + 0.5 * abs(0.35 - 0.5))
