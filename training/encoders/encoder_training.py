@@ -100,6 +100,8 @@ class EncoderTraining:
         loop = self.run.train(trainer, texts=texts)
         result = TrainingResult.of(self.run, self.objective, loop, before)
         result.rows, result.account = datasets.counts(self.data), self.account
+        if self._is_unmeasured:
+            result.loop_notes.append("nothing is measured, since texts alone have no measure without a teacher")
         if environment.is_main_process():
             self._finish(result, loop)
         return result
@@ -208,10 +210,14 @@ class EncoderTraining:
         limit = CHARACTERS * (self.model.max_seq_length or 512)
         return affordable(self.config, read, heldout.characters(self.data, limit))
 
+    @property
+    def _is_unmeasured(self) -> bool:
+        """Whether the data have no measure: texts agree with a teacher or with nothing."""
+        return self.data.shape is Shape.TEXTS and self.teacher is None
+
     def _metric(self) -> str | None:
         """Return the measure that checkpoints are chosen by, if the held-out rows suffice."""
-        needs_teacher = self.data.shape is Shape.TEXTS and self.teacher is None
-        return None if needs_teacher or not heldout.can_tell(self.data) else heldout.NAMES[self.data.shape]
+        return None if self._is_unmeasured or not heldout.can_tell(self.data) else heldout.NAMES[self.data.shape]
 
     def _measure(self) -> heldout.Estimate | None:
         return heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)

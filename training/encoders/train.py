@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ...core import checks as limits
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ..data import dataset as datasets
@@ -70,8 +73,8 @@ def train_encoder(
         raise InputError("several data sets are trained on in one process and without a teacher: give one data set")
     run = TrainingRun(out, base, config, progress)
     run.open(_run_settings(sources, split, teacher, development))
-    sets = _training_sets(run, [source for source, _ in sources.values()], split, development)
     with run.discard_on_error():
+        sets = _training_sets(run, [source for source, _ in sources.values()], split, development, teacher)
         names = _objectives(config, sets, [name for _, name in sources.values()], teacher)
         from .encoder_training import EncoderTraining
 
@@ -113,16 +116,31 @@ def _objectives(
 
 
 def _training_sets(
-    run: TrainingRun[EncoderConfig], sources: list[Any], split: str, development: str | Path | None
+    run: TrainingRun[EncoderConfig],
+    sources: list[Any],
+    split: str,
+    development: str | Path | None,
+    teacher: str | None,
 ) -> list[TrainingSet]:
     """Prepare the data sets of a run. Rows are held out from the first; the others share no text with these rows."""
     seed = run.config.seed
     parts: dict[str, Any] = {"held_out": run.config.held_out, "development": development, "seed": seed}
     sets = [datasets.prepare_once(run, sources[0], split=split, **parts)]
+    if sets[0].shape is Shape.TEXTS and teacher is None:
+        _check_unmeasured(run.config, development)
+        sets[0].part = np.full_like(sets[0].part, datasets.TRAIN)
     parts = {"held_out": 0.0, "main": sets[0], "seed": seed}
     for number, source in enumerate(sources[1:], 2):
         sets.append(datasets.prepare_once(run, source, name=f"data-{number}", split=split, **parts))
     return sets
+
+
+def _check_unmeasured(config: EncoderConfig, development: str | Path | None) -> None:
+    """:raises InputError: for an option of the measurement, which texts alone do not have."""
+    why = "for data with a measure, which texts alone do not have without a teacher: leave it out"
+    limits.left_out(config, ("evaluations", "patience", *(("held_out",) if config.held_out else ())), why)
+    if development is not None:
+        raise InputError(f"a file of held-out rows is {why}")
 
 
 def _sources(data: Any, config: EncoderConfig) -> dict[str, Source]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTINGS = "asked.json"  # settings of the run; a second call compares its own
-ORDER = 3  # version of the batches: raise it if the same settings draw others, because no run may mix versions
+ORDER = 4  # version of the batches: raise it if the same settings draw others, because no run may mix versions
 
 
 def check_out(out: Path, kind: str = "model") -> None:
@@ -24,13 +24,6 @@ def check_out(out: Path, kind: str = "model") -> None:
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
-
-
-def difference(earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Say how an unfinished run with the settings `earlier` differs from this one."""
-    if {**earlier, "files": settings.get("files")} != settings:
-        return "with other settings"
-    return "on data that changed since then" if "files" in earlier else "that an earlier version began"
 
 
 def check_order(earlier: Mapping[str, Any], out: Path) -> None:

@@ -17,7 +17,7 @@ from . import model_card
 from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
-from .run_folder import ORDER, SETTINGS, check_order, check_out, difference, folder_of
+from .run_folder import ORDER, SETTINGS, check_order, check_out, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -166,8 +166,9 @@ class TrainingRun(Generic[ConfigT]):
             earlier = json.loads(file.read_text("utf-8"))
             check_order(earlier, self.out)
             if earlier != self.settings:
-                reason = difference(earlier, self.settings)
-                raise InputError(f"{self.out} holds an unfinished run {reason}: remove it or give another folder")
+                only_files = earlier | {"files": self.settings.get("files")} == self.settings
+                difference = "on data that changed since then" if only_files else "with other settings"
+                raise InputError(f"{self.out} holds an unfinished run {difference}: remove it or give another folder")
         elif is_main_process():
             write_atomic(file, json.dumps(self.settings))
 

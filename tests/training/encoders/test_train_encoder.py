@@ -174,7 +174,7 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
             out,
             base=tiny_model,
             teacher=teacher,
-            config=EncoderConfig(objective=objective, steps=2, batch_size=8, evaluations=1),
+            config=EncoderConfig(objective=objective, steps=2, batch_size=8),
         )
         assert made.objective == objective
         assert (out / "model.safetensors").is_file()
@@ -903,7 +903,27 @@ def test_a_batch_of_one_row_is_refused_where_it_teaches_nothing(shape, objective
 def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
     base = family("distilbert", tmp_path / "base", tiny_model)
     with pytest.raises(InputError, match="tsdae needs a base that can write too, .* but this one is distilbert"):
-        train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=base, config=FAST)
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=base)
+
+
+def test_texts_alone_are_all_learned_from_and_their_run_says_that_nothing_is_measured(tmp_path, tiny_model):
+    config = EncoderConfig(steps=1, batch_size=8)
+    made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, config=config)
+    assert made.rows == {"training": len(TEXTS), "held_out": 0, "left_out": 0}
+    assert made.notes == ["nothing is measured, since texts alone have no measure without a teacher"]
+    card = json.loads((tmp_path / "out/binocle.json").read_text("utf-8"))
+    assert (card["measures"], made.before, made.after) == ([], None, None)
+
+
+@pytest.mark.parametrize("option", ["held_out", "evaluations", "patience", "development"])
+def test_an_option_of_the_measurement_is_refused_for_texts_alone(option, tmp_path, tiny_model):
+    (tmp_path / "dev.jsonl").write_text('{"text": "the cat sat"}', "utf-8")
+    options = {"held_out": 0.1, "evaluations": 2, "patience": 1}
+    config = EncoderConfig(steps=1, batch_size=8, **{name: options[name] for name in options if name == option})
+    development = tmp_path / "dev.jsonl" if option == "development" else None
+    with pytest.raises(InputError, match="is for data with a measure, which texts alone do not have without a teacher"):
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, config=config, development=development)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_in_use_is_not_written_to(tmp_path, tiny_model):

@@ -389,17 +389,13 @@ def test_an_unfinished_run_does_not_go_on_with_texts_that_changed(texts, bert, t
     options = {"out": folder / "model", "base": bert, "config": QUICK}
     with pytest.raises(Killed):
         pretrain(folder, **options, progress=until(1))
-    settings = folder / "model/run/asked.json"
-    asked = json.loads(settings.read_text("utf-8"))
+    asked = json.loads((folder / "model/run/asked.json").read_text("utf-8"))
     assert [Path(path).name for path, *_ in asked["files"]] == ["texts.md"]  # and none of the run's own
     with pytest.raises(Killed):
         pretrain(folder, **options, progress=until(1))
     with (folder / "texts.md").open("a", encoding="utf-8") as file:
         file.write("The cat sat.")
     with pytest.raises(InputError, match="model holds an unfinished run on data that changed since then: remove it"):
-        pretrain(folder, **options)
-    settings.write_text(json.dumps({name: value for name, value in asked.items() if name != "files"}), "utf-8")
-    with pytest.raises(InputError, match="model holds an unfinished run that an earlier version began: remove it"):
         pretrain(folder, **options)
 
 
