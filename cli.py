@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from .core.errors import BinocleError
+from .core.errors import BinocleError, first_line, tensor_errors
 from .core.version import __version__
 
 _ERROR = 2
@@ -120,6 +120,8 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
         if stream == _OUTPUT:
             _drop_output()
         _fail(f"{stream}: {error.strerror or error}")
+    except tensor_errors() as error:
+        _fail(_tensor_problem(error))
 
 
 @cache  # a process in the background runs many commands
@@ -154,6 +156,13 @@ def _usage_problem(error: click.UsageError) -> str:
     if isinstance(error, click.MissingParameter) and isinstance(option, click.Option) and option.help:
         problem = f"{problem.removesuffix('.')}: {option.help}"
     return problem
+
+
+def _tensor_problem(error: Exception) -> str:
+    """Describe an error of safetensors, which does not name its file."""
+    action, _, reason = first_line(error).partition(": ")
+    verb = "written" if action == "Error while serializing" else "read"
+    return f"weights cannot be {verb}: {reason.removeprefix('I/O error: ') or action}"
 
 
 def _fail(message: str) -> NoReturn:

@@ -21,6 +21,7 @@ A message has one line: the expectation, the actual value, and the remedy.
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ def panics_as_errors() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise RuntimeError(first_line(error)) from error
+
+
+def tensor_errors() -> tuple[type[Exception], ...]:
+    """Return the error of safetensors, which is no OSError where the disk is full; none where nothing imported it."""
+    module = sys.modules.get("safetensors")
+    return () if module is None else (module.SafetensorError,)
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:

@@ -14,6 +14,8 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
+from safetensors import SafetensorError
+
 from binocle import Retriever
 from binocle.cli import cli
 from binocle.training.encoders import train as encoder
@@ -287,6 +289,28 @@ def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
     assert message in lines[-1]
     assert lines[-1].startswith("binocle: ")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "writer"),
+    [
+        (("train", "encoder", "pairs.jsonl", *FAST), "runs.start_weights.save_file"),
+        (("train", "encoder", "pairs.jsonl", *FAST), "runs.resumable_trainer.save_model"),
+        (("train", "classifier", "classes.jsonl"), "heads.probe.save_file"),
+    ],
+)
+def test_a_full_disk_is_one_line_and_not_the_code_of_a_worse_model(words, writer, home, run, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    rows = [{"text": row["query"], "label": "ship" if "ship" in row["query"] else "none"} for row in PAIRS]
+    (home / "classes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    monkeypatch.setattr(f"binocle.training.{writer}", full)
+    code, out, err = run(*words, "--out", "out")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "binocle: weights cannot be written: No space left on device (os error 28)"
+    assert "Traceback" not in err
+    assert not (home / "out").exists()
 
 
 def test_mistakes_are_reported_before_training_libraries_are_imported(home, tiny_model):

@@ -10,7 +10,7 @@ from dataclasses import Field, asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from ...core.errors import BinocleError, InputError, LockedError
+from ...core.errors import BinocleError, InputError, LockedError, tensor_errors
 from ...core.files import json_or_make, write_atomic
 from ...core.progress import Progress, ignore
 from . import model_card
@@ -188,11 +188,11 @@ class TrainingRun(Generic[ConfigT]):
 
     @contextlib.contextmanager
     def discard_on_error(self) -> Iterator[None]:
-        """Discard the run if its data or settings are wrong, so that a corrected call can start anew."""
+        """Discard the run if its data or settings are wrong, or the disk is full: a later call can start anew."""
         with self.release_on_error():
             try:
                 yield
-            except (BinocleError, OSError):
+            except (BinocleError, OSError, *tensor_errors()):
                 self.discard()
                 raise
 
