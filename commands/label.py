@@ -11,6 +11,7 @@ import click
 
 from ..core.printable import printable
 from .documents import printed_name
+from .models.idle_options import refuse_given_options
 from .options import (
     EXIT_NEGATIVE,
     FloatRange,
@@ -73,10 +74,12 @@ def label(
     """
     from ..retriever.labels.document_labels import label_documents, read_examples
 
+    if sample is not None:
+        refuse_given_options(["precision", "examples"], "--sample prints documents without a label")
     retriever = open_index(folder, index, narrow=True)
     scope: list[str | Filter] = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
     if sample is not None:
-        _print_sample(retriever.iterate(scope), sample)
+        _print_sample(retriever.iterate(scope), sample, as_json=as_json)
         return 0
     known = None if examples is None else read_examples(examples)
     labels = label_documents(
@@ -106,11 +109,16 @@ def _meaning(precision: float, examples: dict[str, str] | None) -> str:
     return f"about {precision:.0%} of them are right, by {count_of(len(examples), 'example')}"
 
 
-def _print_sample(records: Iterable[Record], count: int) -> None:
-    """Print documents, drawn at random, as CSV with an empty column for their labels."""
+def _print_sample(records: Iterable[Record], count: int, *, as_json: bool) -> None:
+    """Print documents, drawn at random, as CSV or JSON with an empty column for their labels."""
     from ..retriever.labels.document_labels import sample_records
 
     rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(["document", "label", "text"])
+    if not as_json:
+        rows.writerow(["document", "label", "text"])
     for record in sample_records(records, count):
-        rows.writerow([record.id, "", printable(record.text[:_SHOWN])])
+        text = record.text[:_SHOWN]
+        if as_json:
+            echo_json({"document": record.id, "label": "", "text": text})
+        else:
+            rows.writerow([record.id, "", printable(text)])

@@ -161,6 +161,19 @@ def test_a_command_samples_calibrates_and_labels(labelled, run, tmp_path):
     assert "is an estimate, not calibrated on this index" in run("label", *index, "--as", "cat, tax").err
 
 
+def test_a_sample_is_json_on_request_and_takes_no_option_of_labels(labelled, run, tmp_path):
+    words = ["label", "--index", labelled.path, "--as", "cat, tax", "--sample", 2]
+    rows = run(*words, "--json").rows
+    assert [(*row, row["label"]) for row in rows] == [("document", "label", "text", "")] * 2
+    lines = run(*words).out.splitlines()[1:]
+    assert [f"{row['document']},,{row['text']}" for row in rows] == lines
+    (tmp_path / "examples.csv").write_text("document,label\n", "utf-8")
+    for option, value in (("--precision", 0.8), ("--examples", tmp_path / "examples.csv")):
+        refused = run(*words, option, value)
+        assert (refused.code, refused.out) == (2, "")
+        assert f"{option} has no effect here: --sample prints documents without a label" in refused.err
+
+
 @pytest.mark.parametrize(
     ("names", "examples", "message"),
     [
