@@ -169,6 +169,19 @@ def test_three_layouts_give_the_same_texts(tmp_path):
         assert read_tagged(source, 0.0, 10, 0).learned == expected
 
 
+def test_tokens_of_conll_keep_their_characters(tmp_path):
+    lines = ["New York\tNNP\tB-PLACE", "10\u00a0km O", "a\u2028b\x85c O\r", "is O"]
+    (tmp_path / "a.conll").write_bytes("\n".join(lines).encode())
+    text = "New York 10\u00a0km a\u2028b\x85c is"
+    assert read_texts(tmp_path / "a.conll") == [TaggedText(text, (("PLACE", 0, 8),), text)]
+
+
+def test_a_wrong_tag_of_conll_is_refused_with_its_own_line(tmp_path):
+    (tmp_path / "a.conll").write_text("the O\n\ncat B-PET\nran X\nfar O\n")
+    with pytest.raises(InputError, match=r"a\.conll:4: the tag 'X' is not BIO: expected O, B-NAME or I-NAME"):
+        read_texts(tmp_path / "a.conll")
+
+
 @pytest.mark.parametrize("text", ["The cat sat on the mat.\nIt slept.\n", "cat\nmat\n"])
 def test_a_text_file_without_tags_says_what_was_expected(text, tmp_path, run):
     (tmp_path / "texts.txt").write_text(text)

@@ -90,17 +90,17 @@ def is_conll(path: Path) -> bool:
 
 
 def _conll(path: Path) -> Iterator[Row]:
-    """Yield sentences: the first column is the token, the last its tag."""
+    """Yield sentences: the first column is the token, the last its tag. Tabs separate them, or spaces where a line has no tab."""
     tokens: list[str] = []
     tags: list[str] = []
     first = 1
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut at U+2028, too
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 ({error.reason}): save it as UTF-8") from None
     _expect_tags(path, lines)
     for number, line in enumerate([*lines, ""], 1):
-        cells = line.split()
+        cells = _cells(line)
         if not cells or cells[0] == "-DOCSTART-":
             if tokens:
                 yield f"{path}:{first}", {"tokens": tokens, "tags": tags}
@@ -108,22 +108,34 @@ def _conll(path: Path) -> Iterator[Row]:
             continue
         if len(cells) < 2:
             raise InputError(f"{path}:{number} has no tag: expected a token and its tag on each line")
+        _check_tag(f"{path}:{number}", cells[-1])
         tokens.append(cells[0])
         tags.append(cells[-1])
 
 
 def _expect_tags(path: Path, lines: list[str]) -> None:
     """Check that a line has a tag: plain text comes under the same ending."""
-    last = [line.split()[-1] for line in lines if len(line.split()) > 1]
-    if any(map(str.strip, lines)) and not any(map(_is_bio, last)):
+    rows = list(filter(None, map(_cells, lines)))
+    if rows and not any(len(cells) > 1 and _is_bio(cells[-1]) for cells in rows):
         raise InputError(
             f"{path} has no tagged words: expected a token and its tag (O, B-NAME or I-NAME) on each line, as in "
             "'Paris B-PLACE'; other rows are in a .jsonl, .csv, .tsv or .parquet file"
         )
 
 
+def _cells(line: str) -> list[str]:
+    """Return the columns of a line; with tabs between them, a token may have spaces."""
+    cells = (cell.strip(" ") for cell in line.split("\t" if "\t" in line else " "))
+    return [cell for cell in cells if cell] if line.strip() else []
+
+
 def _is_bio(tag: Any) -> bool:
     return isinstance(tag, str) and (tag == OUTSIDE or (tag[:2] in ("B-", "I-") and bool(tag[2:].strip())))
+
+
+def _check_tag(location: str, tag: Any) -> None:
+    if not _is_bio(tag):
+        raise InputError(f"{location}: the tag {str(tag)[:_SHOWN]!r} is not BIO: expected O, B-NAME or I-NAME")
 
 
 def _tagged(location: str, row: Mapping[str, Any]) -> TaggedText:
@@ -148,8 +160,7 @@ def _from_tokens(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]
     if not all(isinstance(token, str) and token for token in tokens):
         raise InputError(f"{location}: expected tokens with characters")
     for tag in tags:
-        if not _is_bio(tag):
-            raise InputError(f"{location}: the tag {str(tag)[:_SHOWN]!r} is not BIO: expected O, B-NAME or I-NAME")
+        _check_tag(location, tag)
     tokens = [encodable(token) for token in tokens]
     starts = np.cumsum([0, *(len(token) + 1 for token in tokens)]).tolist()
     spans = [(label, starts[first], starts[end] - 1) for label, first, end in entities(tags)]
