@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .models.idle_options import refuse_given_options
 from .options import (
     FloatRange,
     command_hint,
@@ -95,6 +96,8 @@ def enrich(
     sources: dict[str, str | list[str]] = {**dict(heads), **labels}
     if len(sources) < len(heads) + len(names):
         raise click.UsageError("a key is given twice: expected one head for each", click.get_current_context())
+    if not sources:
+        refuse_given_options(["precision"], "it goes with --head or --as")
     retriever = open_index(folder, index, wait=wait)
     with ProgressBar("loading the heads", lines=10, silence=5) as progress:
         report = retriever.enrich(sources, remove=remove, precision=precision, progress=progress)

@@ -9,6 +9,7 @@ import click
 
 from ..core.errors import InputError
 from ..core.printable import printable
+from .models.idle_options import refuse_given_options
 from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
@@ -74,6 +75,8 @@ def evaluate(
         result = evaluate_file(data, model=model, run_file=run_file)
     else:
         check_rerank_options(used=of_collections["rerank"] is not None, by="--rerank")
+        if of_collections["qrels"] is not None:
+            refuse_given_options(["split"], "--qrels names the judgements")
         from ..training.evaluation.retrieval import evaluate as evaluate_collection
 
         with ProgressBar() as progress:
@@ -170,6 +173,10 @@ def compare(
     from ..training.evaluation.comparison.compare import compare as run_comparison
     from ..training.evaluation.comparison.contenders import parse
 
+    if out is None:
+        refuse_given_options(["plots"], "it goes with --out")
+    if all(path.is_file() for path in data):
+        refuse_given_options(["modes", "split", "indexes"], "the data are files of judged rows")
     modes = modes or ("semantic",)
     has_reranker = any(contender.reranker for contender in parse(contenders, modes))
     check_rerank_options(used=has_reranker, by="a contender MODEL+RERANKER")

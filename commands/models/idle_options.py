@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 def refuse_given_options(names: Iterable[str], reason: str) -> None:
@@ -33,10 +33,25 @@ def refuse_idle_options(data: str | None = None, development: str | None = None)
         ("held_out", development is not None, "the rows of --dev are held out"),
         ("patience", not development and not context.params["held_out"], "nothing is held out"),
         ("evaluations", not development and not context.params["held_out"], "nothing is held out"),
-        ("split", data is not None and Path(data).is_file(), f"{data} is a file without splits"),
     ):
         if is_idle:
             refuse_given_options([name], reason)
+    if data is not None:
+        refuse_idle_split(data)
+
+
+def refuse_idle_split(data: str) -> None:
+    """Refuse --split for a file of rows."""
+    if Path(data).is_file():
+        refuse_given_options(["split"], f"{data} is a file without splits")
+
+
+def refuse_idle_column(sources: Sequence[str]) -> None:
+    """Refuse --column where each source of texts is an index, a folder or a document."""
+    from ...training.data.texts import has_columns
+
+    if not any(map(has_columns, sources)):
+        refuse_given_options(["column"], f"no columns are in {', '.join(sources) or 'an index'}")
 
 
 def _is_from_recipe(context: click.Context, name: str) -> bool:

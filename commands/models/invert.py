@@ -19,7 +19,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
-from .idle_options import refuse_given_options
+from .idle_options import refuse_given_options, refuse_idle_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -265,6 +265,7 @@ def inverter(
         refuse_given_options(["minutes"], "--steps says how long")
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
+    refuse_idle_column(texts)
     sources, name, length = _sources(texts, encoder, index)
     if kind == "embedding" and options["max_length"] is None:
         options["max_length"] = length

@@ -11,7 +11,7 @@ from ...core.errors import InputError
 from ..options import FOLDER, json_option, open_index
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
-from .idle_options import refuse_given_options
+from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_split
 
 if TYPE_CHECKING:
     from ...training.mining.report import MiningReport
@@ -89,8 +89,15 @@ def mine(
         raise InputError("negatives come from a corpus or from an index: give --corpus or --index, not both")
     if judge is None:
         refuse_given_options(["judge_margin"], "it goes with --judge")
+    if settings["strategy"] != "random":
+        refuse_given_options(["seed"], "it goes with --strategy random")
+    refuse_idle_split(data)
     if corpus is None:
         refuse_given_options(["column"], "it goes with --corpus")
+    elif Path(corpus).name == "corpus.jsonl":
+        refuse_given_options(["column"], f"{corpus} belongs to a test collection")
+    else:
+        refuse_idle_column([corpus])
     source = open_index(index, None) if index else corpus
     with ProgressBar(lines=15, silence=15) as progress:
         report = run_mining(data, out, corpus=source, judge=_judge(judge), progress=progress, **settings)
@@ -121,6 +128,7 @@ def score(data: str, out: Path, models: tuple[str, ...], split: str, as_json: bo
     """
     from ...training.encoders.teacher_scores import score as score_rows
 
+    refuse_idle_split(data)
     with ProgressBar(lines=15, silence=15) as progress:
         report = score_rows(data, out, models=models, split=split, progress=progress)
     if as_json:

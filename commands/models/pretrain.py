@@ -10,7 +10,7 @@ import click
 from ...core.errors import InputError
 from ..options import EXIT_NEGATIVE, FOLDER, json_option
 from ..output import echo, echo_json
-from .idle_options import refuse_given_options, refuse_idle_options
+from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,7 @@ def pretrain(
         refuse_given_options(["vocabulary"], "only --from-scratch learns one")
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
+    refuse_idle_column(texts)
     with ProgressBar("reading the data", lines=10) as progress:
         result = run_pretraining(
             texts,
@@ -152,10 +153,9 @@ def fill(text: str, model: str, k: int, in_turn: bool, as_json: bool) -> None:
     """
     from ...training.pretraining.fill_mask import Filler
 
-    if text == "-":
-        if sys.stdin is None:
-            raise InputError("the text '-' is read from standard input, but that is closed")
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if in_turn:
+        refuse_given_options(["k"], "--in-turn fills each mask with one word")
+    text = _input() if text == "-" else text
     if in_turn:
         for filled in Filler.load(model).fill_in_turn(text):
             if as_json:
@@ -173,3 +173,9 @@ def fill(text: str, model: str, k: int, in_turn: bool, as_json: bool) -> None:
             echo(f"mask {number}")
         for guess in predictions:
             echo(f"{guess.probability:7.2%}  {guess.token}")
+
+
+def _input() -> str:
+    if sys.stdin is None:
+        raise InputError("the text '-' is read from standard input, but that is closed")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -258,6 +258,59 @@ def test_two_processes_train_one_encoder(home, tiny_model):
             "--column has no effect here: it goes with --corpus",
         ),
         (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--corpus", "scifact", "--column", "title"),
+            "--column has no effect here: no columns are in scifact",
+        ),
+        (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--corpus", "scifact/corpus.jsonl", "--column", "title"),
+            "--column has no effect here: scifact/corpus.jsonl belongs to a test collection",
+        ),
+        (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--split", "dev"),
+            "--split has no effect here: pairs.jsonl is a file without splits",
+        ),
+        (
+            ("mine", "pairs.jsonl", "--out", "out.jsonl", "--seed", "3"),
+            "--seed has no effect here: it goes with --strategy random",
+        ),
+        (
+            ("score", "pairs.jsonl", "--out", "out.jsonl", "--model", "none/such", "--split", "dev"),
+            "--split has no effect here: pairs.jsonl is a file without splits",
+        ),
+        (
+            ("pretrain", "docs", "docs/.binocle", "--out", "out", "--column", "body"),
+            "--column has no effect here: no columns are in docs, docs/.binocle",
+        ),
+        (
+            ("train", "inverter", "docs", "--out", "out", "--column", "body"),
+            "--column has no effect here: no columns are in docs",
+        ),
+        (
+            ("fill", "The [MASK]", "--model", "none/such", "--in-turn", "-k", "1"),
+            "-k has no effect here: --in-turn fills each mask with one word",
+        ),
+        (
+            ("evaluate", "scifact", "--qrels", "scifact/qrels/test.tsv", "--split", "dev"),
+            "--split has no effect here: --qrels names the judgements",
+        ),
+        (
+            ("compare", "a", "b", "--data", "sts.tsv", "--split", "dev"),
+            "--split has no effect here: the data are files of judged rows",
+        ),
+        (
+            ("compare", "a", "b", "--data", "sts.tsv", "--indexes", "kept"),
+            "--indexes has no effect here: the data are files of judged rows",
+        ),
+        (
+            ("compare", "a", "b", "--data", "sts.tsv", "--mode", "hybrid"),
+            "--mode has no effect here: the data are files of judged rows",
+        ),
+        (
+            ("compare", "a", "b", "--data", "scifact", "--plots", "png"),
+            "--plots has no effect here: it goes with --out",
+        ),
+        (("enrich", "docs", "--precision", "0.8"), "--precision has no effect here: it goes with --head or --as"),
+        (
             ("pretrain", "docs", "--out", "out", "--vocabulary", "300"),
             "--vocabulary has no effect here: only --from-scratch learns one",
         ),

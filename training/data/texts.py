@@ -56,14 +56,20 @@ def _texts(source: str | Path, column: str | None, progress: OnProgress) -> Iter
         return _indexed(path)
     if (path / "corpus.jsonl").is_file():
         return _corpus(path)
-    if path.is_dir() and not (path / "_versions").is_dir():
-        return _folder(path, progress)
-    kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")
-    if path.is_file() and kind not in _TABLES:
-        return _file(path)
+    if not has_columns(path):
+        return _folder(path, progress) if path.is_dir() else _file(path)
     if not path.exists() and "/" not in str(source):  # data sets of the hub have an owner
         raise InputError(f"there is no file or folder {source}")
     return _column(rows(path if path.exists() else str(source)), column)
+
+
+def has_columns(source: str | Path) -> bool:
+    """Whether a source is a table, a file of rows or a data set, instead of an index, a folder or a document."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return (path / "_versions").is_dir()
+    kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")
+    return not path.is_file() or kind in _TABLES
 
 
 def _indexed(index: Path) -> Iterator[str]:

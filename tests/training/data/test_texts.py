@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 
+import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from binocle.core.errors import InputError
 from binocle.core.progress import Progress
-from binocle.training.data.texts import documents
+from binocle.training.data.texts import documents, has_columns
 
 TEXTS = ["The cat sat.", 'The dog ran,\nand was "late".', "Über allen"]
 
@@ -31,6 +32,14 @@ def test_a_folder_gives_its_documents_as_they_are_indexed(folder):
 
 def test_an_index_gives_what_was_read_from_its_documents(retriever):
     assert sorted(documents([retriever.path])) == sorted(documents([retriever.folder]))
+
+
+def test_only_tables_have_columns(folder, retriever, tmp_path):
+    (tmp_path / "a.jsonl.gz").touch()
+    (tmp_path / "a.md").touch()
+    lance.write_dataset(pa.table({"text": TEXTS}), tmp_path / "a.lance")
+    sources = [folder, retriever.path, tmp_path / "a.md", tmp_path / "a.jsonl.gz", tmp_path / "a.lance", "owner/name"]
+    assert list(map(has_columns, sources)) == [False, False, False, True, True, True]
 
 
 def test_unreadable_files_are_told_and_left_out(folder, write):

@@ -90,7 +90,7 @@ def is_conll(path: Path) -> bool:
 
 
 def _conll(path: Path) -> Iterator[Row]:
-    """Yield sentences: the first column is the token, the last its tag. Tabs separate them, or spaces where a line has no tab."""
+    """Yield sentences: the first column is the token, the last its tag. Tabs separate them, or else spaces."""
     tokens: list[str] = []
     tags: list[str] = []
     first = 1
