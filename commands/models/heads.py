@@ -235,13 +235,13 @@ def tag(file: str, model: str, as_json: bool) -> None:
 
 def _texts(file: str) -> Iterator[Any]:
     """Yield the texts of a file, or its pairs of texts."""
+    from ...training.data.sources import rows, text_lines
+
     if file == "-":
         if sys.stdin is None:
             raise InputError("the texts '-' are read from standard input, but that is closed")
-        yield from filter(str.strip, sys.stdin.buffer.read().decode("utf-8", "replace").splitlines())
+        yield from (line for _, line in text_lines(sys.stdin.buffer, "standard input") if line.strip())
         return
-    from ...training.data.sources import rows
-
     for location, row in rows(file):
         pair = "sentence1" in row and "sentence2" in row
         texts = [row.get(name) for name in (("sentence1", "sentence2") if pair else ("text",))]

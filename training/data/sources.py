@@ -103,19 +103,26 @@ def _bytes(path: Path) -> IO[bytes]:
 
 
 def _text(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield lines in UTF-8 with their numbers, without line ends."""
-    number = 0
     with _bytes(path) as stream:
-        try:
-            while line := stream.readline(_MAX_LINE):
-                number += 1
-                if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-                    raise InputError(f"{path}:{number} has over {_MAX_LINE >> 20} MB: expected one row a line")
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"{path}:{number + 1} is not whole gzip data ({error}): copy it here again") from None
+        yield from text_lines(stream, path)
+
+
+def text_lines(stream: IO[bytes], name: object) -> Iterator[tuple[int, str]]:
+    """Yield lines in UTF-8 with their numbers, without line ends.
+
+    :param name: of the stream, for messages.
+    """
+    number = 0
+    try:
+        while line := stream.readline(_MAX_LINE):
+            number += 1
+            if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                raise InputError(f"{name}:{number} has over {_MAX_LINE >> 20} MB: expected one row a line")
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{name}:{number + 1} is not whole gzip data ({error}): copy it here again") from None
 
 
 def _json_lines(path: Path) -> Rows:

@@ -314,6 +314,21 @@ def test_classify_prints_labels_for_lines_and_rows(tmp_path, tiny_model, run):
     assert "--steps goes with --fine-tune" in run("train", "classifier", "x.csv", "--out", "y", "--steps", "3").err
 
 
+def test_standard_input_is_read_as_the_same_file(tmp_path, tiny_model, run):
+    train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
+    file, model = tmp_path / "new.txt", ("--model", tmp_path / "out", "--json")
+    data = "\ufeffthe dog\u2028ran\x857\r\n \ncheese in the oven\r\n".encode()
+    file.write_bytes(data)
+    piped = run("classify", "-", *model, stdin=data)
+    assert [row["text"] for row in piped.rows] == ["the dog\u2028ran\x857", "cheese in the oven"]
+    assert piped.out == run("classify", file, *model).out
+    file.write_bytes(b"dog\n\xff\n")
+    refused = run("classify", "-", *model, stdin=file.read_bytes())
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "binocle: standard input:2 is not UTF-8 (invalid start byte): save it as UTF-8\n"
+    assert run("classify", file, *model).err == refused.err.replace("standard input", str(file))
+
+
 def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, tiny_model, monkeypatch):
     from binocle import Retriever
     from binocle.training.heads import probe
