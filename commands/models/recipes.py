@@ -33,15 +33,26 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
     if value is None:
         return None
     recipe = BUILT_IN.get(str(context.command.name), {}).get(str(value)) or _load(value)
-    names = [parameter.name for parameter in context.command.params if parameter.name not in _OWN]
-    unknown = next((name for name in recipe if name not in names), None)
+    parameters = {str(each.name): each for each in context.command.params if each.name not in _OWN}
+    unknown = next((name for name in recipe if name not in parameters), None)
     if unknown is not None:
-        raise click.BadParameter(f"{value} has {unknown!r}: expected some of {', '.join(map(str, names))}")
+        raise click.BadParameter(f"{value} has {unknown!r}: expected some of {', '.join(parameters)}")
+    for name, setting in recipe.items():
+        _check_kind(value, parameters[name], setting)
     several = [parameter.name for parameter in context.command.params if parameter.nargs == -1]
     context.default_map = {
         name: [text] if name in several and isinstance(text, str) else text for name, text in recipe.items()
     }
     return value
+
+
+def _check_kind(file: Path, parameter: click.Parameter, value: Any) -> None:
+    """Refuse a value that click would convert to another one: 4.5 to 4, and true to 1."""
+    is_whole = isinstance(parameter.type, click.types.IntParamType)
+    is_flag = isinstance(parameter, click.Option) and parameter.is_flag
+    if (isinstance(value, bool) and not is_flag) or (isinstance(value, float) and is_whole):
+        kind = "a whole number" if is_whole else "a number" if parameter.type is click.FLOAT else "a text"
+        raise click.BadParameter(f"{file} has {parameter.name} = {json.dumps(value)}: expected {kind}")
 
 
 def _load(file: Path) -> dict[str, Any]:

@@ -366,6 +366,22 @@ def test_a_full_disk_is_one_line_and_not_the_code_of_a_worse_model(words, writer
     assert not (home / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ("batch_size = 4.5", "a whole number"),
+        ("lora = true", "a whole number"),
+        ("learning_rate = false", "a number"),
+        ("base = true", "a text"),
+    ],
+)
+def test_a_value_of_a_recipe_is_never_converted_to_another(setting, kind, tmp_path, run):
+    (tmp_path / "recipe.toml").write_text(f"{setting}\n", "utf-8")
+    code, out, err = run("train", "encoder", "x.jsonl", "--out", tmp_path / "out", "--recipe", tmp_path / "recipe.toml")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"recipe.toml has {setting}: expected {kind}" in err
+
+
 def test_mistakes_are_reported_before_training_libraries_are_imported(home, tiny_model):
     wrong = [dict(row) for row in PAIRS]
     wrong[20]["positive"] = 7
