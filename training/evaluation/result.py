@@ -68,6 +68,7 @@ class JudgedRowsResult:
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
     run: Run = field(default_factory=dict, repr=False)
     score: str = "cosine similarity"  # the name of the scores
+    labels: tuple[str, ...] = ()  # of classes, by the numbers in scores and gold
 
     @classmethod
     def of(
@@ -93,7 +94,7 @@ class JudgedRowsResult:
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """Return the fields for JSON, with null for a measure that is not defined.
 
-        :param per_query: include the values of each query, or the score of each pair.
+        :param per_query: include the values of each query, the score of each pair, or the classes of each text.
         """
         names = ("kind", "data", "model", "measures", "intervals", "rows", "seconds")
         fields = {name: getattr(self, name) for name in names}
@@ -104,8 +105,11 @@ class JudgedRowsResult:
         if per_query and self.per_query:
             fields["per_query"] = self.per_query
         elif per_query:
-            fields["scores"], fields["gold"] = self.scores.tolist(), self.gold.tolist()
+            fields["scores"], fields["gold"] = self._values(self.scores), self._values(self.gold)
         return fields
+
+    def _values(self, values: Doubles) -> list[Any]:
+        return [self.labels[int(number)] for number in values] if self.labels else values.tolist()
 
 
 def _finite_or_none(value: Any) -> Any:

@@ -46,6 +46,10 @@ def test_evaluate_measures_a_classifier(files, run):
     low, high = row["intervals"]["Macro-F1"]
     assert low <= row["measures"]["Macro-F1"] <= high
     assert "Macro-F1" in run("evaluate", files / "rows.jsonl", "--model", files / "good").out
+    (long,) = run("evaluate", files / "rows.jsonl", "--model", files / "bad", "--json", "--per-query").rows
+    assert long["gold"] == [json.loads(line)["label"] for line in (files / "rows.jsonl").read_text().splitlines()]
+    assert set(long["scores"]) == {"pet", "food"}
+    assert np.mean(np.array(long["scores"]) == long["gold"]) == pytest.approx(long["measures"]["Accuracy"], abs=1e-4)
     wrong = run("evaluate", files / "rows.jsonl")
     assert wrong.code == 2 and "are for a classifier: give it as --model" in wrong.err
 

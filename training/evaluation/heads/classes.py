@@ -39,11 +39,11 @@ def evaluate_classes(rows: LabelledTexts, classifier: Classifier) -> JudgedRowsR
     predictions = [prediction.labels[0] for prediction in classifier.classify(rows.texts)]
     seconds = time.monotonic() - began
     names = sorted(set(rows.labels))
-    numbers = {name: number for number, name in enumerate([*names, *sorted({*predictions} - {*names})])}
+    names += sorted({*predictions} - {*names})
+    numbers = {name: number for number, name in enumerate(names)}
     scores, gold = (np.array([numbers[name] for name in labels], np.float64) for labels in (predictions, rows.labels))
-    return JudgedRowsResult.of(
-        MEASURES, scores, gold, seconds=seconds, kind="classes", data=rows.name, model=classifier.name, score="class"
-    )
+    facts = {"kind": "classes", "data": rows.name, "model": classifier.name, "score": "class", "labels": tuple(names)}
+    return JudgedRowsResult.of(MEASURES, scores, gold, seconds=seconds, **facts)
 
 
 def _macro_f1(predicted: Doubles, gold: Doubles) -> Weighted:
