@@ -192,8 +192,9 @@ class TrainingRun(Generic[ConfigT]):
         with self.release_on_error():
             try:
                 yield
-            except (BinocleError, OSError, *tensor_errors()):
-                self.discard()
+            except Exception as error:
+                if isinstance(error, (BinocleError, OSError, *tensor_errors())):
+                    self.discard()
                 raise
 
     @contextlib.contextmanager
