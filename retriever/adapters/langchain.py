@@ -22,7 +22,17 @@ from ..models.reranker import Reranker, best
 from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
-from .opening import CALLS, added_records, documents_found, encoder_of, opened, present, reads_of, retriever_of
+from .opening import (
+    CALLS,
+    added_records,
+    documents_found,
+    encoder_of,
+    opened,
+    present,
+    reads_of,
+    refuse_options,
+    retriever_of,
+)
 from .values import NOTHING, from_metadata, to_metadata
 
 try:
@@ -31,7 +41,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
-    from pydantic import BeforeValidator, ConfigDict
+    from pydantic import BeforeValidator, ConfigDict, Field
 except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langchain", "Binocle in LangChain") from error
 
@@ -80,14 +90,14 @@ class BinocleRetriever(BaseRetriever):
     >>> BinocleRetriever(index="docs", k=3).invoke("how do I cancel a task?")  # doctest: +SKIP
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     index: Annotated[Any, BeforeValidator(reads_of)]  # a `Retriever`, a scope of one, or the path of an index
-    k: int = 4
+    k: Annotated[int, Field(ge=0)] = 4
     filter: Any = None  # see `where_of`
     mode: Mode = "hybrid"
     rerank: Any = None  # a cross-encoder, as in `Retriever.search`
-    min_relevance: float | None = None  # from 0 to 1: passages below are left out
+    min_relevance: Annotated[float | None, Field(ge=0, le=1)] = None  # from 0 to 1: passages below are left out
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
@@ -111,10 +121,10 @@ class BinocleReranker(BaseDocumentCompressor):
     Each has its `metadata["relevance_score"]`, from 0 to 1.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: Annotated[Reranker, BeforeValidator(load_reranker)]  # a `Reranker`, or the folder or name of a cross-encoder
-    top_n: int = 3
+    top_n: Annotated[int, Field(ge=0)] = 3
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -179,12 +189,14 @@ class BinocleVectorStore(VectorStore):
         metadatas: list[dict[str, Any]] | None = None,
         *,
         ids: Sequence[str | None] | None = None,
-        **_: Any,
+        **options: Any,
     ) -> list[str]:
         """Add texts in one commit; a text with an id that is there replaces it.
 
+        :param options: `batch_size`, which LangChain's `index` passes, has no effect on one commit.
         :returns: their ids, by default made from text and metadata.
         """
+        refuse_options(options, "ids", "batch_size")
         contents = list(texts)
         rows = list(_rows(contents, metadatas, ids))
         documents: list[dict[str, Any]] = [
@@ -201,8 +213,9 @@ class BinocleVectorStore(VectorStore):
         """Await `add_texts`."""
         return await CALLS.run(self.add_texts, texts, metadatas, **options)
 
-    def delete(self, ids: list[str] | None = None, **_: Any) -> bool | None:
+    def delete(self, ids: list[str] | None = None, **options: Any) -> bool | None:
         """Remove documents, all of them if no ids are given; an id that is not there is no error."""
+        refuse_options(options)
         with contextlib.suppress(NoIndexError):  # nothing was added yet
             if ids is None:
                 self.index.delete(where=~NOTHING)
@@ -302,6 +315,8 @@ class BinocleVectorStore(VectorStore):
         **options: Any,
     ) -> list[tuple[Document, Hit]]:
         """Search for documents, each once, however many of its passages match."""
+        if filter is not None and "where" in options:
+            raise InputError("there are two filters: expected filter= or where=, not both")
         search = {"mode": "semantic" if query is None else self.mode, "where": where_of(filter), **options}
         if self._embedding and query is not None:
             search["vector"] = self._embedding.embed_query(query)

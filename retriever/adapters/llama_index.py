@@ -20,13 +20,23 @@ from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .embeddings import EMBEDDED, embedding_of, with_embedding
 from .llama_index_filters import where_of
-from .opening import CALLS, added_records, dim_without_encoder, documents_found, encoder_of, opened, present, reads_of
+from .opening import (
+    CALLS,
+    added_records,
+    dim_without_encoder,
+    documents_found,
+    encoder_of,
+    opened,
+    present,
+    reads_of,
+    refuse_options,
+)
 from .values import NOTHING, from_metadata, to_metadata
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.base.embeddings.base import BaseEmbedding
-    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
     from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import (
@@ -91,37 +101,42 @@ class BinocleVectorStore(BasePydanticVectorStore):
         """The `Retriever`, or the scope of one."""
         return self._index
 
-    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+    def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
         """Add nodes in one commit, and return their ids; a node with an id that is there replaces it."""
+        refuse_options(options)
         if nodes:
             dim = dim_without_encoder(self._index)
             self._index.add([_added(node, dim) for node in nodes])
         return [node.node_id for node in nodes]
 
-    async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+    async def async_add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
         """Await `add`."""
-        return await CALLS.run(self.add, nodes)
+        return await CALLS.run(self.add, nodes, **options)
 
-    def delete(self, ref_doc_id: str, **_: Any) -> None:
+    def delete(self, ref_doc_id: str, **options: Any) -> None:
         """Delete the nodes of a document."""
+        refuse_options(options)
         self._delete(where_of(None, doc_ids=[ref_doc_id]))
 
-    async def adelete(self, ref_doc_id: str, **_: Any) -> None:
+    async def adelete(self, ref_doc_id: str, **options: Any) -> None:
         """Await `delete`."""
-        await CALLS.run(self.delete, ref_doc_id)
+        await CALLS.run(self.delete, ref_doc_id, **options)
 
-    def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any) -> None:
+    def delete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
+    ) -> None:
         """Delete the nodes with these ids that pass a filter."""
+        refuse_options(options)
         where = where_of(filters, node_ids)
         if where is None:
             raise InputError("there are neither node_ids nor filters: clear() deletes all nodes")
         self._delete(where)
 
     async def adelete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
     ) -> None:
         """Await `delete_nodes`."""
-        await CALLS.run(self.delete_nodes, node_ids, filters)
+        await CALLS.run(self.delete_nodes, node_ids, filters, **options)
 
     def clear(self) -> None:
         """Delete all nodes."""
@@ -173,6 +188,7 @@ class BinocleVectorStore(BasePydanticVectorStore):
 
         :param options: `mmr_threshold`, from 0 for diverse nodes to 1 for near ones, and `mmr_prefetch_k`.
         """
+        refuse_options(options, "mmr_threshold", "mmr_prefetch_k")
         mode = _mode(query)
         text = query.query_str if mode != "semantic" or query.query_embedding is None else None
         where = where_of(query.filters, query.node_ids or None, query.doc_ids or None)  # [] is LlamaIndex's no limit
@@ -255,6 +271,8 @@ class BinocleRetriever(BaseRetriever):
 class BinocleEmbedding(BaseEmbedding):
     """The vectors of one of Binocle's encoders."""
 
+    model_config = ConfigDict(extra="forbid")
+
     _encoder: Any = PrivateAttr()
 
     def __init__(self, model: Any, **options: Any) -> None:
@@ -298,7 +316,9 @@ class BinocleEmbedding(BaseEmbedding):
 class BinocleReranker(BaseNodePostprocessor):
     """A cross-encoder that orders nodes by how well they answer a query, with a score from 0 to 1."""
 
-    top_n: int = 3
+    model_config = ConfigDict(extra="forbid")
+
+    top_n: int = Field(default=3, ge=0)
     _model: Any = PrivateAttr()
 
     def __init__(self, model: Any, top_n: int = 3, **options: Any) -> None:

@@ -49,6 +49,16 @@ def opened(index: Any, dim: Callable[[], int] | None) -> Any:
     return retriever
 
 
+def refuse_options(options: Iterable[str], *expected: str) -> None:
+    """Refuse options that a framework's signature lets through: a misspelt filter would be no filter.
+
+    :param expected: the names of the options that there are.
+    :raises InputError: naming the first option, when there is one.
+    """
+    if unknown := [name for name in options if name not in expected]:
+        raise InputError(f"there is no option {unknown[0]!r} here: expected {', '.join(expected) or 'none'}")
+
+
 def retriever_of(index: Any) -> Retriever:
     """Return the retriever of an index or of a scope."""
     retriever: Retriever = index if isinstance(index, Retriever) else index._retriever  # noqa: SLF001 - a scope's

@@ -20,6 +20,7 @@ from langchain_tests.integration_tests import (
     VectorStoreIntegrationTests,
 )
 from langchain_tests.unit_tests import EmbeddingsUnitTests
+from pydantic import ValidationError
 
 from binocle import F, InputError, Retriever
 from binocle.retriever.adapters.langchain import (
@@ -317,3 +318,20 @@ def test_a_diverse_choice_uses_the_encoder_of_the_index(langchain_index):
         found = langchain_index.max_marginal_relevance_search(query, **options)
         expected = reference.max_marginal_relevance_search(query, **options)
         assert [document.id for document in found] == [document.id for document in expected]
+
+
+def test_options_that_do_not_exist_are_refused(langchain_index, tiny_model, make_reranker, tmp_path):
+    index = langchain_index.index
+    for options in ({"where": {"team": "x"}}, {"filters": {"team": "x"}}, {"k": -1}, {"min_relevance": 7.0}):
+        with pytest.raises(ValidationError, match=next(iter(options))):
+            BinocleRetriever(index=index, **options)
+    model = str(make_reranker(tmp_path / "reranker"))
+    for options in ({"top_k": 1}, {"top_n": -1}):
+        with pytest.raises(ValidationError, match=next(iter(options))):
+            BinocleReranker(model=model, **options)
+    with pytest.raises(InputError, match="expected filter= or where=, not both"):
+        langchain_index.similarity_search("the", filter={"team": "x"}, where={"team": "y"})
+    with pytest.raises(InputError, match="no option 'metadata' here: expected ids, batch_size"):
+        langchain_index.add_texts(["a text"], metadata=[{"team": "x"}])
+    with pytest.raises(InputError, match="no option 'filter' here: expected none"):
+        langchain_index.delete(filter={"team": "x"})

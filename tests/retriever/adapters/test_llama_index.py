@@ -21,6 +21,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
+from pydantic import ValidationError
 
 from binocle import F, InputError, NotFoundError, Retriever
 from binocle.retriever.adapters.llama_index import (
@@ -276,3 +277,23 @@ def test_an_embedding_gives_the_vectors_of_the_encoder(tiny):
     np.testing.assert_allclose(embedding.get_query_embedding("cat"), tiny.encode(["cat"], kind="query")[0], atol=1e-5)
     assert asyncio.run(embedding.aget_query_embedding("cat")) == embedding.get_query_embedding("cat")
     assert asyncio.run(embedding.aget_text_embedding_batch(texts)) == embedding.get_text_embedding_batch(texts)
+
+
+def test_options_that_do_not_exist_are_refused(filled, tiny, make_reranker, tmp_path):
+    with pytest.raises(ValidationError, match="foo"):
+        BinocleEmbedding(tiny, foo=1)
+    for options in ({"top_k": 1}, {"top_n": -1}):
+        with pytest.raises(ValidationError, match=next(iter(options))):
+            BinocleReranker(str(make_reranker(tmp_path / "reranker")), **options)
+    query = VectorStoreQuery(query_embedding=[1.0] * DIM)
+    for call in (
+        lambda: filled.query(query, where="x=1"),
+        lambda: filled.add([], where="x=1"),
+        lambda: filled.delete("doc-1", where="x=1"),
+        lambda: filled.delete_nodes(["n1"], where="x=1"),
+        lambda: asyncio.run(filled.async_add([], where="x=1")),
+        lambda: asyncio.run(filled.adelete("doc-1", where="x=1")),
+        lambda: asyncio.run(filled.adelete_nodes(["n1"], where="x=1")),
+    ):
+        with pytest.raises(InputError, match="no option 'where' here"):
+            call()
