@@ -91,6 +91,22 @@ def is_real(value: Any) -> bool:
         return False
 
 
+def is_flag(value: Any) -> bool:
+    """Whether a value is True or False, Python's or numpy's."""
+    if isinstance(value, bool):
+        return True
+    import numpy as np  # only for the error or for numpy's own
+
+    return isinstance(value, np.bool_)
+
+
+def check_flags(**flags: Any) -> None:
+    """:raises InputError: for the first that is neither True nor False: the text "no" would count as True."""
+    for name, value in flags.items():
+        if not is_flag(value):
+            raise InputError(f"{name} is True or False, not {value!r:.{_SHOWN}}")
+
+
 def describe_first_wrong(settings: Any, rules: Mapping[str, tuple[bool, str]]) -> str:
     """Describe the first wrong setting: its name, its value and the expected one. Return "" if all are right.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core import forking
+from ..core.checks import check_flags
 from ..core.errors import DamagedError, ModelNotFoundError, NoIndexError, StoreError
 from .models.cache import ModelCache
 from .models.identity import EncoderId
@@ -57,6 +58,7 @@ class OpenIndex:
         trust: bool = False,
         dim: int | None = None,
     ) -> None:
+        check_flags(gpu=gpu, trust=trust)
         self.location = location
         self.ray = ray
         self.gpu = gpu

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ..core.checks import is_whole
+from ..core.checks import check_flags, is_whole
 from ..core.errors import InputError
 from .store import documents as stored_documents
 from .store.filters.fields import shown
@@ -52,6 +52,7 @@ class DocumentReads:
         """
         if not isinstance(ids, (str, os.PathLike)) and (isinstance(ids, bytes) or not isinstance(ids, Iterable)):
             raise InputError(f"documents are named by an id or a list of ids, not by {shown(ids)}")
+        check_flags(vectors=vectors)
         names = [ids] if isinstance(ids, (str, os.PathLike)) else list(ids)
         from .store import records
 
@@ -94,6 +95,7 @@ class DocumentReads:
         """
         from .search.grep import LinePattern, check_context, grep
 
+        check_flags(fixed=fixed, ignore_case=ignore_case, word=word, lines=lines)
         checked = LinePattern.parse(pattern, fixed=fixed, ignore_case=ignore_case, word=word)
         check_context(before, after)
         conditions = self._where(where)
@@ -107,6 +109,7 @@ class DocumentReads:
         :raises NotFoundError: when the document is not there.
         :raises InputError: when it has no text, with the reason, or not these lines.
         """
+        check_flags(hidden=hidden)
         if lines is None:
             return self._read_document(path, lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
         if not isinstance(lines, (tuple, list)) or len(lines) != 2:
@@ -158,6 +161,7 @@ class DocumentReads:
             raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
         if after is not None and not isinstance(after, str):
             raise InputError(f"after is the id of a document, not {after!r}")
+        check_flags(vectors=vectors)
         from .store import records
 
         return records.pages(self._index.read, self._where(where), after, limit, vectors=vectors)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..core.checks import check_flags
 from ..core.errors import InputError, NoIndexError
 from ..core.files import expand_home
 from ..core.progress import OnProgress, ignore
@@ -113,6 +114,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
             that it names. Indexes that you made or allowed by `binocle trust` need no such word.
         """
         patience = Patience(wait, on_wait).check()
+        check_flags(durable=durable)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         if str(path).startswith(("http://", "https://")):
@@ -168,6 +170,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         """
         from .indexing.sync import sync  # with all that reads files; a search needs none of it
 
+        check_flags(exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, ocr=ocr)
         store = self._index.existing()
         present = None if store is None else store.head().encoder
         self._index.models.check_encoder(present, "it can only hold added documents")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from ..core.checks import check_flags
 from ..core.errors import InputError
 from ..core.progress import OnProgress, ignore, messages
 from ..indexes.base import VectorIndex
@@ -58,6 +59,7 @@ class Upkeep:
         """
         from .indexing.switch import switch
 
+        check_flags(keep=keep)
         name = model_name(model)
         store = self._index.store()
         encoder = self._index.models.prepare(load_encoder(name))
@@ -162,6 +164,7 @@ class Upkeep:
         """
         from .integrity.verify import verify
 
+        check_flags(deep=deep)
         folder, encoder_of = self._index.folder, self._index.models.encoder_of
         return self._index.read(lambda snapshot: verify(snapshot, folder, encoder_of, deep=deep, progress=progress))
 
@@ -175,6 +178,7 @@ class Upkeep:
         """
         from .integrity.repair import repair
 
+        check_flags(deep=deep)
         if self._index.folder:
             to_sync(self._index.location, self._index.existing(), None, self.documents)
         faults = self.verify().faults

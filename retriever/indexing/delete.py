@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...core.checks import is_flag
 from ...core.errors import InputError
 from .report import Report
 
@@ -30,7 +31,7 @@ def erasure_delay(erase: Erase) -> float | None:
         return erase.total_seconds()
     if erase == "later":
         return LATER.total_seconds()
-    if isinstance(erase, bool):
+    if is_flag(erase):
         return 0.0 if erase else None
     raise InputError(f"erase is True, False, 'later', or a timedelta above 0, not {erase!r}")
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...core.checks import check_flags
 from ...core.errors import InputError
 from . import files as model_folder
 from . import settings as model_settings
@@ -29,6 +30,7 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
+    check_flags(gpu=gpu)
     encoder = _load(name)
     if gpu:
         use_gpus(encoder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...core.checks import is_real, is_whole, listed
+from ...core.checks import check_flags, is_real, is_whole, listed
 from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
@@ -57,6 +57,7 @@ def search_request(
 
     :param k: the number of passages behind the first `offset`.
     """
+    check_flags(collapse=collapse, with_vectors=with_vectors, join=join)
     depth = check_page(k, offset)
     text, array, mode = check_query(query, vector, depth, mode, reranks=rerank is not None)
     check_relevance(min_relevance)

@@ -287,6 +287,37 @@ def test_an_index_is_opened_not_constructed(tmp_path):
         Retriever(str(tmp_path))
 
 
+SWITCHES = {
+    "gpu": lambda path, no: Retriever.open(path, gpu=no),
+    "trust": lambda path, no: Retriever.open(path, trust=no),
+    "durable": lambda path, no: Retriever.open(path, durable=no),
+    "exclude_anew": lambda path, no: Retriever.open(path).sync(exclude_anew=no),
+    "retry": lambda path, no: Retriever.open(path).sync(retry=no),
+    "drop_missing": lambda path, no: Retriever.open(path).sync(drop_missing=no),
+    "ocr": lambda path, no: Retriever.open(path).sync(ocr=no),
+    "collapse": lambda path, no: Retriever.open(path).search("cat", collapse=no),
+    "join": lambda path, no: Retriever.open(path).search_many(["cat"], join=no),
+    "with_vectors": lambda path, no: Retriever.open(path).search("cat", with_vectors=no),
+    "vectors": lambda path, no: Retriever.open(path).get("a", vectors=no),
+    "hidden": lambda path, no: Retriever.open(path).text("a", hidden=no),
+    "fixed": lambda path, no: Retriever.open(path).grep("cat", fixed=no),
+    "lines": lambda path, no: Retriever.open(path).grep("cat", lines=no),
+    "deep": lambda path, no: Retriever.open(path).verify(deep=no),
+    "keep": lambda path, no: Retriever.open(path).switch("a-model", keep=no),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_is_true_or_false(name, tmp_path):
+    with pytest.raises(InputError, match=f"^{name} is True or False, not 'no'$"):
+        SWITCHES[name](tmp_path, "no")
+
+
+def test_a_switch_may_be_of_numpy(retriever):
+    assert retriever.search("sea", join=np.True_) == retriever.search("sea", join=True)
+    assert retriever.delete("nobody", erase=np.False_).removed == 0
+
+
 def test_a_forked_process_is_told_that_it_cannot_search(folder, tiny_model):
     Retriever.open(folder, model=tiny_model).sync()
     script = """
