@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import os
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...documents.file_parts import document_sha256, file_of, is_member
-from ...documents.scan import written_since
+from ....core.files import open_regular
+from ...documents.file_parts import document_sha256, file_around, file_of, is_member
+from ...documents.scan import file_below, written_since
 from ...store.documents import documents_at
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from .hit import Hit
     from .passage import Passage
 
+    Row = dict[str, Any]
+
 Currency = Literal["exact", "moved", "stale", "gone"]
 
 
@@ -23,25 +27,53 @@ def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passag
     """Compare a hit, or a passage of a context, with its document.
 
     An unchanged file and an added document are checked by the index alone. A changed file is read as text: if the words
-    are in it, they moved. "stale" is certain only for plain text. All files in a changed archive are stale.
+    are in it, they moved. "stale" is certain only for plain text. All files in a changed archive are stale. A file that
+    cannot be read, or that only a symbolic link leads to, is gone.
 
     :param folder: the indexed folder.
     """
     rows = documents_at(snapshot, [passage.path], ["id", "sha256", "chunks", "size", "mtime_ns"])
     row = max(rows, key=lambda row: (row["chunks"] > 0, row["source"] == "file"), default=None)
     if row is not None and row["source"] == "added":
-        return _in_text(snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"], passage)
-    file = None if folder is None else folder / file_of(passage.path)
-    is_in_file = file is not None and is_member(file)
-    if folder is None or file is None or not (file.is_file() or is_in_file):
+        return _in_text(_text(snapshot, row), passage)
+    file = None if folder is None else file_below(folder, passage.path)
+    if folder is None or file is None:
         return "gone"
-    sha256 = None if is_in_file else _sha256(folder / passage.path)
-    if not is_in_file and sha256 == passage.sha256:
+    try:
+        if is_member(file):
+            return _in_member(snapshot, folder, file, row, passage)
+        return _in_file(snapshot, folder, file, row, passage)
+    except OSError:
+        return "gone"
+
+
+def _in_member(snapshot: Snapshot, folder: Path, file: Path, row: Row | None, passage: Hit | Passage) -> Currency:
+    """Compare a passage with its file in another file, such as an archive."""
+    from ...readers.containers.members import has_members  # with all formats; a search needs none of them
+
+    outer = os.path.relpath(file_around(file), os.path.realpath(folder))
+    if not any(has_members(around["format"]) for around in documents_at(snapshot, [outer], ["format"])):
+        return "gone"  # this file took the place of a folder
+    if row is None or written_since(folder, [row]):
+        return "stale"
+    return _in_text(_text(snapshot, row), passage)
+
+
+def _in_file(snapshot: Snapshot, folder: Path, file: Path, row: Row | None, passage: Hit | Passage) -> Currency:
+    """Compare a passage with its file, or with the part of a large one."""
+    sha256 = _sha256(file)
+    if sha256 == passage.sha256:
         return "exact"
-    if row is not None and (not written_since(folder, [row]) if is_in_file else row["sha256"] == sha256):
-        return _in_text(snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"], passage)
-    data = b"" if is_in_file else file.read_bytes()
-    return "moved" if passage.text in data.decode("utf-8", "replace").replace("\r\n", "\n") else "stale"
+    if row is not None and row["sha256"] == sha256:
+        return _in_text(_text(snapshot, row), passage)
+    with open_regular(os.path.join(os.path.realpath(folder), file_of(passage.path))) as stream:  # noqa: PTH118
+        text = stream.read().decode("utf-8", "replace")
+    return "moved" if passage.text in text.replace("\r\n", "\n") else "stale"
+
+
+def _text(snapshot: Snapshot, row: Row) -> str:
+    text: str = snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"]
+    return text
 
 
 def _sha256(file: Path) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 from binocle import Retriever
 from binocle.retriever.documents import file_parts
 from binocle.retriever.readers import large_files
+from binocle.retriever.search.results import currency
 
 
 @pytest.fixture
@@ -79,6 +80,43 @@ def test_parts_of_a_large_file_and_files_in_an_archive_are_compared_too(path, tm
         file.write_text("one needle\n")
         assert retriever.check(hit) == "moved" if hit.text.strip() == "one needle" else "stale"
     file.unlink()
+    assert retriever.check(hit) == "gone"
+
+
+def test_a_file_that_cannot_be_read_is_gone(filed, tmp_path, monkeypatch):
+    (hit,) = filed.search("cat", mode="lexical")
+    file = filed.folder / "cat.txt"
+    moved = file.rename(tmp_path / "cat.txt")
+    file.symlink_to(moved)
+    assert filed.check(hit) == "gone"
+    file.unlink()
+    file.mkdir()
+    assert filed.check(hit) == "gone"
+    file.rmdir()
+    moved.rename(file)
+    assert filed.check(hit) == "exact"
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(currency, "document_sha256", refuse)
+    assert filed.check(hit) == "gone"
+
+
+def test_a_file_is_gone_if_its_folder_became_a_link_or_a_file(tmp_path, tiny_model):
+    root = tmp_path / "notes"
+    (root / "pets").mkdir(parents=True)
+    (root / "pets" / "cat.txt").write_text("the cat sat on the mat")
+    retriever = Retriever.open(root, model=tiny_model)
+    retriever.sync()
+    (hit,) = retriever.search("cat", mode="lexical")
+    moved = (root / "pets").rename(tmp_path / "pets")
+    (root / "pets").symlink_to(moved)
+    assert retriever.check(hit) == "gone"
+    (root / "pets").unlink()
+    (root / "pets").write_text("the cat sat on the mat")
+    assert retriever.check(hit) == "gone"
+    retriever.sync(drop_missing=True)
     assert retriever.check(hit) == "gone"
 
 
