@@ -191,8 +191,8 @@ class Scope(DocumentReads, AsyncCalls):
     ) -> Iterator[Batch]:
         """Collect writes to documents of the scope, and do all of them in one commit, as `Retriever.batch` does."""
         batch = _ScopeBatch(AddPolicy(if_exists, on_error).check(), self)
-        yield batch
-        self._retriever._commit(batch, wait)  # noqa: SLF001 - as above
+        with self._retriever._committed(batch, wait):  # noqa: SLF001 - as above
+            yield batch
 
     @contextlib.contextmanager
     def _writing(self, wait: float | None) -> Iterator[Writer]:
@@ -289,6 +289,7 @@ class _ScopeBatch(Batch):
         self._admitted, self._retained, self._faults_of_ids = scope._admitted, scope._retained, scope._faults_of_ids  # noqa: SLF001 - as above
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        self._check_open()
         super().add(self._admitted(documents, len(self._additions)))
 
     def update(

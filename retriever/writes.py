@@ -14,6 +14,7 @@ from ..core.errors import InputError, NotFoundError
 from .search.ranking.calibration import renew_scale
 from .store import documents as stored_documents
 from .store.filters.where import Where, parse
+from .store.locations.waiting_line import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,8 +146,18 @@ class DocumentWrites:
         from .indexing.add import AddPolicy
         from .indexing.batch import Batch
 
-        batch = Batch(AddPolicy(if_exists, on_error).check(), self._chosen)
-        yield batch
+        with self._committed(Batch(AddPolicy(if_exists, on_error).check(), self._chosen), wait) as batch:
+            yield batch
+
+    @contextlib.contextmanager
+    def _committed(self, batch: Batch, wait: float | None) -> Iterator[Batch]:
+        """Collect writes in this block, and commit them at its end."""
+        if wait is not None:
+            Patience(wait).check()
+        try:
+            yield batch
+        finally:
+            batch.close()
         self._commit(batch, wait)
 
     def _commit(self, batch: Batch, wait: float | None) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Writes that wait for the end of a `with` block; `report` is of all of them then.
+    """Writes that wait for the end of a `with` block; `report` is of all of them then, and it takes no more.
 
     Filters and ids mean the documents that the index has when the block ends. A document may be changed once: the same
     id in two writes is an error. If several documents are added under one id, the last counts.
@@ -47,6 +47,7 @@ class Batch:
         self._additions: list[Addition | DocumentError] = []
         self._updates: list[tuple[Choice, MetadataChange]] = []
         self._deletions: list[Choice] = []
+        self._is_open = True
         self.report: Report | None = None
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
@@ -54,6 +55,7 @@ class Batch:
 
         :raises InputError: naming the first that cannot be added, unless the batch skips such documents.
         """
+        self._check_open()
         for number, document in enumerate(documents, len(self._additions)):
             addition = check_document(number, document)
             if isinstance(addition, DocumentError) and self._policy.on_error == "stop":
@@ -69,11 +71,22 @@ class Batch:
         mode: Change = "merge",
     ) -> None:
         """Change the metadata of documents, as `Retriever.update` does."""
+        self._check_open()
         self._updates.append((self._choose(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)))
 
     def delete(self, *ids: str, where: Any = None, folder: str | None = None) -> None:
         """Remove documents, as `Retriever.delete` does without erasing."""
+        self._check_open()
         self._deletions.append(self._choose(ids, where, folder=folder))
+
+    def close(self) -> None:
+        """Take no more writes."""
+        self._is_open = False
+
+    def _check_open(self) -> None:
+        """:raises InputError: when the block has ended, so that no commit would have another write."""
+        if not self._is_open:
+            raise InputError("this batch has ended: write within its `with` block, or in another batch()")
 
     @property
     def has_documents(self) -> bool:

@@ -205,6 +205,28 @@ def test_a_batch_that_raises_writes_nothing(notes):
     assert notes.snapshot().head == before
 
 
+@pytest.mark.parametrize("part", ["index", "scope"])
+def test_a_batch_that_has_ended_takes_no_more_writes(part, notes):
+    index = notes if part == "index" else notes.scope("n>=0")
+    before = notes.snapshot().head
+    with index.batch() as committed:
+        pass
+    with pytest.raises(ZeroDivisionError), index.batch() as failed:
+        raise ZeroDivisionError
+    for batch in (committed, failed):
+        for write in (
+            lambda batch=batch: batch.add([{"id": "late", "text": "a cat"}]),
+            lambda batch=batch: batch.update(ids=["a"], metadata={"n": 9}),
+            lambda batch=batch: batch.delete("a"),
+        ):
+            with pytest.raises(InputError, match="this batch has ended"):
+                write()
+    for wait in ("soon", -1):
+        with pytest.raises(InputError, match="waits for a number of seconds"), index.batch(wait=wait):
+            pytest.fail("the block began")
+    assert notes.snapshot().head == before
+
+
 def test_a_batch_deletes_a_file_and_an_added_document_of_the_same_name(retriever):
     retriever.add([{"id": "new.txt", "text": "a document that is older than the file of its name"}])
     (retriever.folder / "new.txt").write_text("a file")
