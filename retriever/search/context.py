@@ -189,15 +189,28 @@ def find_siblings(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> Iterat
 
     :param reach: the number of neighbours on either side.
     """
-    steps = [step for distance in range(1, reach + 1) for step in (distance, -distance)]
-    neighbours = {hit.passage + step for hit in hits for step in steps}.difference(hit.passage for hit in hits)
+    pairs = list(zip(hits, map(_steps, _reaches(snapshot, hits, reach)), strict=True))
+    neighbours = {hit.passage + step for hit, steps in pairs for step in steps}.difference(hit.passage for hit in hits)
     rows = snapshot.cited_passages(sorted(neighbours))
     owners = snapshot.cited_documents.of(row["document"] for row in rows.values())
-    for hit in hits:
+    for hit, steps in pairs:
         for step in steps:
             row, section = rows.get(hit.passage + step), (hit.document_row, hit.heading, hit.page)
             if row and (row["document"], tuple(row["heading"]), row["page"]) == section:
                 yield _sibling(hit, rows.pop(row["id"]), owners[hit.document_row])
+
+
+def _reaches(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> list[int]:
+    """The number of neighbours to look for on either side of each hit: no document has more than its passages."""
+    if reach <= 1:
+        return [reach] * len(hits)
+    rows = snapshot.documents_by_id(sorted({hit.document_row for hit in hits}), ["chunks"])
+    limit = min(reach, snapshot.chunks.count_rows())
+    return [min(limit, rows[hit.document_row]["chunks"]) for hit in hits]
+
+
+def _steps(reach: int) -> list[int]:
+    return [step for distance in range(1, reach + 1) for step in (distance, -distance)]
 
 
 def _sibling(hit: Hit, row: dict[str, Any], owner: dict[str, Any]) -> Hit:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from binocle import Context, Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.context import Packing, counter
+from binocle.retriever.search.context import Packing, counter, find_siblings
 from binocle.retriever.search.context import pack as pack_within
 from binocle.retriever.search.ranking import relevance
 from binocle.retriever.search.results.hit import Hit
+from binocle.retriever.store.snapshot import Snapshot
 
 
 def pack(hits, documents, count, limit, **limits):
@@ -403,6 +404,22 @@ def test_the_neighbours_of_a_hit_in_its_section_fill_the_room(tmp_path, tiny_mod
     assert longer.hits == (best,)
     assert (longer.char_start < best.char_start, longer.char_end > best.char_end) == (True, True)
     assert longer.text == text[longer.char_start : longer.char_end]
+
+
+def test_no_more_neighbours_are_looked_for_than_a_document_has(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    text = "\n\n".join(f"cat {'word ' * 40} part{number}." for number in range(5))
+    retriever.add([{"id": f"d{number}", "text": text.replace("cat", f"cat{number}")} for number in range(6)])
+    snapshot = retriever.snapshot()
+    (best,) = hits = retriever.search("cat3 part2", k=1)
+    requested = []
+    read = Snapshot.cited_passages
+    monkeypatch.setattr(Snapshot, "cited_passages", lambda own, ids: requested.extend(ids) or read(own, ids))
+    siblings = list(find_siblings(snapshot, hits, 10**6))
+    passages = retriever.get(best.path).passages
+    assert 2 < len(siblings) == passages - 1
+    assert {sibling.path for sibling in siblings} == {best.path}
+    assert len(requested) == 2 * passages
 
 
 def test_a_context_is_two_messages_for_a_model(retriever):
