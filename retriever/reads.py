@@ -129,11 +129,12 @@ class DocumentReads:
 
     def _read_document(self, path: Id, answer: Callable[[Snapshot], _T]) -> _T:
         """Read a document, unless it is outside."""
+        from .store import records
+
+        records.name_of(path)  # raises if it is none
 
         def checked(snapshot: Snapshot) -> _T:
             if self._inside is not None:
-                from .store import records
-
                 records.check_inside(snapshot, path, self._inside)
             return answer(snapshot)
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 from ..core.errors import InputError, NotFoundError
 from .asynchronous import AsyncCalls
 from .documents.metadata import plain
-from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_document
+from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_document, check_documents
 from .indexing.batch import Batch
 from .indexing.delete import Erase, delete
 from .indexing.report import DocumentError
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
-from .search.results.currency import Currency, check_passage
+from .search.results.currency import Currency, check_cited, check_passage
 from .search.similar import check, similar
 from .store import records
 from .store.filters import fields
@@ -105,7 +105,7 @@ class Scope(DocumentReads, AsyncCalls):
 
         :raises NotFoundError: when the document is not there.
         """
-        check(line, k)
+        check(path, line, k)
         conditions = self._where(where)
         inside = self._inside
         return self._index.read(lambda snapshot: similar(snapshot, path, line, k, where=conditions, inside=inside))
@@ -128,6 +128,7 @@ class Scope(DocumentReads, AsyncCalls):
 
     def check(self, passage: Hit | Passage) -> Currency:
         """Tell whether a passage is still the text of its document, as `Retriever.check` does; "gone" outside."""
+        check_cited(passage)
 
         def answer(snapshot: Snapshot) -> Currency:
             records.check_inside(snapshot, passage.path, self._inside)
@@ -147,8 +148,7 @@ class Scope(DocumentReads, AsyncCalls):
 
         :raises InputError: naming the first document that has other values, or the id of a document outside.
         """
-        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
-            raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
+        check_documents(documents)
         return self._retriever.add(self._admitted(documents), **options)
 
     def update(
@@ -290,6 +290,7 @@ class _ScopeBatch(Batch):
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
         self._check_open()
+        check_documents(documents)
         super().add(self._admitted(documents, len(self._additions)))
 
     def update(

@@ -17,7 +17,7 @@ from .search.events import SearchEvent
 from .search.options import HitOptions, SearchOptions
 from .search.ranking.relevance import is_small
 from .search.request import SearchRequest, hits_of_many
-from .search.results.currency import Currency, check_passage
+from .search.results.currency import Currency, check_cited, check_passage
 from .search.results.hit import Hit
 from .search.results.hits import Hits
 from .search.results.passage import Passage
@@ -199,6 +199,7 @@ class Searches:
         changed, and lacks them. "gone": there is no such document, or no file that can be read. A file is read as it is
         on the disk now, and no symbolic link is followed.
         """
+        check_cited(passage)
         return self._index.read(lambda snapshot: check_passage(snapshot, self._index.folder, passage))
 
     def warm_up(self) -> None:
@@ -224,7 +225,7 @@ class Searches:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
         from .search.similar import check, similar
 
-        check(line, k)
+        check(path, line, k)
         conditions = parse(where)
         return self._index.read(lambda snapshot: similar(snapshot, path, line, k, where=conditions))
 

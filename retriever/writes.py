@@ -61,10 +61,9 @@ class DocumentWrites:
         :returns: `ids` of the documents that the index now has, in order; `failures`, the documents that were skipped.
         :raises InputError: naming the first invalid document, and how many documents before it were added.
         """
-        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
-            raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
-        from .indexing.add import AddPolicy, add
+        from .indexing.add import AddPolicy, add, check_documents
 
+        check_documents(documents)
         policy = AddPolicy(if_exists, on_error).check()
         with self._index.patient(wait), self._index.writer(self._index.prepare(self._index.existing(), None)) as writer:
             encoder = self._index.models.encoder_of(writer.head.encoder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,11 +18,12 @@ from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
 from ..store.documents import documents_at
+from ..store.filters.fields import shown
 from .indexer import Indexer
 from .report import DocumentError, Failure, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..models.encoder import Encoder
     from ..store.snapshot import Snapshot
@@ -185,6 +186,12 @@ def _batches(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[Addition |
     numbered = enumerate(documents)
     while batch := list(islice(numbered, _BATCH_SIZE)):
         yield [check_document(number, document) for number, document in batch]
+
+
+def check_documents(documents: Any) -> None:
+    """:raises InputError: when these are no documents, but a text, say, or one document."""
+    if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes, Mapping)):
+        raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
 
 
 def check_document(number: int, record: Mapping[str, Any] | DocumentError) -> Addition | DocumentError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...core.errors import InputError
 from ..store.tables import document_schema
 from ..store.tombstones import tombstones
-from .add import Addition, Additions, AddPolicy, check_document
+from .add import Addition, Additions, AddPolicy, check_document, check_documents
 from .indexer import Indexer
 from .report import DocumentError, Report
 from .update import Change, MetadataChange, changed_rows
@@ -56,6 +56,7 @@ class Batch:
         :raises InputError: naming the first that cannot be added, unless the batch skips such documents.
         """
         self._check_open()
+        check_documents(documents)
         for number, document in enumerate(documents, len(self._additions)):
             addition = check_document(number, document)
             if isinstance(addition, DocumentError) and self._policy.on_error == "stop":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.errors import InputError
 from ..store.documents import chunk_at
+from ..store.records import name_of
 from . import arguments
 from . import query as queries
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from .results.hits import Hits
 
 
-def check(line: int, k: int) -> None:
+def check(path: Any, line: int, k: int) -> None:
     """Check the arguments of a search for similar passages."""
+    name_of(path)
     arguments.check("-", k, "semantic")
     if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
         raise InputError(f"a line is a whole number from 1, not {line!r}")

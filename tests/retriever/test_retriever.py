@@ -716,6 +716,21 @@ def test_lines_of_a_text_that_begins_with_an_empty_line(notes):
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda reads: reads.check(None), "expected a hit, or a passage of a context, not None"),
+        (lambda reads: reads.similar(5, 1), "5 is not a document: expected its path, or its id"),
+        (lambda reads: reads.text(5), "5 is not a document: expected its path, or its id"),
+        (lambda reads: reads.line_range(None), "None is not a document: expected its path, or its id"),
+    ],
+)
+def test_what_names_no_document_is_refused(retriever, call, message):
+    for reads in (retriever, retriever.scope("type=markdown")):
+        with pytest.raises(InputError, match=message):
+            call(reads)
+
+
 @pytest.mark.parametrize(("first", "last"), [("1", "2"), (1.0, 2), (1, None), (True, 2)])
 def test_lines_are_whole_numbers(retriever, first, last):
     with pytest.raises(InputError, match="a line is a whole number from 1"):

@@ -57,10 +57,13 @@ def test_invalid_hash_is_replaced_with_the_next_metadata():
     assert with_metadata("0" * 63 + "g", "", "", {}, {}) == sha256_of("", "", {})
 
 
-@pytest.mark.parametrize("documents", ["a text", b"bytes", 3, None])
+@pytest.mark.parametrize("documents", ["a text", b"bytes", 3, None, {"text": "one"}])
 def test_other_than_documents_is_refused(notes, documents):
-    with pytest.raises(InputError, match="expected documents, each a mapping with 'text', not"):
-        notes.add(documents)
+    for writes in (notes, notes.scope("n=1")):
+        with pytest.raises(InputError, match="expected documents, each a mapping with 'text', not"):
+            writes.add(documents)
+        with writes.batch() as batch, pytest.raises(InputError, match="expected documents, each a mapping with"):
+            batch.add(documents)
 
 
 # Updates

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from ....core.errors import InputError
 from ....core.files import open_regular
 from ...documents.file_parts import document_sha256, file_around, file_of, is_member
 from ...documents.scan import file_below, written_since
 from ...store.documents import documents_at
+from .hit import CitedText
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 Currency = Literal["exact", "moved", "stale", "gone"]
+
+
+def check_cited(passage: Any) -> None:
+    """:raises InputError: when this is no passage."""
+    if not isinstance(passage, CitedText):
+        raise InputError(f"expected a hit, or a passage of a context, not {passage!r:.60}")
 
 
 def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passage) -> Currency:
