@@ -84,6 +84,7 @@ def serve(
     """
     from ..retriever.store.collection import existing_collection
 
+    _check_place(path)
     opened = _open(folder, (*indexes, *map(existing_collection, names)))
     try:
         from ..retriever.servers.http import access, server, work_queue
@@ -106,6 +107,14 @@ def serve(
             listener,
             lambda: echo(f"binocle: serving {shown} at {address} (Ctrl-C stops it)", err=True),
         )
+
+
+def _check_place(path: Path | None) -> None:
+    """Refuse an address beside a Unix socket, which has none."""
+    context = click.get_current_context()
+    for name in ("host", "port"):
+        if path and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} does not go with --socket", context)
 
 
 def _open(folder: Path | None, indexes: tuple[Path, ...]) -> dict[str, Retriever]:

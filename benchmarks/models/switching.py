@@ -98,7 +98,9 @@ def quality(retriever: Retriever, collection: Path, vectors: Floats | None = Non
     by_mode: Quality = {}
     for mode in MODES:
         run = {}
-        answers = retriever.search_many(queries, DEPTH, vectors=vectors, collapse=False, mode=mode)
+        answers = retriever.search_many(
+            queries, DEPTH, vectors=None if mode == "lexical" else vectors, collapse=False, mode=mode
+        )
         for query, hits in zip(judged, answers, strict=True):
             best: dict[str, float] = {}
             for hit in hits:

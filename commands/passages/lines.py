@@ -44,6 +44,7 @@ _OF_PASSAGES = {  # options that order or print passages
     "per_document": "--per-document",
     "copies": "--copies",
     "join": "--join",
+    "model": "--model",
     "ray": "--ray",
     "min_relevance": "--min-relevance",
     "full": "--full",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -61,6 +61,11 @@ class _RankingOptions(NamedTuple):
     per_document: int | None
     join: bool | None
     min_relevance: float | None
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `Retriever.search`: limits of a reranker, which a configuration may set, only with one."""
+        limits = ("rerank_depth", "rerank_seconds") if self.rerank is None else ()
+        return {name: value for name, value in self._asdict().items() if name not in limits}
 
 
 class _IndexOptions(NamedTuple):
@@ -230,7 +235,7 @@ def search(
     recover = recovery(reading.inverter, retriever, explain=printing.explain)
     ranking = _allowed_ranking(ranking, retriever, join=not printing.as_json)
     with stdout_for_answers(source.ray):
-        hits = retriever.search(query, where=filters, **ranking._asdict())
+        hits = retriever.search(query, where=filters, **ranking.arguments())
         answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.reader else None
     query = corrected(query, hits)
     if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):

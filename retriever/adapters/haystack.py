@@ -118,13 +118,17 @@ class BinocleRetriever:
     ) -> dict[str, Any]:
         if query is None and query_embedding is None:
             raise InputError("there is nothing to search for: expected a query or a query_embedding")
+        if query is None and self.rerank is not None:
+            raise InputError(f"the reranker {self.rerank} reads the words of a query: expected a query too")
+        if query_embedding is not None and self.mode == "lexical":
+            raise InputError("mode 'lexical' searches by words alone: expected a query, and no query_embedding")
         return {
             "query": query,
             "query_embedding": query_embedding,
             "filters": apply_filter_policy(self.filter_policy, self.filters, filters),
             "top_k": self.top_k if top_k is None else top_k,
             "mode": "semantic" if query is None else self.mode,
-            "rerank": None if query is None else self.rerank,
+            "rerank": self.rerank,
             "min_relevance": self.min_relevance,
         }
 

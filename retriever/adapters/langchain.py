@@ -318,7 +318,7 @@ class BinocleVectorStore(VectorStore):
         if filter is not None and "where" in options:
             raise InputError("there are two filters: expected filter= or where=, not both")
         search = {"mode": "semantic" if query is None else self.mode, "where": where_of(filter), **options}
-        if self._embedding and query is not None:
+        if self._embedding and query is not None and search["mode"] != "lexical":
             search["vector"] = self._embedding.embed_query(query)
         hits = documents_found(self.index, k, query=query, **search)
         records = added_records(self.index, hits)

@@ -95,7 +95,9 @@ class BinocleSearch:
         count = min(top_k, self.depth)
         documents, chunks = self._retriever.count(), self._retriever.snapshot().chunks.count_rows()
         passages = 2 * count * math.ceil(chunks / max(1, documents))
-        options: dict[str, Any] = {"mode": self.mode, "rerank": self.reranker, "rerank_depth": self.rerank_depth}
+        options: dict[str, Any] = {"mode": self.mode}
+        if self.reranker is not None:
+            options |= {"rerank": self.reranker, "rerank_depth": self.rerank_depth}
         run = {}
         for row in queries:
             among = None if top_ranked is None else top_ranked.get(row["id"], [])

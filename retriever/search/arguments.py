@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GroupBy = Literal["passage", "document"]
 
+_RERANK_DEPTH = 50  # the default of `Retriever.search`
 _MAX_CHARACTERS = 100_000  # of a query: Lance fails on one of 300,000 ideographs
 
 
@@ -38,7 +39,7 @@ def search_request(
     mode: Mode = "hybrid",
     where: Where = None,
     rerank: str | os.PathLike[str] | Reranker | None = None,
-    rerank_depth: int = 50,
+    rerank_depth: int = _RERANK_DEPTH,
     rerank_seconds: float | None = None,
     per_document: int | None = None,
     *,
@@ -61,11 +62,11 @@ def search_request(
     depth = check_page(k, offset)
     text, array, mode = check_query(query, vector, depth, mode, reranks=rerank is not None)
     check_relevance(min_relevance)
-    check_reranking(rerank_depth, rerank_seconds)
-    check_per_document(per_document)
+    check_reranking(rerank_depth, rerank_seconds, reranks=rerank is not None)
+    check_per_document(per_document, collapse=collapse)
     by_document = check_grouping(group_by, per_document)
     check_mmr(mmr)
-    check_join(join=join, collapse=collapse)
+    check_join(join=join, collapse=collapse, by_document=by_document)
     conditions = parse(among(where, ids))
     reranker = None if rerank is None else models.reranker_of(rerank)
     return SearchRequest(
@@ -98,6 +99,8 @@ def check_query(
     """
     if vector is not None:
         vector = unit_vector(vector, "the vector of the query")
+        if query is not None and mode == "lexical":
+            raise InputError("mode 'lexical' searches by words alone: leave the vector out, or choose another mode")
         if query is None:
             check("-", k, mode)
             if mode == "lexical":
@@ -166,8 +169,15 @@ def check_page(k: int, offset: int) -> int:
     return k + offset if is_whole(k, 0) else k
 
 
-def check_reranking(depth: int, seconds: float | None) -> None:
-    """Check the limits of reranking."""
+def check_reranking(depth: int, seconds: float | None, *, reranks: bool = True) -> None:
+    """Check the limits of reranking.
+
+    :param reranks: whether there is a reranker; without one, other limits than the defaults are refused.
+    """
+    changed = {"rerank_depth": depth != _RERANK_DEPTH, "rerank_seconds": seconds is not None}
+    if not reranks and any(changed.values()):
+        name = next(name for name, is_changed in changed.items() if is_changed)
+        raise InputError(f"{name} limits a reranker, and there is none: give rerank too, or leave {name} out")
     if not is_whole(depth, 1):
         raise InputError(f"rerank_depth is the number of passages to rerank, a whole number from 1, not {depth!r}")
     if seconds is None:
@@ -176,7 +186,11 @@ def check_reranking(depth: int, seconds: float | None) -> None:
         raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
 
 
-def check_per_document(per_document: int | None) -> None:
+def check_per_document(per_document: int | None, *, collapse: bool) -> None:
     """Check the limit on passages of one document."""
+    if per_document and not collapse:
+        raise InputError(
+            f"collapse=False gives any number of passages of a document: leave per_document={per_document!r} out"
+        )
     if per_document is not None and not is_whole(per_document, 0):
         raise InputError(f"per_document is a number of passages, a whole number from 0, not {per_document!r}")

@@ -34,6 +34,6 @@ def test_lines_have_the_exit_codes_of_grep(here: Path, run, write):
     assert run("search", "--fixed", "(one").code == 1
     assert (run("search", "--regex", "(one").code, run("search", "--regex", "(one").out) == (2, "")
     assert "-C goes with --regex or --fixed" in run("search", "one", "-C", 1).err
-    for option in (["--open"], ["--full"], ["--min-relevance", "0.5"]):
+    for option in (["--open"], ["--full"], ["--min-relevance", "0.5"], ["--model", "m"]):
         assert f"{option[0]} does not go with --regex and --fixed" in run("search", "one", "--fixed", *option).err
     assert "--mode does not go with --regex and --fixed" in run("search", "one", "--fixed", "--mode", "lexical").err

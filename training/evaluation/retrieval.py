@@ -70,7 +70,9 @@ def evaluate(
         progress(Progress(f"indexing {folder.name}"))
         index_seconds = fill(retriever, folder, progress)
         documents, chunks = count_documents(retriever, judged), retriever.snapshot().chunks.count_rows()
-        options: dict[str, Any] = {"mode": mode, "rerank": reranker, "rerank_depth": rerank_depth}
+        options: dict[str, Any] = {"mode": mode}
+        if reranker is not None:
+            options |= {"rerank": reranker, "rerank_depth": rerank_depth}
         began = time.monotonic()
         run = _run(retriever, judged, texts, 2 * _DEPTH * math.ceil(chunks / max(1, documents)), progress, **options)
         seconds = time.monotonic() - began

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from .hits import Hits
 
 
-def check_join(*, join: bool, collapse: bool) -> None:
-    """Refuse to join neighbours when the caller wants each passage by itself."""
+def check_join(*, join: bool, collapse: bool, by_document: bool) -> None:
+    """Refuse to join neighbours when the caller wants each passage by itself, or one of each document."""
     if join and not collapse:
         raise InputError("join=True makes one hit of several passages, but collapse=False keeps each: choose one")
+    if join and by_document:
+        raise InputError("group_by='document' gives one passage of each document: leave join=True out")
 
 
 def with_neighbours_joined(hits: Hits, snapshot: Snapshot, offset: int = 0) -> Hits:

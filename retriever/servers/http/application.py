@@ -169,13 +169,17 @@ async def _input(server: Server, operation: Operation, request: Request) -> Any:
     """
     named = {name: value for name, value in request.path_params.items() if name != "index"}
     try:
-        if operation.method == "GET" or (operation.method == "DELETE" and named):
+        if operation.method == "GET":
             return operation.input.model_validate({**_from_url(request), **named})
-        in_url = {"query" if name == "q" else name for name in request.query_params}
-        if misplaced := in_url.intersection(operation.input.model_fields):
-            raise Refusal(400, f"{min(misplaced)} stands in the URL: {operation.method} reads it from the body")
+        takes_body = operation.method != "DELETE" or not named
+        if takes_body:
+            _check_no_fields_in_url(operation, request)
         limit = _BODY_OF_DOCUMENTS if operation.writes else _BODY
         body = await asyncio.wait_for(_body(request, limit), server.queue.deadline)
+        if not takes_body:
+            if body.strip() not in (b"", b"{}"):
+                raise Refusal(400, f"{operation.method} {operation.path} takes no body: the path names the document")
+            return operation.input.model_validate({**_from_url(request), **named})
         if not named:
             return operation.input.model_validate_json(body or b"{}", strict=True)
         value = json.loads(body or b"{}")
@@ -186,6 +190,15 @@ async def _input(server: Server, operation: Operation, request: Request) -> Any:
         raise Refusal(408, f"the body did not come within {server.queue.deadline:g} s") from None
     except (ValueError, RecursionError):
         raise Refusal(400, "the body is not JSON") from None
+
+
+def _check_no_fields_in_url(operation: Operation, request: Request) -> None:
+    """Refuse fields in the URL of an operation that reads them from the body."""
+    names = {"query" if name == "q" else name for name in request.query_params}
+    if misplaced := names.intersection(operation.input.model_fields):
+        raise Refusal(400, f"{min(misplaced)} stands in the URL: {operation.method} reads it from the body")
+    if names and operation.is_of_index:  # clients of OpenAI may send the version of its API
+        raise Refusal(400, f"{min(names)} stands in the URL, and {operation.method} has no such field")
 
 
 def _from_url(request: Request) -> dict[str, Any]:

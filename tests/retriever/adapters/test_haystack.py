@@ -134,6 +134,14 @@ def test_an_embedding_finds_documents_with_embeddings_alone(document_store):
         retriever.run()
 
 
+def test_an_embedding_without_effect_is_refused(document_store):
+    with pytest.raises(InputError, match="the reranker a-model reads the words of a query"):
+        BinocleRetriever(document_store, rerank="a-model").run(query_embedding=unit(1))
+    for query in ({}, {"query": "cat"}):
+        with pytest.raises(InputError, match="expected a query, and no query_embedding"):
+            BinocleRetriever(document_store, mode="lexical").run(query_embedding=unit(1), **query)
+
+
 def test_a_pipeline_embeds_writes_finds_and_ranks(store, tiny_model, make_reranker, tmp_path):
     documents = [
         Document(content=text, meta={"title": text[:3]}) for text in ("the cat sat", "income tax", "the dog ran")

@@ -298,6 +298,7 @@ def test_a_store_takes_the_vectors_of_any_embeddings(tmp_path):
     assert [document.id for document, _ in found] == ["aaa", "aab"]
     assert found[1][1] == pytest.approx(11 / (26 * 5) ** 0.5, abs=1e-3)
     assert [document.id for document in store.similarity_search_by_vector([0, 0, 1, 0], k=1)] == ["ccc"]
+    assert [document.id for document in store.similarity_search("aab", mode="lexical")] == ["aab"]
     assert store.similarity_search_by_vector([0, 1, 0, 0], k=1, filter={"n": {"$ne": 2}})[0].id == "aab"
     for chosen in (
         store.max_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=0.5),

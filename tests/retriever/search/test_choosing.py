@@ -164,10 +164,11 @@ def test_pages_with_a_least_relevance_have_each_relevant_hit_once(points, make_r
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 def test_all_weight_on_relevance_keeps_the_order(points, mode):
+    vector = None if mode == "lexical" else [0, 1, 0]
     for query in ("cat", "the number7 dog"):
-        plain = points.search(query, vector=[0, 1, 0], k=60, mode=mode)
-        assert points.search(query, vector=[0, 1, 0], k=60, mode=mode, mmr=1) == plain
-        some = points.search(query, vector=[0, 1, 0], k=5, mode=mode, mmr=0.3)
+        plain = points.search(query, vector=vector, k=60, mode=mode)
+        assert points.search(query, vector=vector, k=60, mode=mode, mmr=1) == plain
+        some = points.search(query, vector=vector, k=5, mode=mode, mmr=0.3)
         assert paths(some)[0] == paths(plain)[0]
         assert paths(some) != paths(plain)[:5]
 
@@ -222,11 +223,24 @@ def test_passages_are_reranked_once_however_deep_the_documents_lie(books, make_r
     [
         ({"group_by": "file"}, "group_by is one of passage, document, not 'file'"),
         ({"group_by": "document", "per_document": 2}, "leave per_document=2 out"),
+        ({"group_by": "document", "join": True}, "leave join=True out"),
+        ({"collapse": False, "per_document": 1}, "leave per_document=1 out"),
+        ({"mode": "lexical", "vector": [1, 0, 0]}, "searches by words alone: leave the vector out"),
+        ({"rerank_depth": 20}, "rerank_depth limits a reranker, and there is none"),
+        ({"rerank_seconds": 2.0}, "rerank_seconds limits a reranker, and there is none"),
     ],
 )
-def test_a_grouping_that_cannot_be_is_refused(points, options, says):
+def test_options_that_would_have_no_effect_are_refused(points, options, says):
     with pytest.raises(InputError, match=says):
         points.search("cat", **options)
+    if "rerank" in says:
+        with pytest.raises(InputError, match=says):
+            points.context("cat", **options)
+
+
+def test_defaults_and_no_limit_go_with_everything(points):
+    expected = points.search("cat", collapse=False)
+    assert points.search("cat", collapse=False, per_document=0, rerank_depth=50, rerank_seconds=None) == expected
 
 
 # In time

@@ -188,7 +188,23 @@ def test_options_in_the_url_of_a_body_are_refused(ask):
     for url, name in (("/search?k=1", "k"), ("/search?where=type%3Dcsv", "where"), ("/search?q=x", "query")):
         detail = refused(ask.post(url, json={"query": "bread"}), 400)
         assert detail == f"{name} stands in the URL: POST reads it from the body"
-    assert ask.post("/search?api-version=1", json={"query": "bread"}).status_code == 200
+    detail = refused(ask.post("/search?mod=lexical", json={"query": "bread"}), 400)
+    assert detail == "mod stands in the URL, and POST has no such field"
+    assert ask.post("/v1/embeddings?api-version=1", json={"model": "tiny", "input": "bread"}).status_code == 200
+
+
+def test_fields_that_a_write_does_not_read_are_refused(retriever):
+    with client(retriever, writable=True) as ask:
+        update = {"ids": ["README.md"], "metadata": {"x": 1}}
+        for answer in (
+            ask.patch("/documents?tenant=a", json=update),
+            ask.request("DELETE", "/documents?tenant=a", json={"ids": ["README.md"]}),
+            ask.delete("/documents/README.md?tenant=a"),
+        ):
+            assert "tenant" in refused(answer, 400)
+        detail = refused(ask.request("DELETE", "/documents/README.md", json={"where": "type=csv"}), 400)
+        assert detail == "DELETE /documents/{id} takes no body: the path names the document"
+        assert ask.request("DELETE", "/documents/README.md", json={}).status_code == 200
 
 
 def test_a_document_whose_id_has_two_lines_is_found_and_removed(retriever):
@@ -781,6 +797,8 @@ def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
         (["--allow-origin", "intranet"], "'intranet' is not the origin of a page"),
         (["--allow-host", "a/b"], "'a/b' is not the name of a host"),
         (["--host", "no.such.host.invalid", "--tokens", "tokens.json"], "cannot listen at no.such.host.invalid"),
+        (["--host", "::1", "--socket", "s"], "--host does not go with --socket"),
+        (["--socket", "s"], "--port does not go with --socket"),
         (["--host", "x" * 64, "--tokens", "tokens.json"], "it is not the name of a host"),
     ],
 )  # fmt: skip
@@ -794,8 +812,9 @@ def test_a_server_that_cannot_start_says_why_in_one_line(folder, retriever, monk
         file.write('{"tokens": [{"token": "long-enough-token-1"}]}')
     os.chmod("tokens.json", 0o600)
     result = CliRunner().invoke(cli, ["serve", str(folder), "--port", "0", *arguments])
-    assert isinstance(result.exception, InputError)
-    assert words in str(result.exception) and "\n" not in str(result.exception)
+    assert isinstance(result.exception, InputError | SystemExit)  # the latter for wrong options
+    says = result.output.splitlines()[-1] if result.exit_code == 2 else str(result.exception)
+    assert words in says and "\n" not in says
 
 
 def test_addresses_of_this_machine_alone_are_known():
