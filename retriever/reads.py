@@ -112,9 +112,7 @@ class DocumentReads:
         check_flags(hidden=hidden)
         if lines is None:
             return self._read_document(path, lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
-        if not isinstance(lines, (tuple, list)) or len(lines) != 2:
-            raise InputError(f"lines are the first and the last one, such as (3, 5), not {shown(lines)}")
-        first, last = lines
+        first, last = first_and_last(lines)
         return self._read_document(
             path, lambda snapshot: stored_documents.lines(snapshot, path, first, last, hidden=hidden)
         )
@@ -178,12 +176,31 @@ class DocumentReads:
         :param limit: the number of values of a key, the most frequent first.
         :raises InputError: when no document has a key.
         """
-        keys: list[Any] = list(fields) if isinstance(fields, Iterable) and not isinstance(fields, str) else [fields]
-        if not all(isinstance(key, str) and key for key in keys):
-            raise InputError(f"facets are named by keys, such as 'type', not by {shown(fields)}")
+        keys = facet_keys(fields)
         if not is_whole(limit, 0):
             raise InputError(f"limit is the number of values, a whole number of at least 0, not {limit!r}")
         conditions = self._where(where)
         from .store import records
 
         return self._index.read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))
+
+
+def first_and_last(lines: Any) -> tuple[Any, Any]:
+    """Return the first and the last line that a caller asks for.
+
+    :raises InputError: when there are not two.
+    """
+    if not isinstance(lines, (tuple, list)) or len(lines) != 2:
+        raise InputError(f"lines are the first and the last one, such as (3, 5), not {shown(lines)}")
+    return lines[0], lines[1]
+
+
+def facet_keys(fields: Any) -> list[str]:
+    """Return the keys of facets.
+
+    :raises InputError: when one is no key.
+    """
+    keys: list[Any] = list(fields) if isinstance(fields, Iterable) and not isinstance(fields, str) else [fields]
+    if not all(isinstance(key, str) and key for key in keys):
+        raise InputError(f"facets are named by keys, such as 'type', not by {shown(fields)}")
+    return keys

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
-from ...core.checks import is_whole, listed
+from ...core.checks import is_real, is_whole, listed
 from ...core.errors import (
     BinocleError,
     DeadlineError,
@@ -26,6 +26,7 @@ from ...core.errors import (
 )
 from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
+from ..reads import facet_keys, first_and_last
 from ..search.context import Context, Order
 from ..search.query import Mode
 from ..search.results.hit import Copy, Hit
@@ -62,11 +63,14 @@ class RemoteRetriever:
         :param token: one of the file that `binocle serve --tokens` names.
         :param index: the name of one of its indexes; by default the first one.
         :param seconds: to wait for each answer.
-        :raises InputError: when the address is none.
+        :raises InputError: when one of them cannot be used.
         """
-        parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
-            raise InputError(f"{url!r} is not the address of a server: expected one such as http://127.0.0.1:8420")
+        parts = _address(url)
+        _check_token(token)
+        if index is not None and (not isinstance(index, str) or not index):
+            raise InputError(f"index is the name of an index of the server, not {index!r}")
+        if not is_real(seconds) or seconds <= 0:
+            raise InputError(f"seconds is the time to wait for an answer, a number above 0, not {seconds!r}")
         self.url = url.rstrip("/")
         self._parts = parts
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -141,8 +145,8 @@ class RemoteRetriever:
 
     def text(self, path: str, *, lines: tuple[int, int] | None = None) -> str:
         """Return the text of a document, or its lines from the first to the last, counted from 1."""
-        query = "" if lines is None else f"?lines={lines[0]}-{lines[1]}"
-        return str(self._ask("GET", f"/documents/{quote(name_of(path), safe='')}{query}")["text"])
+        query = None if lines is None else {"lines": "{}-{}".format(*first_and_last(lines))}
+        return str(self._ask("GET", f"/documents/{quote(name_of(path), safe='')}", query=query)["text"])
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
@@ -163,8 +167,7 @@ class RemoteRetriever:
 
     def facets(self, fields: str | Iterable[str], where: Where = None) -> dict[str, Facet]:
         """Return the values that documents have under some keys, with counts."""
-        keys = [fields] if isinstance(fields, str) else list(fields)
-        answer = self._ask("GET", "/facets", query={"facets": keys, "where": _in_url(where)})
+        answer = self._ask("GET", "/facets", query={"facets": facet_keys(fields), "where": _in_url(where)})
         return {key: _facet(facet) for key, facet in answer["facets"].items()}
 
     def add(
@@ -291,6 +294,25 @@ def _checked(url: str, status: int, content: bytes, *, is_late: bool) -> dict[st
     raise _ERRORS.get(status, InputError)(detail)
 
 
+def _address(url: Any) -> SplitResult:
+    """Return the parts of a server's address.
+
+    :raises InputError: when it is none, or has parts that no request would send; it may hold a password.
+    """
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is not None and (parts.username is not None or parts.query or parts.fragment):
+        raise InputError("the address of a server has no user, password, ? or #: who may ask is said by token=")
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
+        raise InputError(f"{url!r} is not the address of a server: expected one such as http://127.0.0.1:8420")
+    return parts
+
+
+def _check_token(token: Any) -> None:
+    """Check a token, which no message may show."""
+    if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
+        raise InputError("token is a text of ASCII letters, digits and signs in one line, and this one is not")
+
+
 def _has_port(address: SplitResult) -> bool:
     """Whether an address has a port that can be, or none."""
     try:
@@ -343,15 +365,19 @@ def _values(value: Any) -> list[str]:
 
 def _hits(answer: Mapping[str, Any]) -> Hits:
     hits = [_hit(row) for row in answer["hits"]]
-    return Hits(hits, answerable=answer["answerable"], corrections=answer["corrections"])
+    return Hits(
+        hits,
+        answerable=answer["answerable"],
+        corrections=answer["corrections"],
+        version=answer["commits"] or 0,
+        total=answer["total"],
+    )
 
 
 def _hit(row: Mapping[str, Any]) -> Hit:
-    copies = tuple(
-        Copy(**{**copy, "heading": tuple(copy["heading"])}, passage=_UNKNOWN, source=row["source"])
-        for copy in row["copies"]
-    )
-    tuples = {"heading": tuple(row["heading"]), "hidden": tuple(map(tuple, row["hidden"])), "copies": copies}
+    copies = tuple(Copy(**{**copy, "heading": tuple(copy["heading"])}, passage=_UNKNOWN) for copy in row["copies"])
+    tuples = {name: tuple(row[name]) for name in ("heading", "symbols")}
+    tuples |= {"hidden": tuple(map(tuple, row["hidden"])), "copies": copies}
     fields = {name: value for name, value in row.items() if name != "highlights"} | tuples
     return Hit(**{**fields, "explanation": row.get("explanation") or {}}, document_row=_UNKNOWN, passage=_UNKNOWN)
 

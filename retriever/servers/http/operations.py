@@ -77,7 +77,7 @@ def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
     """Find passages like the one at a line of a document."""
     hits = caller.documents.similar(request.path, request.line, request.k, where=filter_of(request.where))
     rows = _placed(caller, request, hits, [_hit(hit) for hit in hits])
-    return {"query": "", "answerable": hits.answerable, "corrections": {}, "hits": rows}
+    return {"query": "", **_facts(caller, hits), "hits": rows}
 
 
 def context(caller: Caller, request: shapes.ContextInput) -> Answer:
@@ -240,7 +240,13 @@ def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
 def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
     rows = _placed(caller, request, hits, rows)
-    return {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
+    return {"query": query, **_facts(caller, hits), "hits": rows}
+
+
+def _facts(caller: Caller, hits: Hits) -> dict[str, Any]:
+    """The facts about a whole search. A token with a filter does not learn when others write."""
+    commits = hits.version if caller.token.where is None else None
+    return {"answerable": hits.answerable, "corrections": hits.corrections, "total": hits.total, "commits": commits}
 
 
 def _placed(

@@ -187,6 +187,7 @@ class CopyOf(Output):
     line_end: int
     page: int | None
     heading: list[str]
+    source: Literal["file", "added"]
 
 
 Answerable = Annotated[
@@ -214,6 +215,7 @@ class SearchHit(Output):
     metadata: dict[str, Any]
     format: str
     source: Literal["file", "added"]
+    symbols: Annotated[list[str], Field(description="Names of the definitions in source code.")]
     relevance: float
     weak: bool
     copies: list[CopyOf]
@@ -255,6 +257,10 @@ class SearchOutput(Output):
     query: str
     answerable: Answerable
     corrections: dict[str, str]
+    total: Annotated[int, Field(description="Passages that were searched: all that pass the filter.")]
+    commits: Annotated[
+        int | None, Field(description="Of the index; grows with each change. Null for a token with a filter.")
+    ]
     hits: list[SearchHit]
     facets: dict[str, FacetCounts] | None = None
 

@@ -28,14 +28,32 @@ def remote(retriever, serving):
 
 
 def known(hits):
-    """The hits without the times, and without the fields that a server leaves out."""
-    parts = {"document_row": -1, "passage": -1, "symbols": ()}
+    """The hits without the times, and without the ids of rows."""
 
     def of_server(hit):
-        copies = tuple(dataclasses.replace(copy, passage=-1, source=hit.source) for copy in hit.copies)
-        return dataclasses.replace(hit, **parts, copies=copies)
+        copies = tuple(dataclasses.replace(copy, passage=-1) for copy in hit.copies)
+        return dataclasses.replace(hit, document_row=-1, passage=-1, copies=copies)
 
-    return [of_server(hit) for hit in hits], hits.answerable, hits.corrections
+    return [of_server(hit) for hit in hits], hits.answerable, hits.corrections, hits.total, hits.version
+
+
+def test_symbols_copies_and_counts_are_those_of_the_index(tmp_path, tiny_model, serving):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "box.py").write_text("class Box:\n    def open(self):\n        return 'bread'\n")
+    (folder / "bread.txt").write_text("the bread is in the house")
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    retriever.add([{"id": "copy", "text": "the bread is in the house"}])
+    expected = retriever.search("bread")
+    assert any(hit.symbols for hit in expected)
+    assert any(copy.source != hit.source for hit in expected for copy in hit.copies)
+    token = access.Token(hashlib.sha256(b"a-token-for-text-files").digest(), F.type == "txt")
+    with serving(retriever) as address, RemoteRetriever(address) as remote:
+        assert known(remote.search("bread")) == known(expected)
+    with serving(retriever, access=access.Access((token,))) as address:
+        hits = RemoteRetriever(address, token="a-token-for-text-files").search("bread")
+        assert (hits.total, hits.version) == (retriever.search("bread", where="type=txt").total, 0)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +166,42 @@ def test_token_gives_its_part_and_none_is_refused(retriever, serving):
         assert {hit.path for hit in remote.search("bread")} == {"data/prices.csv"}
         with pytest.raises(UntrustedError, match="no token came"):
             RemoteRetriever(address).search("bread")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"token": "secret\nX: y"}, "token is a text of ASCII letters"),
+        ({"token": "geheimnis-é"}, "token is a text of ASCII letters"),
+        ({"token": b"secret"}, "token is a text of ASCII letters"),
+        ({"index": 5}, "index is the name of an index of the server, not 5"),
+        ({"seconds": 0}, "seconds is the time to wait for an answer, a number above 0, not 0"),
+        ({"seconds": "1"}, "seconds is the time to wait for an answer, a number above 0, not '1'"),
+        ({"url": "http://me:secret@127.0.0.1:1"}, "has no user, password"),
+        ({"url": "http://127.0.0.1:1?secret=1"}, "has no user, password"),
+    ],
+)
+def test_arguments_that_no_request_could_send_are_refused(options, says):
+    with pytest.raises(InputError, match=says) as error:
+        RemoteRetriever(**{"url": "http://127.0.0.1:1", **options})
+    assert "secret" not in str(error.value) and "geheim" not in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda index: index.text("README.md", lines=(1, 2, 3)),
+        lambda index: index.text("README.md", lines=5),
+        lambda index: index.facets(5),
+        lambda index: index.facets([""]),
+    ],
+)
+def test_wrong_lines_and_keys_are_refused_as_by_the_index(call, remote, retriever):
+    with pytest.raises(InputError) as ours:
+        call(remote)
+    with pytest.raises(InputError) as theirs:
+        call(retriever)
+    assert str(ours.value) == str(theirs.value)
 
 
 def test_server_that_is_slow_gone_or_another_one_is_an_error_of_one_line(retriever, serving, monkeypatch):
