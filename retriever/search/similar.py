@@ -49,5 +49,5 @@ def similar(
     vector = np.array([chunk["vector"]], np.float32)
     query = queries.Query(snapshot, "", lambda: vector)
     hits = query.hits(int(k), mode="semantic", where=where, without=chunk["id"])
-    hits.answerable = None  # there is no question
+    hits.answerable, hits.version = None, snapshot.head.commits  # there is no question to answer
     return hits

@@ -743,6 +743,7 @@ def test_similar_passages_leave_out_the_one_asked_about(retriever):
     (own,) = {hit.passage for hit in retriever.search("cancel the task", 1, mode="lexical")}
     assert own not in {hit.passage for hit in hits}
     assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5]
+    assert hits.version == retriever.snapshot().head.commits > 0
     with pytest.raises(InputError, match="not in the index"):
         retriever.similar("absent", 1)
     with pytest.raises(InputError, match=r"no reader for \.bin"):

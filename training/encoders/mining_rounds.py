@@ -67,7 +67,7 @@ def train_rounds(
     work = whole.with_name(f".{whole.name}-rounds")
     _check_out(out, work)
     settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
-    settings |= {"files": files_of(data, corpus), "order": ORDER}
+    settings |= {"files": files_of(data, corpus, leave_out=out), "order": ORDER}
     _check_same(work, settings | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     origin = current, _facts(data, negatives, rounds)

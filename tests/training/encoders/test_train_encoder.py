@@ -1122,6 +1122,22 @@ def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl"]
 
 
+def test_killed_rounds_go_on_where_the_model_is_written_among_the_documents(tmp_path, tiny_model, write, monkeypatch):
+    corpus = write(tmp_path / "corpus", {f"{n}.md": f"The {row['positive']}\n" for n, row in enumerate(PAIRS[:20])})
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    settings = {"corpus": corpus, "negatives": 1, "base": tiny_model, "config": EncoderConfig(steps=2, batch_size=8)}
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingRun, "finish", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_rounds(file, corpus / "out", **settings)
+    monkeypatch.undo()
+    assert train_rounds(file, corpus / "out", **settings).steps == 2
+
+
 def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, tiny_model):
     (tmp_path / "out" / "run").mkdir(parents=True)
     with pytest.raises(InputError, match="out is not empty: give another folder"):
