@@ -104,7 +104,7 @@ def panics_as_errors() -> Iterator[None]:
 
 
 def tensor_errors() -> tuple[type[Exception], ...]:
-    """Return the error of safetensors, which is no OSError where the disk is full; none where nothing imported it."""
+    """Return the error of safetensors, which a full disk raises in place of OSError; none if nothing imported it."""
     module = sys.modules.get("safetensors")
     return () if module is None else (module.SafetensorError,)
 

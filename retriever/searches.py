@@ -196,8 +196,8 @@ class Searches:
         """Tell whether a hit, or a passage of a context, is still the text of its document.
 
         "exact": the same characters at the same place. "moved": the document has them elsewhere. "stale": the document
-        changed, and lacks them. "gone": there is no such document, or no file that can be read. A file is read as it is
-        on the disk now, and no symbolic link is followed.
+        changed, and lacks them. "gone": the document or its file is missing, or the file is unreadable. The check
+        reads the file on the disk now, and follows no symbolic link.
         """
         check_cited(passage)
         return self._index.read(lambda snapshot: check_passage(snapshot, self._index.folder, passage))

@@ -207,7 +207,7 @@ def is_nan(value: Any) -> bool:
 
 
 def document_of(where: str, row: Mapping[str, Any], *more: str) -> str:
-    """Return the name of the document that a row is from, in any column of such names; "" if it has none.
+    """Return the document that a row names, in the first of the usual columns with a value; "" if it names none.
 
     :param more: names of further columns, in lower case, for rows without the usual ones.
     :raises InputError: when the name is a list or an object.
