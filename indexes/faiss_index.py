@@ -66,7 +66,8 @@ class FaissIndex:
         if self._is_better_exact(k, depth, count, filtered=allowed is not None):
             return self.exact.search(vectors, k, allowed=allowed)
         queries = self.exact.prepare_queries(vectors)
-        scores, ids, enough = self._approximate_search(queries, k, depth, count, allowed)
+        with one_thread() if len(queries) == 1 else contextlib.nullcontext():
+            scores, ids, enough = self._approximate_search(queries, k, depth, count, allowed)
         for row in np.flatnonzero(~enough):
             scores[row], ids[row] = (part[0] for part in self.exact.search(vectors[row : row + 1], k, allowed=allowed))
         return scores, ids
@@ -158,6 +159,22 @@ def _first_allowed(mask: Mask, scores: Floats, positions: Positions, count: int)
     scores = np.take_along_axis(scores, order, 1)
     scores[positions < 0] = -np.inf
     return scores, positions
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let FAISS compute in the calling thread alone.
+
+    Of a single query it divides no work. It would still wait for its other threads, and these spin for a while after.
+    """
+    import faiss
+
+    before = faiss.omp_get_max_threads()  # of the calling thread
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 @contextlib.contextmanager

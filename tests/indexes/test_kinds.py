@@ -382,6 +382,27 @@ def test_what_faiss_cannot_build_or_search_is_refused_in_one_line(tmp_path, buil
         publish(tmp_path, IndexSpec("int8"), *rows())
 
 
+def test_a_single_query_is_searched_in_one_thread(built, eager, monkeypatch):
+    index, threads = load(built("int8")), []
+    search = faiss.IndexScalarQuantizer.search
+    monkeypatch.setattr(
+        faiss.IndexScalarQuantizer,
+        "search",
+        lambda *values, **named: [threads.append(faiss.omp_get_max_threads()), search(*values, **named)][1],
+    )
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(3)
+    try:
+        index.search(vectors_of(1), 5)
+        index.search(vectors_of(2), 5)
+        monkeypatch.setattr(faiss.IndexScalarQuantizer, "search", unable)
+        with pytest.raises(InputError):
+            index.search(vectors_of(1), 5)
+        assert [*threads, faiss.omp_get_max_threads()] == [1, 3, 3]
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
 def unable(*_, **__):
     """As FAISS says that it cannot do something."""
     raise RuntimeError("Error in virtual void faiss::Index at /project/Index.cpp:5: Error: 'x > 0' failed: a reason\n")
