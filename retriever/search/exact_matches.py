@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .word_search import WordSearch
     from .words.exact import ExactQuery
 
-_LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
+_WITH_SIGNS = 1_000  # passages to take at most
 
 
 class ExactMatches:
@@ -50,14 +50,14 @@ class ExactMatches:
         The words of a part may be common, so the best passages for the whole query may lack the part.
         """
         ids = self.with_words(passing)
-        holds = [self._parts.passes(context) and self._parts.level(context)[0] for context in self._read(ids)]
-        literal: Ids = ids[np.array(holds, bool)]
+        ids = ids[np.array([self._parts.passes(context) for context in self._read(ids)], bool)]
+        literal: Ids = ids[self.are_held(ids)]
         return literal
 
     def with_words(self, passing: Passing | None) -> Ids:
         """Passages with all words of an exact part, or its signs, ascending, looked up once for a query."""
         if self._looked_up is None:
-            ids = [self._words.with_all(words, _LOOKED_UP, passing) for words in self._parts.lookups]
+            ids = [self._words.with_all(words, limit, passing) for words, limit in self._parts.lookups.items()]
             if signs := self._parts.signs:
                 ids.append(self._with_signs(signs.split()[0], passing))
             self._looked_up = np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
@@ -72,9 +72,9 @@ class ExactMatches:
             ids = batch["id"].to_numpy()[pc.match_substring(batch["text"], signs).to_numpy(zero_copy_only=False)]
             chosen.append(ids if passing is None else ids[isin_sorted(ids, passing.chunks)])
             count += len(chosen[-1])
-            if count >= _LOOKED_UP:
+            if count >= _WITH_SIGNS:
                 break
-        return np.concatenate(chosen)[:_LOOKED_UP]
+        return np.concatenate(chosen)[:_WITH_SIGNS]
 
     def _read(self, ids: Ids) -> list[str]:
         """The headings and texts of passages."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEFINITION, USE, DEFINITION_IN_OTHER_CASE, USE_IN_OTHER_CASE = 4, 3, 2, 1  # how well a passage holds a token
 
 _MAX_TOKENS = 8  # of a query: each costs a look-up
+_LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
+_LOOKED_UP_OF_NAME = 250  # of a name in a sentence: in more passages, it is a word such as JavaScript
 _MAX_CHARACTERS = 200  # of a token
 
 # An operator stands at the start of a word. So 5" is no quote, and C++ and well-known have no operator.
@@ -99,11 +101,17 @@ class ExactQuery:
         return tuple(dict.fromkeys((*self.required, *self.tokens, *self.names)))
 
     @property
-    def lookups(self) -> list[str]:
-        """Texts to look up with all their words: the required words, alone and with each token."""
+    def lookups(self) -> dict[str, int]:
+        """Texts to look up with all their words, and the maximum number of passages to read for each.
+
+        The texts are the required words, alone and with each token.
+        """
         required = " ".join(self.required)
-        texts = [required, *(f"{required} {token}".strip() for token in (*self.tokens, *self.names))]
-        return [text for text in texts if re.search(r"\w", text)]
+        limits = {required: _LOOKED_UP}
+        limits |= {f"{required} {token}".strip(): _LOOKED_UP for token in self.tokens}
+        of_name = _LOOKED_UP if len(self.text.split()) < _SENTENCE else _LOOKED_UP_OF_NAME
+        limits |= {f"{required} {name}".strip(): of_name for name in self.names}
+        return {text: limit for text, limit in limits.items() if re.search(r"\w", text)}
 
     @property
     def signs(self) -> str | None:

@@ -67,6 +67,16 @@ def test_in_a_sentence_only_the_definition_of_a_plain_name_counts():
     assert parts.held("IL-10\nclass BadParameter:") == {"BadParameter": "definition"}
 
 
+def test_fewer_passages_are_read_for_a_plain_name_in_a_sentence():
+    assert parse('scripts of "one page" in JavaScript for task_queue').lookups == {
+        "one page": 1_000,
+        "one page task_queue": 1_000,
+        "one page JavaScript": 250,
+    }
+    assert parse("JavaScript").lookups == {"JavaScript": 1_000}
+    assert parse("+=>").lookups == {}
+
+
 @pytest.mark.parametrize("query", ["options", "def options", "function options", "struct options"])
 def test_of_a_query_that_is_one_word_the_definition_counts(query):
     parts = parse(query)
@@ -224,7 +234,7 @@ def test_a_phrase_of_stop_words_is_found(mode, library):
 
 @pytest.mark.parametrize("limit", [3, 1_000])
 def test_an_identifier_is_found_where_its_parts_stand_in_more_passages_than_are_looked_at(limit, library, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.search.exact_matches._LOOKED_UP", limit)
+    monkeypatch.setattr("binocle.retriever.search.words.exact._LOOKED_UP", limit)
     assert paths(library.search("task_queue", 3, mode="lexical")) == ["definition", "use", "case"]
 
 
