@@ -334,8 +334,10 @@ class LexicalIndex:
 def _frequencies_of(rows: Positions, with_term: Rows, counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return how often each row has the term of a posting list; 0 for a row that is not in the list.
 
-    :param with_term: the rows of the posting list, in ascending order, one for each of `counts`.
+    :param with_term: the rows of the posting list, in ascending order, one for each of `counts`; maybe none.
     """
+    if not len(with_term):
+        return np.zeros(len(rows), np.uint8)
     own = rows.astype(with_term.dtype)
     positions = np.searchsorted(with_term, own).clip(max=len(with_term) - 1)
     result: NDArray[np.uint8] = np.where(with_term[positions] == own, counts[positions], np.uint8(0))

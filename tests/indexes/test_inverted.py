@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from binocle.core import terms
 from binocle.core.errors import DamagedError
+from binocle.indexes.inverted import lexical_index
 from binocle.indexes.inverted.build import SegmentBuilder, merge
 from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
@@ -98,6 +99,11 @@ def test_scores_are_those_of_brute_force_after_deletions_and_merges(first, secon
         query_terms = terms.query_stems(" ".join(query))
         for every in (False, True):
             check_search(index, query_terms, remaining, numbers, every=every)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lexical_index, "_LOOKUP", 0)  # look up frequent terms, however many passages that takes
+            for k in (1, 3):
+                expected = [-score for score, _ in brute_force(query_terms, remaining)[:k]]
+                np.testing.assert_allclose(index.search(query_terms, k)[0], expected, rtol=1e-5)
         assert index.words() == words
         assert index.words("ca") == {word: count for word, count in words.items() if word.startswith("ca")}
         for word in WORDS:
@@ -164,6 +170,12 @@ def test_the_best_are_the_same_when_frequent_terms_are_looked_up_for_them_alone(
         np.testing.assert_allclose([by_id[number] for number in ids.tolist()], scores, rtol=1e-5)
         assert len(set(ids.tolist())) == len(ids)
     assert len(looked_up) > 10
+
+
+def test_a_small_segment_may_lack_a_frequent_word_of_the_query():
+    texts = ["common word"] * 3_000 + ["rare thing"] * 40 + ["rare gem"] * 30
+    parts = [Part(segment_of(texts[:3_040])), Part(segment_of(texts[3_040:], 3_040))]
+    assert LexicalIndex(parts).search(["rare", "common"], 50)[1].tolist() == [*range(3_000, 3_050)]
 
 
 @pytest.mark.parametrize(
