@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids, Mask, Positions
-    from .segment import Field, Numbers, Rows, Segment
+    from .segment import Bytes, Field, Numbers, Rows, Segment
 
 _K1 = 1.2
 _B = 0.75
 _EXACT = 1 - 1e-5  # of a sum of float32: the order of its terms changes it by less than the rest
 _LOOKUP = 5  # postings are added in the time of one row's look-up
+_RECENT = 32  # terms whose postings stay in memory: of deleted rows a copy without them
 _LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 
@@ -58,16 +59,17 @@ class Part:
         lengths: Numbers = self.segment.lengths if self.live is None else np.where(self.live, self.segment.lengths, 0)
         return lengths
 
-    def stems(self, terms: Iterable[str]) -> list[tuple[Rows, NDArray[np.uint8]]]:
-        """Return, for each of these stems, the live rows with it and how often each holds it."""
-        postings = self.segment.postings(self.segment.stems, terms)
+    def stem(self, term: str) -> tuple[Rows, Bytes]:
+        """Return the live rows with a stem, and how often each holds it."""
+        rows, counts = self.segment.postings(self.segment.stems, term)
         if self.live is None:
-            return postings
-        return [(rows[self.live[rows]], counts[self.live[rows]]) for rows, counts in postings]
+            return rows, counts
+        live = self.live[rows]
+        return rows[live], counts[live]
 
     def whole(self, term: str) -> Ids:
         """Return the ids of the live rows with a whole token."""
-        [(rows, _)] = self.segment.postings(self.segment.whole, [term])
+        rows, _ = self.segment.postings(self.segment.whole, term)
         return self.segment.ids[rows if self.live is None else rows[self.live[rows]]]
 
     def words(self, prefix: bytes, like: str = "", errors: int = 0) -> Iterator[tuple[str, int]]:
@@ -102,16 +104,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Postings:
+    """The passages with a stem."""
+
+    lists: Sequence[tuple[Rows, Bytes]]  # rows and counts in each segment
+    frequency: int  # the number of passages
+
+
+@dataclass(frozen=True, slots=True)
 class _Term:
     """A term of a query."""
 
     bound: float  # weight * idf * (k1 + 1): it adds less to any score
-    postings: Sequence[tuple[Rows, NDArray[np.uint8]]]  # rows and counts in each segment
-
-    @property
-    def frequency(self) -> int:
-        """The number of passages that have it."""
-        return sum(len(rows) for rows, _ in self.postings)
+    postings: _Postings
 
 
 class LexicalIndex:
@@ -124,6 +129,7 @@ class LexicalIndex:
         self._parts = tuple(parts)
         self._firsts = np.cumsum([0, *(len(part.segment) for part in parts)])
         self.passages = sum(part.passages for part in parts)
+        self._recent: dict[str, _Postings] = {}  # the stages of a search ask for the same terms
 
     def __len__(self) -> int:
         """The number of rows, the deleted ones too."""
@@ -141,13 +147,20 @@ class LexicalIndex:
         slope = np.float32(_K1 * _B / self.average_length)
         return [part.segment.lengths * slope + np.float32(_K1 * (1 - _B)) for part in self._parts]
 
-    def document_frequencies(self, terms: Sequence[str]) -> list[int]:
+    def document_frequencies(self, terms: Iterable[str]) -> list[int]:
         """Return the number of passages with each stem."""
-        totals = [0] * len(terms)
-        for part in self._parts:
-            for number, (rows, _) in enumerate(part.stems(terms)):
-                totals[number] += len(rows)
-        return totals
+        return [postings.frequency for postings in self._postings(terms)]
+
+    def _postings(self, terms: Iterable[str]) -> list[_Postings]:
+        return [self._recent.get(term) or self._read(term) for term in terms]
+
+    def _read(self, term: str) -> _Postings:
+        lists = [part.stem(term) for part in self._parts]
+        postings = _Postings(lists, sum(len(rows) for rows, _ in lists))
+        if len(self._recent) >= _RECENT:
+            self._recent.clear()
+        self._recent[term] = postings
+        return postings
 
     def idf(self, terms: Sequence[str]) -> list[float]:
         """Return the inverse document frequency of each stem."""
@@ -181,12 +194,10 @@ class LexicalIndex:
     def _weighted(self, terms: Sequence[str]) -> list[_Term]:
         """Return the distinct terms with their postings, those first that can add most to a score."""
         weights = Counter(terms)
-        by_part = [part.stems(weights) for part in self._parts]
-        weighted = []
-        for number, weight in enumerate(weights.values()):
-            postings = [lists[number] for lists in by_part]
-            idf = self._idf(sum(len(rows) for rows, _ in postings))
-            weighted.append(_Term(weight * idf * (_K1 + 1), postings))
+        weighted = [
+            _Term(weight * self._idf(postings.frequency) * (_K1 + 1), postings)
+            for weight, postings in zip(weights.values(), self._postings(weights), strict=True)
+        ]
         return sorted(weighted, key=lambda term: -term.bound)
 
     def _all_scores(self, terms: Sequence[_Term], *, every: bool) -> tuple[Positions, Floats]:
@@ -198,7 +209,7 @@ class LexicalIndex:
         if every:
             counts = np.zeros(len(self), np.uint16)  # the number of terms
             for term in terms:
-                for (rows, _), first in zip(term.postings, self._firsts[:-1], strict=True):
+                for (rows, _), first in zip(term.postings.lists, self._firsts[:-1], strict=True):
                     counts[first:][rows] += 1
             rows_with_terms = rows_with_terms[counts[rows_with_terms] == len(terms)]
         return rows_with_terms, scores[rows_with_terms]
@@ -214,7 +225,7 @@ class LexicalIndex:
                 threshold = max(threshold, _EXACT * float(np.partition(updated, len(updated) - k)[len(updated) - k]))
                 if remaining < threshold:
                     above = scores >= threshold - remaining
-                    postings = sum(term.frequency for term in terms[number:])
+                    postings = sum(term.postings.frequency for term in terms[number:])
                     if _LOOKUP * np.count_nonzero(above) * (len(terms) - number) < postings:
                         rows = np.flatnonzero(above)
                         return rows, self._completed(rows, scores[rows], terms[number:])
@@ -224,7 +235,7 @@ class LexicalIndex:
     def _add(self, term: _Term, scores: Floats) -> Floats:
         """Add what a term contributes to the score of each row; return the new scores of the rows that have it."""
         updated = [np.empty(0, np.float32)]
-        for (rows, counts), norms, first in zip(term.postings, self._norms, self._firsts[:-1], strict=True):
+        for (rows, counts), norms, first in zip(term.postings.lists, self._norms, self._firsts[:-1], strict=True):
             own = scores[first:]
             indices = rows.astype(np.intp)  # else each use converts them
             tf = counts.astype(np.float32)
@@ -247,7 +258,7 @@ class LexicalIndex:
             part = slice(bounds[number], bounds[number + 1])
             own = rows[part] - first
             for term in terms:
-                tf = _frequencies_of(own, *term.postings[number]).astype(np.float32)
+                tf = _frequencies_of(own, *term.postings.lists[number]).astype(np.float32)
                 scores[part] += term.bound * tf / (tf + norms[own])
         return scores
 
@@ -265,20 +276,22 @@ class LexicalIndex:
 
         :returns: an array of shape (len(terms), len(ids)), and the inverse document frequencies.
         """
-        table, totals = np.zeros((len(terms), len(ids)), np.uint8), [0] * len(terms)
-        for part in self._parts:
-            by_row = np.zeros(len(part.segment.ids), np.uint8)
+        table, postings = np.zeros((len(terms), len(ids)), np.uint8), self._postings(terms)
+        for number, part in enumerate(self._parts):
             rows, own = self._rows(part, ids)
+            if not len(rows):
+                continue
             columns: Any = slice(None) if len(own) == len(ids) else own
-            for number, (with_term, counts) in enumerate(part.stems(terms)):
+            by_row = np.zeros(len(part.segment.ids), np.uint8)
+            for frequencies, of_term in zip(table, postings, strict=True):
+                with_term, counts = of_term.lists[number]
                 if len(with_term) > _LONG * len(rows):
-                    table[number, columns] = _frequencies_of(rows, with_term, counts)
+                    frequencies[columns] = _frequencies_of(rows, with_term, counts)
                 else:
                     by_row[with_term] = counts
-                    table[number, columns] = by_row[rows]
+                    frequencies[columns] = by_row[rows]
                     by_row[with_term] = 0
-                totals[number] += len(with_term)
-        return table, list(map(self._idf, totals))
+        return table, [self._idf(of_term.frequency) for of_term in postings]
 
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
         """Return the number of stems of each of these passages, shape (len(ids),)."""

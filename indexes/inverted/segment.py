@@ -28,7 +28,7 @@ from ...core.errors import DamagedError
 from ...core.files import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ...core.arrays import Ids, Positions
@@ -224,12 +224,12 @@ class Segment:
         if not (_ascends(self.ids) and self.stems.is_valid(len(self)) and self.whole.is_valid(len(self))):
             raise DamagedError("a segment of the inverted index holds impossible values")
 
-    def postings(self, field: Field, terms: Iterable[str]) -> list[tuple[Rows, Bytes]]:
-        """Return, for each of these terms of a field, the rows with it and how often each holds it.
+    def postings(self, field: Field, term: str) -> tuple[Rows, Bytes]:
+        """Return the rows with a term of a field, and how often each holds it.
 
         :raises DamagedError: when they are no rows of this segment.
         """
-        return [field.postings(term, len(self)) for term in terms]
+        return field.postings(term, len(self))
 
 
 _FIELD_TYPES = {"vocabulary": np.uint8, "ends": np.uint32, "stops": np.uint32, "rows": np.uint16, "counts": np.uint8}
