@@ -27,7 +27,7 @@ from .store.filters import fields
 from .store.filters.columns import DocumentColumns
 from .store.filters.evaluation import evaluate
 from .store.filters.fields import shown
-from .store.filters.filter import Condition, Filter, Junction, Within
+from .store.filters.filter import Condition, Filter, Junction, Negation, Within
 from .store.filters.where import parse
 
 if TYPE_CHECKING:
@@ -146,7 +146,8 @@ class Scope(DocumentReads, AsyncCalls):
     def add(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
         """Add documents, as `Retriever.add` does, with the values that the scope demands.
 
-        :raises InputError: naming the first document that has other values, or the id of a document outside.
+        :raises InputError: naming the first document that has other or several values, or the id of a document
+            outside.
         """
         check_documents(documents)
         return self._retriever.add(self._admitted(documents), **options)
@@ -163,7 +164,8 @@ class Scope(DocumentReads, AsyncCalls):
         """Change the metadata of documents of the scope, as `Retriever.update` does.
 
         :raises NotFoundError: naming the first id that is not there.
-        :raises InputError: when a document would no longer have the values that the scope demands.
+        :raises InputError: when a document would no longer have the values that the scope demands, or several values
+            under a key that it compares.
         """
         choose = self._chosen(ids or (), where, must_exist=True)
         change = MetadataChange.of(self._retained(metadata, mode), mode)
@@ -229,6 +231,7 @@ class Scope(DocumentReads, AsyncCalls):
         """Return new metadata with the values that the scope demands, unless they have others."""
         if not isinstance(metadata, Mapping):
             raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
+        _check_single("the change", metadata, self._inside)
         demanded = dict(_equalities(self._inside))
         removed = {key: value for key, value in demanded.items() if metadata.get(key) is None}
         return {
@@ -331,8 +334,35 @@ def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> Ma
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"document {number} has metadata of type {type(metadata).__name__}: expected a mapping")
+    _check_single(f"document {number}", metadata, inside)
     demanded = {key: value for key, value in _equalities(inside) if metadata.get(key) is None}
     return {**document, "metadata": {**metadata, **demanded}}
+
+
+def _check_single(subject: str, metadata: Mapping[str, Any], inside: Filter) -> None:
+    """Refuse several values under a key that a scope compares.
+
+    A list passes a filter if one of its values does. By another one the document would be in another scope too.
+    """
+    for key in _compared(inside):
+        values = metadata.get(key)
+        if isinstance(values, (list, tuple, set, frozenset)) and len(values) > 1:
+            raise InputError(
+                f"{subject} has {len(values)} values under {key!r}, which this scope compares: expected one"
+            )
+
+
+def _compared(inside: Filter) -> Iterator[str]:
+    """Yield the keys of metadata whose values a filter compares."""
+    if isinstance(inside, Condition) and inside.operator != "exists" and inside.key not in fields.BUILT_IN:
+        yield inside.key.removeprefix(fields.METADATA)
+    elif isinstance(inside, Junction):
+        for part in inside.parts:
+            yield from _compared(part)
+    elif isinstance(inside, Negation):
+        yield from _compared(inside.part)
+    elif isinstance(inside, Within):
+        yield from _compared(inside.scope)
 
 
 def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:

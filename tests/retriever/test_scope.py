@@ -261,6 +261,27 @@ def test_an_added_document_gets_the_values_of_a_scope_in_words(index, where, met
         index.scope("tenant=t*").add([{"text": "The moon."}])
 
 
+@pytest.mark.parametrize(
+    "where", [F.tenant == "t1", "tenant=t1", F.tenant.is_in(["t1", "t3"]), (F.tenant == "t1") | (F.level < 3)]
+)
+@pytest.mark.parametrize("values", [["t1", "t2"], ("t2", "t1")])
+def test_a_scope_puts_no_document_into_another_scope(index, where, values):
+    scope = index.scope(where)
+    says = "has 2 values under 'tenant', which this scope compares: expected one"
+    with pytest.raises(InputError, match=f"^document 0 {says}"):
+        scope.add([{"id": "n", "text": "x", "metadata": {"tenant": values}}])
+    for mode in ("merge", "replace"):
+        with pytest.raises(InputError, match=f"^the change {says}"):
+            scope.update(["a"], metadata={"tenant": values}, mode=mode)
+        with pytest.raises(InputError, match=f"^the change {says}"), scope.batch() as batch:
+            batch.update(ids=["a"], metadata={"tenant": values}, mode=mode)
+    index.add([{"id": "shared", "text": "x", "metadata": {"tenant": ["t1", "t2"]}}])
+    scope.update(["shared"], metadata={"checked": True})
+    assert index.get("shared").metadata == {"tenant": ["t1", "t2"], "checked": True}
+    scope.add([{"id": "n", "text": "x", "metadata": {"tenant": ["t1"], "tags": ["x", "y"]}}])
+    assert "n" not in index.scope(F.tenant == "t2")
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_documents_outside_of_a_scope_can_be_skipped(index, together):
     scope = index.scope(F.tenant == "t1")
