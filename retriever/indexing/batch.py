@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...core.errors import InputError
+from ..store.records import name_of
 from ..store.tables import document_schema
 from ..store.tombstones import tombstones
 from .add import Addition, Additions, AddPolicy, check_document, check_documents
@@ -47,6 +48,7 @@ class Batch:
         self._additions: list[Addition | DocumentError] = []
         self._updates: list[tuple[Choice, MetadataChange]] = []
         self._deletions: list[Choice] = []
+        self._deleted: set[str] = set()  # ids that `delete` named
         self._is_open = True
         self.report: Report | None = None
 
@@ -79,6 +81,7 @@ class Batch:
         """Remove documents, as `Retriever.delete` does without erasing."""
         self._check_open()
         self._deletions.append(self._choose(ids, where, folder=folder))
+        self._deleted.update(map(name_of, ids))
 
     def close(self) -> None:
         """Take no more writes."""
@@ -108,7 +111,7 @@ class Batch:
         self._check_changed(updated)
         additions = Additions(snapshot, self._policy, report)
         added = additions.choose(self._additions)
-        _check_once([item.name for item in added], [*updated, *deleted.values()])
+        _check_once([item.name for item in added], [*updated, *deleted.values()], self._deleted)
         tables, dropped = [pa.Table.from_pylist(updated, document_schema())], list(deleted)
         next_document = writer.head.next_document
         if encoder:
@@ -128,10 +131,14 @@ class Batch:
         self.report = report
 
 
-def _check_once(added: Iterable[str], changed: Sequence[Row]) -> None:
-    """Refuse two writes to one document. A file and an added document may have the same name."""
+def _check_once(added: Iterable[str], changed: Sequence[Row], deleted: set[str]) -> None:
+    """Refuse two writes to one document. A file and an added document may have the same name.
+
+    :param deleted: ids, also of documents that are not there.
+    """
     paths = {row["id"]: row["path"] for row in changed}
     counts = Counter(row["id"] for row in changed)
-    twice = {paths[number] for number, count in counts.items() if count > 1} | set(paths.values()).intersection(added)
+    twice = {paths[number] for number, count in counts.items() if count > 1}
+    twice |= deleted.union(paths.values()).intersection(added)
     if twice:
         raise InputError(f"{min(twice)!r} is changed twice in this batch: expected one write for each document")

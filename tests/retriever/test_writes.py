@@ -196,6 +196,9 @@ def test_a_batch_that_raises_writes_nothing(notes):
     with pytest.raises(InputError, match="'a' is changed twice"), notes.batch() as batch:  # noqa: PT012 - it raises at its end
         batch.add([{"id": "a", "text": "cat"}])
         batch.delete("a")
+    with pytest.raises(InputError, match="'new' is changed twice"), notes.batch() as batch:  # noqa: PT012
+        batch.add([{"id": "new", "text": "cat"}])
+        batch.delete("new")
     for write in ({"add": [{"id": "a", "text": "cat"}]}, {"update": {"n": 2}}, {"delete": "a"}):
         with pytest.raises(InputError, match="'a' is changed twice"), notes.batch() as batch:  # noqa: PT012
             batch.update(ids=["a"], metadata={"n": 9})
