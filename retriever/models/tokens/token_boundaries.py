@@ -27,10 +27,24 @@ SAMPLES = (
 )
 
 
+_KEPT = 256  # digests
+_digests: dict[tuple[type, str, int], str] = {}
+
+
 def token_boundary_digest(encoder: Encoder) -> str:
-    """Return a digest of the token boundaries and the maximum length: with equal digests, passages are equal too."""
-    tokens = encoder.offsets([*SAMPLES, " ".join(_words(2_000))])
-    return hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]
+    """Return a digest of the token boundaries and the maximum length: with equal digests, passages are equal too.
+
+    Encoders of one class with equal fingerprints have equal tokens, so a process computes their digest once.
+    """
+    key = (type(encoder), encoder.fingerprint, encoder.max_tokens)
+    digest = _digests.get(key)
+    if digest is None:
+        tokens = encoder.offsets([*SAMPLES, " ".join(_words(2_000))])
+        digest = hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]
+        if len(_digests) == _KEPT:
+            _digests.clear()
+        _digests[key] = digest
+    return digest
 
 
 def same_boundaries(first: Encoder, second: Encoder) -> bool:
