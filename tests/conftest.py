@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -141,6 +143,25 @@ def _reuse_of_readers(request, monkeypatch, _idle_readers):
     """Let reader processes serve one test after another, except in tests of themselves."""
     if "/readers/" not in request.node.nodeid:
         monkeypatch.setattr("binocle.retriever.readers.pool.pool.WorkerProcess", _idle_readers)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept_graphs():
+    """Keep the last compiled graphs from one test to the next: to compile that of a tiny model takes 0.1 s."""
+    from binocle.retriever.models.bert import model
+
+    class KeptGraphs(weakref.WeakValueDictionary):
+        last: ClassVar[deque] = deque(maxlen=24)
+
+        def __setitem__(self, key: tuple, graph: object) -> None:
+            if graph not in self.last:
+                self.last.append(graph)
+            super().__setitem__(key, graph)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "_graphs", KeptGraphs())
+        yield
+        KeptGraphs.last.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
