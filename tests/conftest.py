@@ -165,6 +165,18 @@ def _kept_graphs():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _small_decoders():
+    """Train inverters with a network of 256 units for the bag, not 2,048, which take most of a run's time."""
+    from binocle.retriever.inversion.decoder_settings import TextDecoderSettings
+
+    *sizes, wide = TextDecoderSettings.__init__.__defaults__
+    assert wide == 2_048
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextDecoderSettings.__init__, "__defaults__", (*sizes, 256))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _without_curves():
     """End training runs as without matplotlib, which draws 0.2 s at each; tests of the curves draw them."""
     from binocle.core.errors import MissingExtraError

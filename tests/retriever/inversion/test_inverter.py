@@ -447,10 +447,12 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
 
 TRAIN = """
 import json, os, sys
+from binocle.retriever.inversion.decoder_settings import TextDecoderSettings
 from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.train import passage_length, train_inverter
 
-texts, encoder, out, settings = sys.argv[1:]
+texts, encoder, out, settings, wide = sys.argv[1:]
+TextDecoderSettings.__init__.__defaults__ = (*TextDecoderSettings.__init__.__defaults__[:-1], int(wide))
 print(os.getpid(), flush=True)
 train_inverter(texts, out, encoder=encoder, config=InverterConfig(**json.loads(settings)))
 """
@@ -463,7 +465,8 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     for name in ("_TEXTS", "_CONTROLS"):
         monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
     settings, whole, killed = config(kind=kind, steps=20, evaluations=4), tmp_path / "whole", tmp_path / "killed"
-    words = texts, tiny_model, killed, json.dumps(dataclasses.asdict(settings))
+    wide = TextDecoderSettings.__init__.__defaults__[-1]  # as conftest.py sets it
+    words = texts, tiny_model, killed, json.dumps(dataclasses.asdict(settings)), wide
     command = [*quick_training, "-c", TRAIN, *map(str, words)]
     checkpoints = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
