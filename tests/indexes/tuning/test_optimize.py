@@ -22,6 +22,7 @@ from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import amend, build
 from binocle.indexes.registry import KINDS, IndexSpec
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, merge_manifests
+from binocle.indexes.tuning import benchmark
 from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning import renewal as renewal_module
 from binocle.indexes.tuning import sweep as sweep_module
@@ -68,6 +69,12 @@ def brute_recall(index, vectors, ids, queries, k=10):
     truth = ids[np.argsort(-(queries.astype(float) @ vectors.T.astype(float)), axis=1)[:, :k]]
     found = index.search(queries, k)[1]
     return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(truth.tolist(), found.tolist(), strict=True)]))
+
+
+@pytest.fixture(autouse=True)
+def _few_timed_queries(monkeypatch):
+    """Take the latency of ten queries, not of hundreds: that takes most of the time of choosing."""
+    monkeypatch.setattr(benchmark, "_TIMED_QUERIES", 10)
 
 
 # The bound
