@@ -115,7 +115,7 @@ class _Loader:
     def __init__(self, max_bytes: int, formats: Mapping[str, Format]) -> None:
         self._max_bytes = max_bytes
         self._open = OpenFile(formats)
-        self._file: tuple[int, ...] = ()  # device, inode, size and time of the last large file
+        self._file: tuple[int, ...] = ()  # the `_state` of the last large file
         self._position = self._newlines = 0  # in that file
 
     def load(self, path: str) -> tuple[bytes, Json, tuple[bytes, int] | None]:
@@ -152,7 +152,7 @@ class _Loader:
         try:
             outer = file_around(path)
             status = os.lstat(outer)
-            identity = (outer, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            identity = (outer, *_state(status))
             below = path[len(outer) + 1 :]
             data = self._open.read(identity, lambda: self.load(outer)[0], outer, below)
         except FileNotFoundError:
@@ -163,7 +163,7 @@ class _Loader:
 
     def _context(self, file: FileBytes, status: os.stat_result) -> tuple[bytes, int]:
         """The first bytes of a file, and the number of newlines before a part of it."""
-        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        identity = _state(status)
         if identity != self._file or self._position > file.start:
             self._file, self._position, self._newlines = identity, 0, 0
         file.stream.seek(self._position)
@@ -177,6 +177,11 @@ class _Loader:
 
 
 _BLOCK_BYTES = 2**20
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    """What is another when a file has another content: its change time too, which no program sets back."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _send(answers: BinaryIO, message: Json) -> None:
