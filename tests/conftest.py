@@ -98,22 +98,17 @@ def _idle_readers():
     from binocle.retriever.readers.pool.process import WorkerProcess, _command
 
     class IdleReader(WorkerProcess):
-        idle: ClassVar[dict[str, IdleReader]] = {}  # by settings and environment
+        idle: ClassVar[list[IdleReader]] = []  # at most four, and two of the same settings and environment
 
         def __init__(self, settings: dict) -> None:
             super().__init__(settings)
             self.key = key_of(settings)
-            self.remembers = False  # an archive or large file that is open, and may change before the next pool
-
-        def send(self, batch: list) -> None:
-            self.remembers |= not all(os.path.isfile(job.file) for job in batch)
-            super().send(batch)
 
         def stop(self) -> tuple[list, str]:
-            is_idle = self._ready and not (self.jobs or self.ended or self._retired or self.remembers)
-            if not is_idle or self.key in self.idle or len(self.idle) == 4:
+            is_idle = self._ready and not (self.jobs or self.ended or self._retired)
+            if not is_idle or len(self.idle) == 4 or [reader.key for reader in self.idle].count(self.key) == 2:
                 return super().stop()
-            self.idle[self.key] = self
+            self.idle.append(self)
             return [], ""
 
         def end(self) -> None:
@@ -124,25 +119,28 @@ def _idle_readers():
         return json.dumps([_command(settings), environment], sort_keys=True)
 
     def start(settings: dict) -> IdleReader:
-        reader = IdleReader.idle.pop(key_of(settings), None)
-        if reader and reader._process.poll() is None:
-            return reader
-        if reader:
+        key = key_of(settings)
+        for reader in [reader for reader in IdleReader.idle if reader.key == key]:
+            IdleReader.idle.remove(reader)
+            if reader._process.poll() is None:
+                return reader
             reader.end()
-        elif len(IdleReader.idle) == 4:
-            IdleReader.idle.pop(next(iter(IdleReader.idle))).end()
+        if len(IdleReader.idle) == 4:
+            IdleReader.idle.pop(0).end()
         return IdleReader(settings)
 
     yield start
-    for reader in IdleReader.idle.values():
+    for reader in IdleReader.idle:
         reader.end()
 
 
 @pytest.fixture(autouse=True)
-def _reuse_of_readers(request, monkeypatch, _idle_readers):
+def _reuse_of_readers(request, _idle_readers):
     """Let reader processes serve one test after another, except in tests of themselves."""
-    if "/readers/" not in request.node.nodeid:
-        monkeypatch.setattr("binocle.retriever.readers.pool.pool.WorkerProcess", _idle_readers)
+    with pytest.MonkeyPatch.context() as patch:  # its own, which no test undoes
+        if "/readers/" not in request.node.nodeid:
+            patch.setattr("binocle.retriever.readers.pool.pool.WorkerProcess", _idle_readers)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -162,6 +160,14 @@ def _kept_graphs():
         patch.setattr(model, "_graphs", KeptGraphs())
         yield
         KeptGraphs.last.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread_syncs_files():
+    """Sync the files of a commit by one thread: in memory a sync takes no time, and to start eight threads does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.retriever.store.locations.new_files._THREADS", 1)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
