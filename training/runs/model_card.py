@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -170,10 +171,14 @@ def hardware(device: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"binocle": __version__}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    versions = {name: _version(name) for name in _LIBRARIES}
+    return {"binocle": __version__} | {name: version for name, version in versions.items() if version}
+
+
+@cache
+def _version(name: str) -> str:
+    """Read the version of an installed library, which takes some milliseconds; "" without the library."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
