@@ -646,7 +646,7 @@ def test_a_run_on_several_data_sets_ends_alike_if_it_is_interrupted(tmp_path, ti
     """The classifier on top of the encoder is resumed too."""
     from safetensors.numpy import load_file
 
-    config = replace(LONG, held_out=0.1)
+    config = replace(LONG, epochs=0.5, evaluations=3)
     data = {"pairs": PAIRS, "classes.jsonl": CLASSED, "texts": SENTENCES}
     whole = train_encoder(data, tmp_path / "whole", base=tiny_model, config=config)
     with monkeypatch.context() as patch:
