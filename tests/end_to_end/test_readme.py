@@ -53,7 +53,6 @@ def test_the_first_search_shows_the_right_answer_first(tmp_path, run, monkeypatc
     for page in (
         "store",
         "architecture",
-        "measurements",
         "scale",
         "tutorial",
         "how-to/cluster",
