@@ -703,9 +703,11 @@ def test_new_index_where_nothing_may_be_written(here: Path, tmp_path: Path, as_a
 DISK_FULL = """
 import resource, shutil, sys
 from pathlib import Path
-from binocle import BinocleError, Retriever
+from binocle import BinocleError, Retriever, load_encoder
 
-source, work = map(Path, sys.argv[1:3])
+source, work, model = map(Path, sys.argv[1:4])
+loaded = load_encoder(model)  # keeps its compiled graph
+loaded.encode(["cat"])
 NEW = [{"id": f"new-{n}", "text": f"The queen {n} of the city. " * 9} for n in range(5)]
 
 
@@ -720,7 +722,7 @@ def limited(size):
 
 
 def sizes():
-    return {file.stat().st_size for pattern in sys.argv[3:] for file in work.glob(pattern) if file.is_file()}
+    return {file.stat().st_size for pattern in sys.argv[4:] for file in work.glob(pattern) if file.is_file()}
 
 
 steps = [lambda retriever: retriever.add(NEW), lambda retriever: retriever.delete("ship")]
@@ -773,7 +775,7 @@ def test_disk_that_fills_up_at_any_point_leaves_the_last_commit(
         "ship": "The ship sails the sea.",
     }
     retriever.add([{"id": name, "text": text} for name, text in texts.items()])
-    command = [*quick_start, "-c", DISK_FULL, tmp_path / "index", tmp_path / "work", *patterns]
+    command = [*quick_start, "-c", DISK_FULL, tmp_path / "index", tmp_path / "work", tiny_model, *patterns]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
 

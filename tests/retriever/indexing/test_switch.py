@@ -839,12 +839,13 @@ def test_vectors_are_not_set_aside_through_a_link(tmp_path):
 KILLED = """
 import os, random, shutil, signal, sys, time
 from pathlib import Path
-import lance, faiss  # loaded, but not used before the fork
-import binocle
+import lance, faiss, binocle
 from binocle import Retriever
+from binocle.retriever.models.bert.openvino import import_openvino
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.models import cache, load
 
+import_openvino()  # loaded, as lance and faiss are, but not used before the fork
 switching._BATCH_SIZE = 2
 PACKAGE = str(Path(binocle.__file__).parent) + os.sep  # a checkout may have any name
 source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
@@ -949,9 +950,12 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
 FULL = """
 import resource, shutil, sys
 from pathlib import Path
-from binocle import BinocleError, Retriever
+from binocle import BinocleError, Retriever, load_encoder
 
-source, work, model = map(Path, sys.argv[1:4])
+source, work, model, *models = map(Path, sys.argv[1:])
+loaded = [load_encoder(name) for name in (model, *models)]  # keeps their compiled graphs
+for encoder in loaded:
+    encoder.encode(["cat"])
 STEPS = [lambda retriever: retriever.switch(model), lambda retriever: retriever.rollback()]
 
 
@@ -1002,7 +1006,7 @@ for place, step in enumerate(STEPS):
 def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, models, quick_start):
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add([{"id": "taxes", "text": "Income tax is due."}, {"id": "ship", "text": "The ship sails the sea."}])
-    command = [*quick_start, "-c", FULL, tmp_path / "index", tmp_path / "work", models["wide"]]
+    command = [*quick_start, "-c", FULL, tmp_path / "index", tmp_path / "work", models["wide"], models["tiny"]]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2_000:]
 
