@@ -794,16 +794,6 @@ def test_ids_are_never_used_twice(store):
 # One writer, many readers
 
 
-def in_another_process(code, *arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -816,7 +806,13 @@ with open_writer(Store.open(Path(sys.argv[1]))):
 
 
 def test_a_second_writer_is_told_at_once_who_holds_the_lock(store):
-    process = in_another_process(HOLD, store.path, stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout.readline() == "held\n"
         began = time.monotonic()
@@ -877,7 +873,7 @@ def test_readers_see_whole_commits_while_another_writes(store):
 
 
 WRITER = """
-import sys, time
+import os, sys
 from pathlib import Path
 from binocle.retriever.indexing import indexer, sync
 from binocle.retriever.models.identity import EncoderId
@@ -889,7 +885,7 @@ indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
 vectors._STALE_ROWS = 3
 folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = load_encoder(model)
-print("go", flush=True)
+print(os.getpid(), flush=True)
 opened = store.Store.create(index, EncoderId(model, encoder.fingerprint, encoder.dim), str(folder))
 with open_writer(opened) as writer:
     sync.sync(writer, folder, encoder)
@@ -901,7 +897,9 @@ def commits_of(index):
     return Store.open(index).head().commits if (index / "HEAD.json").exists() else 0
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one_goes_on(tmp_path, tiny_model, tiny):
+def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one_goes_on(
+    tmp_path, tiny_model, tiny, quick_start
+):
     folder, index = tmp_path / "folder", tmp_path / "index"
     folder.mkdir()
     draw = random.Random(5)
@@ -911,13 +909,17 @@ def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one
             name = folder / f"{draw.randint(0, 30):02}.txt"
             name.write_text(f"The cat number {number} sat on the mat.\n\n" * draw.randint(1, 6))
             number += 1
-        process = in_another_process(WRITER, folder, index, tiny_model)
-        assert process.stdout.readline() == "go\n", process.stderr.read()
+        command = [*quick_start, "-c", WRITER, *map(str, (folder, index, tiny_model))]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        writing = process.stdout.readline()
+        assert writing, process.stderr.read()
         deadline = time.monotonic() + 20
         while turn % 2 and time.monotonic() < deadline and commits_of(index) <= committed and process.poll() is None:
             time.sleep(0.01)  # every other time it gets something done, however busy the machine
         time.sleep(draw.uniform(0.03, 0.3))
-        process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may end at any moment
+            if process.poll() is None:
+                os.kill(int(writing), signal.SIGKILL)
         process.communicate()
         if (index / "HEAD.json").exists():
             opened = Store.open(index)
