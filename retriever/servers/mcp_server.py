@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
@@ -153,7 +154,8 @@ def mcp_server(retriever: Retriever) -> MCPServer[Any]:
     for tool in (tools.search, tools.context, tools.similar, tools.read, tools.files, tools.status):
         server.tool(annotations=_READ_ONLY)(_errors_reach_the_agent(tool, ToolError))
     document = _errors_reach_the_agent(tools.document, ResourceError)
-    server.resource("binocle://doc/{+path}{?lines}", mime_type="text/plain")(document)
+    any_name = ResourceSecurity(exempt_params={"path"})  # looked up in the index, never opened: /abs/x and a:12 are ids
+    server.resource("binocle://doc/{+path}{?lines}", mime_type="text/plain", security=any_name)(document)
     return server
 
 

@@ -129,6 +129,26 @@ def test_a_passage_can_be_read_around_and_as_a_resource(server, retriever):
     assert asyncio.run(resource()) == read["text"]
 
 
+def test_the_resource_of_a_passage_is_read_whatever_its_name_and_no_file_is(tmp_path, tiny_model):
+    names = ["a:12-14.md", "C:\\x", "/abs/x", "..", "../../b", "a?b#c", "100%2F"]
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the plum of nobody")
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": name, "text": f"the plum text of {name}"} for name in names])
+    server = mcp_server(retriever)
+    passages = answer(server, "search", query="plum text", k=50)["passages"]
+
+    async def resources():
+        async with Client(server) as client:
+            for uri in (f"binocle://doc/{secret}", "binocle://doc/../secret.txt", "binocle://doc/%2E%2E%2Fsecret.txt"):
+                with pytest.raises(MCPError, match="is not in the index"):
+                    await client.read_resource(uri)
+            return [(await client.read_resource(passage["uri"])).contents[0].text for passage in passages]
+
+    assert sorted(passage["path"] for passage in passages) == sorted(names)
+    assert asyncio.run(resources()) == [passage["text"] for passage in passages]
+
+
 def test_a_long_document_is_read_in_pages_that_lose_nothing(tmp_path, tiny_model):
     text = "".join(f"line {number} about bread\n" for number in range(1, 451))
     (tmp_path / "long.txt").write_text(text)
