@@ -37,11 +37,14 @@ def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
     retriever = open_index(folder, index)
     retriever.snapshot()  # no index: one line now, not an error for the agent
     try:
-        from ..retriever.servers.mcp_server import mcp_server
+        from ..retriever.servers.mcp_server import mcp_server, serve_http
     except ImportError as error:
         raise MissingExtraError("the MCP SDK", "mcp", "binocle mcp") from error
     server = mcp_server(retriever)
     if port is None:
         server.run("stdio")
-    else:
-        server.run("streamable-http", port=port)
+        return
+    from ..retriever.servers.listening import listen
+
+    with listen("127.0.0.1", port) as listener:
+        serve_http(server, listener)

@@ -155,12 +155,12 @@ def _served(opened: dict[str, Retriever], rerank: str | None, *, writable: bool)
 @contextlib.contextmanager
 def _listener(host: str, port: int, path: Path | None) -> Iterator[tuple[socket.socket, object]]:
     """A socket to listen at, and its address for people."""
-    from ..retriever.servers.http import server
+    from ..retriever.servers import listening
 
     if path is not None:
-        with server.listen_at(path) as listener:
+        with listening.listen_at(path) as listener:
             yield listener, path
         return
-    with server.listen(host, port) as listener:
+    with listening.listen(host, port) as listener:
         name = f"[{host}]" if ":" in host else host
         yield listener, f"http://{name}:{listener.getsockname()[1]}/"

@@ -24,6 +24,7 @@ from ..search.results.currency import changed_files
 from .http.faults import describe
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from ..retriever import Retriever
@@ -157,6 +158,14 @@ def mcp_server(retriever: Retriever) -> MCPServer[Any]:
     any_name = ResourceSecurity(exempt_params={"path"})  # looked up in the index, never opened: /abs/x and a:12 are ids
     server.resource("binocle://doc/{+path}{?lines}", mime_type="text/plain", security=any_name)(document)
     return server
+
+
+def serve_http(server: MCPServer[Any], listener: socket.socket) -> None:
+    """Serve programs on this machine over HTTP, at a socket that listens already: the SDK opens one of its own."""
+    import uvicorn
+
+    config = uvicorn.Config(server.streamable_http_app(), log_level="warning")
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 class _Server(MCPServer[Any]):

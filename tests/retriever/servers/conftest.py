@@ -20,6 +20,7 @@ def _serving(retriever, reranker=None, access=None, writable=False, inside=None,
     """The address of a server at a socket of its own, in a thread; `inside` is an application and a path there."""
     import uvicorn
 
+    from binocle.retriever.servers import listening
     from binocle.retriever.servers.http import server
     from binocle.retriever.servers.http.access import Access
     from binocle.retriever.servers.http.application import Server, application
@@ -33,7 +34,7 @@ def _serving(retriever, reranker=None, access=None, writable=False, inside=None,
         outer.mount(path, app)
         app = outer
     runner = uvicorn.Server(uvicorn.Config(app, http=server.BoundedHttp, log_config=None, ws="none"))
-    with server.listen("127.0.0.1", 0) as listener:
+    with listening.listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})
         thread.start()
         while not runner.started:

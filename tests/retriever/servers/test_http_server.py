@@ -31,7 +31,8 @@ from starlette.testclient import TestClient
 
 from binocle import DeadlineError, F, InputError
 from binocle.retriever.search.deadline import Deadline
-from binocle.retriever.servers.http import access, openai, operations, server, shapes
+from binocle.retriever.servers import listening
+from binocle.retriever.servers.http import access, openai, operations, shapes
 from binocle.retriever.servers.http.access import Access, read_tokens
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
@@ -773,18 +774,18 @@ def test_a_head_and_a_body_in_many_pieces_are_read(serving, retriever):
 
 def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
     path = tmp_path / "socket"
-    with server.listen_at(path):
+    with listening.listen_at(path):
         assert path.stat().st_mode & 0o777 == 0o600
-        with pytest.raises(InputError, match="another server does"), server.listen_at(path):
+        with pytest.raises(InputError, match="another server does"), listening.listen_at(path):
             pass
     assert not path.exists()
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
     dead.close()
-    with server.listen_at(path):
+    with listening.listen_at(path):
         pass
     path.write_text("a file")
-    with pytest.raises(InputError, match="it is a file"), server.listen_at(path):
+    with pytest.raises(InputError, match="it is a file"), listening.listen_at(path):
         pass
     assert path.read_text() == "a file"
 

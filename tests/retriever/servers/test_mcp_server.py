@@ -20,7 +20,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from binocle import Retriever
+from binocle import InputError, Retriever
 from binocle.retriever.search.ranking import relevance
 from binocle.retriever.servers.mcp_server import mcp_server
 
@@ -293,6 +293,19 @@ def test_a_client_over_http_gets_answers(retriever):
     with over_http(retriever) as address:
         found = answer(address, "search", query="cancel a task", k=1)
     assert found["passages"][0]["path"] == "notes/guide/tasks.md"
+
+
+@pytest.mark.parametrize("words", [("mcp", "--http"), ("serve", "--port")])
+def test_a_port_in_use_is_said_in_one_line(retriever, words):
+    from click.testing import CliRunner
+
+    from binocle.cli import cli
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = CliRunner().invoke(cli, [words[0], str(retriever.path.parent), words[1], str(port)])
+    assert isinstance(result.exception, InputError)  # main() prints it and ends with 2
+    assert str(result.exception).startswith(f"cannot listen at 127.0.0.1:{port}: Address already in use")
 
 
 CALLS = {
