@@ -16,13 +16,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ...documents.document import Document
-from .members import Member, refuse_unless_small
+from .members import CutBytes, Member, refuse_unless_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MAX_FILE = 256 << 20  # bytes of one member
 _MAX_ENTRIES = 200_000
+_BLOCK = 1 << 13  # bytes that damage in a compressed file may cost in front of it
 _DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError),
     *(NotImplementedError, KeyError, IndexError),
@@ -66,7 +67,9 @@ def unpacked(data: bytes, name: str) -> Iterator[Member]:
     for mark, opened in _COMPRESSED.items():
         if data.startswith(mark):
             stem, ending = posixpath.splitext(posixpath.basename(name))
-            yield Member(stem if ending.lower() in _ENDINGS else "content", 0, _reader(partial(opened, data)))
+            yield Member(
+                stem if ending.lower() in _ENDINGS else "content", 0, _reader_up_to_damage(partial(opened, data))
+            )
             return
     raise UnreadableError("not a compressed file, though it is named so")
 
@@ -96,5 +99,24 @@ def _reader(opened: Callable[[], IO[bytes] | None]) -> Callable[[], bytes]:
             raise UnreadableError(f"damaged: it does not unpack ({error})") from None
         refuse_unless_small(len(content), _MAX_FILE)
         return content
+
+    return read
+
+
+def _reader_up_to_damage(opened: Callable[[], Any]) -> Callable[[], bytes]:
+    """Return the function that unpacks a compressed file, as far as it unpacks."""
+
+    def read() -> bytes:
+        content = BytesIO()
+        try:
+            with opened() as stream:
+                while content.tell() <= _MAX_FILE and (block := stream.read1(_BLOCK)):
+                    content.write(block)
+        except _DAMAGED as error:
+            if not content.tell():
+                raise UnreadableError(f"damaged: it does not unpack ({error})") from None
+            return CutBytes(content.getvalue(), f"damaged: only the first {content.tell():,} bytes unpack ({error})")
+        refuse_unless_small(content.tell(), _MAX_FILE)
+        return content.getvalue()
 
     return read

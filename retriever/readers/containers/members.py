@@ -18,6 +18,7 @@ from ..formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Self
 
     from ..formats import Format
 
@@ -51,6 +52,18 @@ class Member:
     size: int
     read: Callable[[], bytes]
     reason: str = ""
+
+
+class CutBytes(bytes):
+    """The bytes of a member in front of its damage. `unread` says what is missing, in one line."""
+
+    unread: str
+
+    def __new__(cls, content: bytes, unread: str) -> Self:
+        """Copy the bytes, and note what is missing."""
+        data = super().__new__(cls, content)
+        data.unread = unread
+        return data
 
 
 def has_members(format_name: str) -> bool:

@@ -7,14 +7,16 @@ import hashlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from ....core.errors import UnreadableError, UnsupportedError
 from ....core.files import mtime_ns
+from ...documents.document import UNREAD
 from ...documents.file_parts import FileBytes, file_around, open_document
 from .. import read
-from ..containers.members import OpenFile, has_members, list_members
+from ..containers.members import CutBytes, OpenFile, has_members, list_members
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
@@ -24,6 +26,7 @@ from .reading import DENIED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...documents.document import Document
     from ..formats import Format
     from .protocol import Json
 
@@ -72,6 +75,8 @@ def _serve(
         _send(answers, {"index": index, **identity})
         _start_timers(settings)
         document = read_part(data, *context, path, formats) if context else read(data, path, formats)
+        if isinstance(data, CutBytes):
+            document = _note(document, data.unread)
         text, result = document.text, dict[str, Any](state="ok", document=document_json(document))
         if has_members(document.format):
             result["members"] = [
@@ -96,6 +101,12 @@ def _serve(
     answers.flush()
     if out_of_memory:
         _retire(answers)
+
+
+def _note(document: Document, unread: str) -> Document:
+    """Note what is missing, in front of what the reader says is missing."""
+    reasons = [unread, *filter(None, [document.metadata.get(UNREAD)])]
+    return replace(document, metadata={**document.metadata, UNREAD: "; ".join(reasons)})
 
 
 def _start_timers(settings: Json) -> None:

@@ -9,13 +9,18 @@ import io
 import lzma
 import tarfile
 import zipfile
+from typing import TYPE_CHECKING
 
 import pytest
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, ReaderPool, read
+from binocle.retriever.readers.containers import archive
 from binocle.retriever.readers.containers import members as members_of
 from binocle.retriever.readers.containers.members import OpenFile, list_members, safe_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def zipped(files: dict[str, str | bytes]) -> bytes:
@@ -184,6 +189,42 @@ def test_members_of_members_are_read_to_a_depth() -> None:
 def test_a_damaged_archive_fails_with_a_reason(name: str) -> None:
     with pytest.raises(UnreadableError, match=r"damaged|not a compressed file"):
         list(list_members(b"no archive at all", FORMATS["." + name.partition(".")[2]][0], name))
+
+
+LINES = b"".join(b"%d quince\n" % number for number in range(5_000))
+GZIP, XZ = gzip.compress(LINES, mtime=0), lzma.compress(LINES)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "least", "why"),
+    [
+        ("a.log.gz", GZIP + b"no gzip", len(LINES), "Not a gzipped file (b'no')"),
+        ("a.log.gz", GZIP[:-4], len(LINES), "Compressed file ended before the end-of-stream marker was reached"),
+        ("a.log.gz", GZIP[: len(GZIP) // 2], len(LINES) // 3, "Compressed file ended before"),
+        ("a.log.gz", GZIP[:-8] + b"\0" * 8, len(LINES), "CRC check failed"),
+        ("a.log.xz", XZ[: len(XZ) // 2], len(LINES) // 5, "Compressed file ended before"),
+    ],
+)
+def test_a_damaged_compressed_file_gives_its_bytes_up_to_the_damage(
+    tmp_path: Path, name: str, data: bytes, least: int, why: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with ReaderPool(tmp_path, workers=1) as pool:
+        (reading,) = pool.read_all([f"{name}/a.log"])
+    text = reading.document.text
+    assert least <= len(text) <= len(LINES)
+    assert LINES.decode().startswith(text)
+    assert reading.document.metadata["unread"].startswith(
+        f"damaged: only the first {reading.size:,} bytes unpack ({why}"
+    )
+
+
+def test_a_compressed_file_that_is_damaged_from_the_start_or_too_large_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(archive, "_MAX_FILE", 1 << 20)
+    for data, reason in ((GZIP[:12], "damaged: it does not unpack"), (gzip.compress(bytes(2 << 20)), "more than 1 MB")):
+        (member,) = list_members(data, "gzip", "a.gz")
+        with pytest.raises(UnreadableError, match=reason):
+            member.read()
 
 
 def test_the_pool_lists_the_members_of_a_file_and_reads_each(tmp_path) -> None:
