@@ -113,7 +113,7 @@ class _MailReader:
     def members(self) -> Iterator[Member]:
         """The attachments of all mails so far."""
         for name, part in zip(self.attachments, self.attached, strict=True):
-            yield Member(name.replace("/", "_"), len(str(part.get_payload())) * 3 // 4, partial(_bytes, part))
+            yield Member(name, len(str(part.get_payload())) * 3 // 4, partial(_bytes, part))
 
     def _add_message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}

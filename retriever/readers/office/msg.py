@@ -57,7 +57,7 @@ def attachments(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - o
     file = CompoundFile(data)
     for title, path in _Message(file, "").attachments():
         stream = f"{path}/__substg1.0_{_CONTENT}0102"
-        yield Member(title.replace("/", "_"), file.size(stream), partial(file.read, stream))
+        yield Member(title, file.size(stream), partial(file.read, stream))
 
 
 class _Message:

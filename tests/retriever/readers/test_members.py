@@ -76,7 +76,8 @@ LINK = {"link": "not a regular file"}
         ("big.log.bz2", bz2.compress(b"line"), {"big.log": b"line"}),
         ("big.log.xz", lzma.compress(b"line"), {"big.log": b"line"}),
         ("a.eml", mail(("plan.pdf", b"pdf"), ("plan.pdf", b"other")), {"plan.pdf": b"pdf", "plan (2).pdf": b"other"}),
-        ("a.mbox", b"From a@b Mon Jan  1 10:00:00 2024\n" + mail(("a/b.txt", b"x")), {"a_b.txt": b"x"}),
+        ("a.mbox", b"From a@b Mon Jan  1 10:00:00 2024\n" + mail(("a/b.txt", b"x")), {"a/b.txt": b"x"}),
+        ("a.eml", mail(("../../etc/plan.txt", b"x"), ("/b.txt", b"y")), {"etc/plan.txt": b"x", "b.txt": b"y"}),
     ],
 )
 def test_members_have_names_and_bytes(name: str, data: bytes, expected: dict) -> None:

@@ -166,7 +166,7 @@ def test_a_message_of_outlook_has_headers_body_and_attachments() -> None:
     inner["__properties_version1.0"] = inner["__properties_version1.0"][8:32]
     files = {
         "__attach_version1.0_#00000000/__properties_version1.0": bytes(8),
-        "__attach_version1.0_#00000000/__substg1.0_3707001F": "plan.md".encode("utf-16-le"),
+        "__attach_version1.0_#00000000/__substg1.0_3707001F": "../plan.md".encode("utf-16-le"),
         "__attach_version1.0_#00000000/__substg1.0_37010102": b"# Plan",
         **{f"__attach_version1.0_#00000001/__substg1.0_3701000D/{name}": value for name, value in inner.items()},
     }
@@ -178,7 +178,7 @@ def test_a_message_of_outlook_has_headers_body_and_attachments() -> None:
     assert (document.title, document.metadata["from"]) == ("Grüße", "Ada <ada@example.com>")
     assert document.text == (
         "Subject: Grüße\nFrom: Ada <ada@example.com>\nTo: Bob\nDate: Wed, 17 Jan 2024 21:20:00 +0000\n\nDucks swim.\n\n"
-        "Subject: Inner\n\nGeese honk.\n\nAttachments: plan.md"
+        "Subject: Inner\n\nGeese honk.\n\nAttachments: ../plan.md"
     )
     assert [(member.name, member.read()) for member in list_members(data, "msg")] == [("plan.md", b"# Plan")]
 
