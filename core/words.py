@@ -105,5 +105,8 @@ def composed(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold, by "?"."""
-    return text.encode("utf-8", "replace").decode()
+    """Join halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold; a lone one becomes U+FFFD."""
+    try:
+        return text.encode().decode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -46,7 +46,8 @@ class DocumentWrites:
     ) -> Report:
         """Add documents that are not files, or replace documents with the same id.
 
-        Line ends become "\\n"; the positions of hits refer to `text(id)`.
+        Line ends become "\\n", and half of a character (a lone surrogate) becomes U+FFFD, also in titles, metadata and
+        filters. The positions of hits refer to `text(id)`.
 
         :param documents: mappings with `text` and optionally `id`, `title`, `metadata`, `embedding` and `format`. An
             id is a name that no file of the index has, by default made from the text. The format is "text" or

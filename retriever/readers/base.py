@@ -73,11 +73,6 @@ def shown(text: str) -> str:
     return without_marks(_HIDDEN.sub("", text))
 
 
-def join_surrogates(text: str) -> str:
-    """Join surrogate pairs into their characters; a half without a partner becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 class HeadingStack:
     """The titles of the sections that are open at the reader's position, as `path`."""
 

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
-from .base import DocumentBuilder, join_surrogates
+from ...core.words import encodable
+from .base import DocumentBuilder
 
 if TYPE_CHECKING:
     from ..documents.document import Document
@@ -38,4 +39,4 @@ def _text(source: str) -> str:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ArithmeticError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
-    return join_surrogates(text)  # RTF writes a surrogate pair as two characters
+    return encodable(text)  # RTF writes a surrogate pair as two characters

@@ -7,8 +7,9 @@ import json
 import re
 from itertools import islice
 
+from ....core.words import encodable
 from ...documents.document import Document
-from ..base import PartStart, join_surrogates, split_parts
+from ..base import PartStart, split_parts
 from ..tables import column_names, is_header, is_number
 from .definitions import definition_starts
 from .encoding import decode
@@ -44,7 +45,7 @@ def read_json_lines(data: bytes, format_name: str) -> Document:
 
 def unescape(text: str) -> str:
     r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines."""
-    return join_surrogates(_ESCAPES.sub(_character, text)) if "\\u" in text else text
+    return encodable(_ESCAPES.sub(_character, text)) if "\\u" in text else text
 
 
 def _character(match: re.Match[str]) -> str:

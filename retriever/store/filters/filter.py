@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....core.errors import InputError
+from ....core.words import encodable
 from ...documents.metadata import plain
 from . import fields
 from .fields import shown
@@ -159,6 +160,7 @@ def condition(key: str, operator: str, value: Any = None) -> Filter:
         raise InputError(
             f"a filter names its key by a text of at most {_MAX_CHARACTERS:,} characters, not {shown(key)}"
         )
+    key = encodable(key)
     if operator == "in":
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise InputError(f"the filter on {shown(key)} is among several values: expected a list, not {shown(value)}")
@@ -183,7 +185,7 @@ def _exact(key: str, operator: str, value: Any) -> Any:
     """Return a value of a type that metadata have, or the text of a date."""
     result, label = plain(value), f"the filter on {shown(key)} compares"
     if isinstance(result, str):
-        result = str.__str__(result)
+        result = encodable(str.__str__(result))  # as it is stored
     elif isinstance(result, int) and not isinstance(result, bool):
         result = int(result)
         if result.bit_length() > _MAX_BITS:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from binocle import InputError, Retriever
+from binocle import F, InputError, Retriever
 from binocle.retriever.documents.document import Document
 from binocle.retriever.indexing.add import AddPolicy, check_document, sha256_of, with_metadata
 from binocle.retriever.indexing.indexer import Indexer
@@ -97,12 +97,27 @@ def test_the_hash_of_new_metadata_keeps_what_else_was_hashed(sha256, is_kept):
 
 def test_values_of_metadata_are_stored_or_named(notes):
     notes.add([{"id": "a", "text": "cat", "metadata": {"l": ["\ud83d", 1], "t": "\ud83d", "none": None}}])
-    assert notes.get("a").metadata == {"l": ["?", 1], "t": "?"}
+    assert notes.get("a").metadata == {"l": ["\ufffd", 1], "t": "\ufffd"}
     for name in ("", "half \ud83d", b"a", 0):
         with pytest.raises(InputError, match="document 0 has id"):
             notes.add([{"id": name, "text": "cat"}])
     for metadata in ([], {}, None, ""):
         assert notes.add([{"id": "b", "text": "cat", "metadata": metadata}]).ids == ["b"]
+
+
+def test_half_of_a_character_is_stored_as_in_a_file_and_found_by_a_filter(notes):
+    """As JSON has it where a program has cut a text within an emoji; two halves are one character."""
+    metadata = {"k": "v\ud800", "l\ud800": 1}
+    notes.add([{"id": "a", "text": "cat \ud83d", "title": "\ud83e\udd86", "metadata": metadata}])
+    notes.add([{"id": "b", "text": "cat", "metadata": {"k": "v?"}}])
+    record = notes.get("a")
+    assert (record.text, record.title) == ("cat \ufffd", "\U0001f986")
+    assert record.metadata == {"k": "v\ufffd", "l\ufffd": 1}
+    for where in (F.k == "v\ud800", F.k.startswith("v\ud800"), F["l\ud800"] == 1, "k='v\ud800'", "k=V\ud800"):
+        assert [hit.document for hit in notes.search("cat", where=where)] == ["a"]
+    part = notes.scope(F.k == "v\udc00")
+    part.add([{"id": "c", "text": "dog"}])
+    assert part.get("c").metadata == {"k": "v\ufffd"}
 
 
 def test_an_update_counts_each_document_once_and_keeps_the_type_of_a_value(notes):
