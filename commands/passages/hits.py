@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.printable import printable
+from ...core.printable import printable, printable_path
 from ...retriever.search.results.snippet import blocks
 from ...retriever.search.words.exact import parse
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
@@ -109,11 +109,16 @@ def comment(
 
 
 def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retriever) -> None:
-    """Warn of cited files that were changed or removed after indexing: their lines may have moved."""
+    """Warn of cited files that were changed or removed after indexing, alone or with the whole folder."""
     from ...retriever.documents.scan import written_since
 
     documents = list({hit.document_row for hit in hits if hit.source == "file"})
-    if root is None or not documents or not root.is_dir():
+    if root is None or not documents:
+        return
+    if not root.is_dir():
+        hint = command_hint("index", Path("FOLDER"), at=retriever.path)
+        missing = f"the indexed folder {printable_path(str(root))} is not there: is a disk not mounted?"
+        echo(f"binocle: {missing} If it has moved, {hint} names its new place", err=True)
         return
     columns = ["path", "size", "mtime_ns", "sha256"]
     rows = retriever.snapshot().documents_by_id(documents, columns)

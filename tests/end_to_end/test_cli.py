@@ -565,6 +565,19 @@ def test_search_warns_of_files_that_changed_after_indexing(here: Path, run, writ
     assert run("search", "ship").err == ""
 
 
+def test_search_warns_of_an_indexed_folder_that_is_gone(tmp_path: Path, run, write, tiny_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"docs/a.txt": "The ship sails.\n"})
+    run("index", "docs", "--index", "ix", "--model", tiny_model)
+    (tmp_path / "docs").rename("moved")
+    missing = f"the indexed folder {tmp_path}/docs is not there: is a disk not mounted?"
+    remedy = "If it has moved, 'binocle index FOLDER --index ix' names its new place"
+    assert run("search", "ship", "--index", "ix").err == f"binocle: {missing} {remedy}\n"
+    assert run("search", "ship", "--index", "ix", "--json").err == ""
+    run("index", "moved", "--index", "ix")
+    assert run("search", "ship", "--index", "ix").err == ""
+
+
 def test_search_warns_of_a_query_that_the_encoder_cannot_read_whole(run, here):
     query = "cat " * 400
     ran = run("search", query, here, "--mode", "semantic")
