@@ -8,6 +8,7 @@ import click
 
 from ..core.errors import MissingExtraError
 from .options import folder_argument, index_option, open_index
+from .output import echo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,4 +48,5 @@ def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
     from ..retriever.servers.listening import listen
 
     with listen("127.0.0.1", port) as listener:
+        echo(f"binocle: serving http://127.0.0.1:{port}/mcp (Ctrl-C stops it)", err=True)
         serve_http(server, listener)

@@ -308,6 +308,23 @@ def test_a_port_in_use_is_said_in_one_line(retriever, words):
     assert str(result.exception).startswith(f"cannot listen at 127.0.0.1:{port}: Address already in use")
 
 
+def test_the_server_says_its_address(retriever, monkeypatch):
+    from click.testing import CliRunner
+
+    from binocle.cli import cli
+
+    addresses = []
+    monkeypatch.setattr(
+        "binocle.retriever.servers.mcp_server.serve_http",
+        lambda _, listener: addresses.append("http://{}:{}/mcp".format(*listener.getsockname())),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    result = CliRunner().invoke(cli, ["mcp", str(retriever.path.parent), "--http", str(port)])
+    assert addresses == [f"http://127.0.0.1:{port}/mcp"]
+    assert result.stderr == f"binocle: serving {addresses[0]} (Ctrl-C stops it)\n"
+
+
 CALLS = {
     "search": ["query=cancel a task", "k=1"],
     "context": ["query=cancel a task", "max_tokens=100"],
