@@ -18,8 +18,9 @@ sorts once. It takes a block of samples at a time, so that memory is bounded for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ LEVEL = 0.95
 SAMPLES = 10_000  # the smallest p that this many exchanges can give is 1e-4
 _EXACT = 16  # with at most this number of differing rows every exchange is tried: 2**16
 _CELLS = 50_000  # weights in memory at a time: 400 kB fit into the cache, which takes a quarter of the time
+_KEPT_CELLS = 1_000_000  # weights of one number of rows that are kept for the next measure: 8 MB
 _SAME = 1e-12  # differences closer than this are equal: the order of a sum must not decide
 
 
@@ -185,13 +187,28 @@ def mean(values: ArrayLike) -> Weighted:
 def bootstrap(weighted: Weighted, rows: int, *, samples: int = SAMPLES, seed: int = 0) -> Doubles:
     """Measure `samples` samples of `rows` rows, drawn with replacement; NaN if the measure is not defined."""
     _check_samples(samples)
+    is_kept = samples * rows <= _KEPT_CELLS
+    drawn = rows, samples, seed
+    blocks: Iterable[Doubles] = _kept_weights(*drawn) if is_kept else _weights(*drawn)
+    return np.concatenate([weighted(weights) for weights in blocks])
+
+
+def _weights(rows: int, samples: int, seed: int) -> Iterator[Doubles]:
+    """Draw samples with replacement; yield blocks of how often each row is in each sample."""
     random = np.random.default_rng(seed)
-    drawn = np.empty(samples)
     for start, stop in _blocks(samples, rows):
         numbers = random.integers(0, rows, (stop - start, rows)) + rows * np.arange(stop - start)[:, None]
         weights = np.bincount(numbers.ravel(), minlength=(stop - start) * rows).reshape(stop - start, rows)
-        drawn[start:stop] = weighted(weights.astype(np.float64))
-    return drawn
+        yield weights.astype(np.float64)
+
+
+@lru_cache(maxsize=4)
+def _kept_weights(rows: int, samples: int, seed: int) -> tuple[Doubles, ...]:
+    """Draw samples once for all measures of as many rows: to draw takes several times as long as to measure."""
+    blocks = tuple(_weights(rows, samples, seed))
+    for weights in blocks:
+        weights.flags.writeable = False
+    return blocks
 
 
 # Several comparisons
