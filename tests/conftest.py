@@ -151,8 +151,9 @@ def _kept_graphs():
     class KeptGraphs(weakref.WeakValueDictionary):
         last: ClassVar[deque] = deque(maxlen=24)
 
-        def __setitem__(self, key: tuple, graph: object) -> None:
-            if graph not in self.last:
+        def __setitem__(self, key: tuple, graph: model.BertOpenVINO) -> None:
+            size = sum(array.nbytes for array in graph._weights.values())
+            if size < 2**23 and graph not in self.last:  # not of the real encoder, which takes 90 MB
                 self.last.append(graph)
             super().__setitem__(key, graph)
 
