@@ -52,6 +52,12 @@ def state(path):
     return status.st_ino, status.st_mtime_ns if names is None else names
 
 
+@pytest.fixture(autouse=True)
+def _threads_sync_files(monkeypatch):
+    """Sync files by several threads, as users do; other tests use one."""
+    monkeypatch.setattr(new_files_module, "_THREADS", 8)
+
+
 @pytest.fixture
 def commits(monkeypatch):
     """The files and folders that were not synced as they were, at each rename of HEAD.json."""
