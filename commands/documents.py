@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from ..core.errors import InputError, NoIndexError, NotFoundError
+from ..core.printable import path_as_printed, printable_path
 from ..retriever.documents.file_parts import file_of
 from .options import command_hint, open_index, path_from_here
 
@@ -57,7 +58,7 @@ def _index_above(citation: str) -> Path | None:
     """The nearest index above a cited file; None if there is none, or it cannot be read."""
     from ..retriever.documents.scan import find_index
 
-    for folder in Path(citation).parents:
+    for folder in (*Path(citation).parents, *Path(path_as_printed(citation)).parents):
         with contextlib.suppress(OSError, ValueError):  # a name that is too long, a NUL, a folder of another user
             if folder.is_dir():
                 return find_index(folder)
@@ -85,11 +86,37 @@ def is_document(retriever: Retriever, path: str) -> bool:
 
 
 def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
-    """The path in the index of a user's document, named from the current folder or by its path in the index.
+    r"""The path in the index of a user's document, named from the current folder or by its path in the index.
+
+    A name may have its escapes, as output has them: `\n` is a line break unless a document has a backslash there.
 
     :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
     :raises InputError: when there is no such document, with the nearest name.
     """
+    name = path_as_printed(path)
+    try:
+        document = _find(retriever, path, folders=folders)
+    except NotFoundError:
+        with contextlib.suppress(NotFoundError):
+            return _find(retriever, name, folders=folders)
+        raise
+    if folders and name != path:
+        _check_meaning(retriever, path, name)
+    return document
+
+
+def _check_meaning(retriever: Retriever, path: str, name: str) -> None:
+    """Refuse to erase a document if its path is also what output shows for another one."""
+    with contextlib.suppress(NotFoundError):
+        document = _find(retriever, name, folders=True)
+        raise InputError(
+            f"{path} means one document, and is shown for another, {document!r}: expected {printable_path(path)} for "
+            f"the first, or $'{path}' in the shell for the other"
+        )
+
+
+def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
+    """The path in the index of a document, by its very name."""
     rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
     rows += [{**row, "path": name} for row in rows if (name := file_of(row["path"])) != row["path"]]  # of its parts
     paths = {row["path"] for row in rows}
@@ -124,7 +151,8 @@ def is_forgotten(retriever: Retriever, path: str) -> bool:
     from ..retriever.store.documents import named
 
     snapshot = retriever.snapshot()
-    names = [_path_in(retriever.folder, path), path.rstrip("/")]
+    readings = path, path_as_printed(path)
+    names = [name for reading in readings for name in (_path_in(retriever.folder, reading), reading.rstrip("/"))]
     return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError, StoreError
-from ..core.printable import printable_path
+from ..core.printable import path_as_printed, printable_path
 from .documents import find_document, is_forgotten, open_cited
 from .options import (
     EXIT_NEGATIVE,
@@ -246,7 +246,7 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
     """
     retriever, document = open_cited(path, _find_unless_forgotten, folder, index, wait=wait)
     if document is None:
-        echo(f"{printable_path(path)} was forgotten already")
+        echo(f"{printable_path(path_as_printed(path))} was forgotten already")
         return EXIT_NEGATIVE
     report = retriever.delete(document, folder=document, erase=True)
     print_note(report.note)

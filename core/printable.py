@@ -41,6 +41,7 @@ _VARIED += "\U00020000-\U0003ffff"  # zero, formulas and ideographs, which have 
 _FLAGS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in name) for name in ("gbeng", "gbsct", "gbwls"))
 _RIGHT_TO_LEFT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_ESCAPE = r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})"  # as `unicode_escape` writes them
 _MANY = 4  # invisible characters in a row are counted from here on, not shown one by one
 
 
@@ -95,10 +96,26 @@ def printable_lines(text: str) -> str:
 
 
 def printable_path(path: str) -> str:
-    r"""Escape such characters in the name of a file, which must stay distinct: a line break is `\n`."""
-    if _is_plain(path):
+    r"""Escape such characters in the name of a file, which must stay distinct: a line break is `\n`.
+
+    Then a backslash is doubled, and also in a name with one that would read as such an escape.
+    """
+    if _is_plain(path) and not ("\\" in path and _reads_as_escaped(path)):
         return path
-    return _replace(path, _path_symbol, _escape)
+    return _replace(path.replace("\\", "\\\\"), _path_symbol, _escape)
+
+
+def path_as_printed(shown: str) -> str:
+    """Return the name that `printable_path` shows so."""
+    return re.sub(rf"\\\\|{_ESCAPE}", _unescape, shown)
+
+
+def _reads_as_escaped(path: str) -> bool:
+    return any(not _is_plain(_unescape(match)) for match in re.finditer(_ESCAPE, path))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return match[0].encode().decode("unicode_escape")
 
 
 def visible(text: str) -> str:

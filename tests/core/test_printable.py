@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import unicodedata
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from binocle.core.printable import (
     invisible_spans,
     json_text,
+    path_as_printed,
     printable,
     printable_lines,
     printable_path,
@@ -126,6 +128,32 @@ def test_no_text_for_people_has_a_command(text):
         char for char in text if "\ud800" <= char < "\ue000"
     }
     assert not [char for char in printable(text).replace(ENGLAND, "") if "\U000e0000" <= char < "\U000e0080"]
+
+
+def test_two_names_of_files_are_never_shown_alike_and_lead_back():
+    letters = "\\\n\x1bnx1b"
+    names = ["".join(name) for length in range(6) for name in itertools.product(letters, repeat=length)]
+    shown = list(map(printable_path, names))
+    assert len(set(shown)) == len(names)
+    for name, text in zip(names, shown, strict=True):
+        assert text == name or path_as_printed(text) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nb", "a\\nb"),
+        ("a\n\\b", "a\\n\\\\b"),
+        ("C:\\data", "C:\\data"),
+        ("caf\\xe9", "caf\\xe9"),
+        ("a\\nb", "a\\\\nb"),
+        ("a\\U0011ffff", "a\\U0011ffff"),
+        ("a\\u202e", "a\\\\u202e"),
+    ],
+)
+def test_a_backslash_is_doubled_where_it_would_read_as_an_escape(name, shown):
+    assert printable_path(name) == shown
+    assert path_as_printed(shown) == (name if shown != name else name.replace("\\xe9", "\xe9"))
 
 
 @given(TEXTS)

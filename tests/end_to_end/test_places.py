@@ -153,6 +153,30 @@ def test_a_symbolic_link_is_forgotten_for_itself_and_shown_as_its_target(notes, 
     assert run("forget", "ship.md").out == "1 document forgotten\n"
 
 
+def test_a_name_leads_to_its_file_as_output_shows_it(notes, run, write):
+    texts = {
+        "odd/a\nb.md": "plum jam\n",
+        "odd/a\\nb.md": "plum pie\n",
+        "o\x1bdd/c.md": "plum cake\n",
+        "C:\\d.md": "plum\n",
+    }
+    write(notes, texts)
+    run("index", ".")
+    shown = {line.split("  ")[1] for line in run("files").out.splitlines() if line.startswith("indexed")}
+    assert shown >= {"odd/a\\nb.md", "odd/a\\\\nb.md", "o\\x1bdd/c.md", "C:\\d.md"}
+    assert run("show", "odd/a\\\\nb.md").out == "plum pie\n\n"
+    assert run("show", "o\\x1bdd/c.md:1").out == "plum cake\n"
+    assert run("show", "C:\\d.md").out == "plum\n\n"
+    assert run("similar", "o\\x1bdd/c.md:1").code == 0
+    both = run("forget", "odd/a\\nb.md")
+    assert (both.code, both.out) == (2, "") and "shown for another, 'odd/a\\nb.md'" in both.err
+    assert run("forget", "odd/a\\\\nb.md").out == "1 document forgotten\n"
+    assert run("show", "odd/a\\nb.md").out == "plum jam\n\n"
+    assert run("forget", "odd/a\\nb.md").out == "1 document forgotten\n"
+    again = run("forget", "o\\x1bdd"), run("forget", "o\\x1bdd/c.md")
+    assert [ran.out for ran in again] == ["1 document forgotten\n", "o\\x1bdd/c.md was forgotten already\n"]
+
+
 def test_open_opens_nothing_outside_of_the_folder(notes, monkeypatch):
     from dataclasses import replace
 
