@@ -140,13 +140,17 @@ def _explain_no_hits(
     from ...retriever.store.locations.folder_location import writer_at
 
     snapshot = retriever.snapshot()
-    rows = [row for row in retriever.documents() if row["chunks"]]
+    documents = retriever.documents()
+    rows = [row for row in documents if row["chunks"]]
     inside = folder_filter(folders, root, retriever.path)
     below = ids_passing(snapshot, inside)
     if not rows:
-        hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
+        command = "files" if documents else "index"
+        hint = command_hint(command, root or Path("FOLDER"), at=retriever.path)
         writer = writer_at(retriever.path)
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
+        if documents:
+            reason = f"the index at {retriever.path} holds no passages, for the reasons that {hint} lists"
         if writer:
             reason = (
                 f"{writer} is making the index at {retriever.path}{_progress(retriever)}: search again when it is done"

@@ -20,6 +20,7 @@ from ..readers import ocr as ocr_reader
 from ..readers.containers.members import may_hold
 from ..readers.plain_text.definitions import GRAMMARS, has_parser
 from ..readers.pool.reading import DENIED
+from ..store.documents import documents_at
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
     from ..readers.formats import Format
     from ..readers.pool.reading import Reading
+    from ..store.snapshot import Snapshot
     from ..store.writer import Writer
     from .changes import FolderChanges
 
@@ -94,6 +96,7 @@ def sync(
         entries = [entry for entry in entries if may_hold(entry.path)]
     formats = ocr_reader.FORMATS if ocr else None
     _index(writer, root, encoder, changes, entries, retry=retry, formats=formats, progress=progress)
+    report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
     report.note = "; ".join(
         filter(None, [_note_of_missing(report, root, within), _note_of_code(report), writer.finish()])
     )
@@ -138,6 +141,15 @@ def _index(
             indexer.drop([old["id"] for old in gone])
             report.removed += sum(old["state"] == "indexed" for old in gone)
     indexer.commit(drop=changes.drop)
+
+
+def _count_skipped_now(changes: FolderChanges, snapshot: Snapshot) -> int:
+    """Count the documents that had a text before and are skipped now, with those in other files."""
+    earlier = [changes.known.get(entry.path) for entry in changes.read]
+    earlier += [row for rows in changes.members.values() for row in rows]
+    paths = [row["path"] for row in earlier if row and row["state"] == "indexed"]
+    rows = documents_at(snapshot, paths, ["state"])
+    return sum((row["source"], row["state"]) == ("file", "skipped") for row in rows)
 
 
 def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:

@@ -546,7 +546,9 @@ def test_a_hint_to_index_leads_to_the_index_that_lies_elsewhere(tmp_path: Path, 
     assert again in run("search", "ship", "i x").err
     assert run("index", "i x").err == f"binocle: i x is an index, not a folder of documents: expected {again}\n"
     assert run("index", "docs", "--index", "i x").code == 0
-    assert f"holds no passages yet: {again} fills it" in run("search", "ship", "i x").err
+    listing = f"'binocle files {tmp_path}/docs --index '{tmp_path}/i x''"
+    assert f"holds no passages, for the reasons that {listing} lists" in run("search", "ship", "i x").err
+    assert "skipped  docs/a.txt  (no text in it)" in run(*shlex.split(listing[1:-1])[1:]).out
     assert not (tmp_path / "docs/.binocle").exists()
 
 

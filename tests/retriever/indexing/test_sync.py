@@ -240,12 +240,25 @@ def test_a_file_ignored_later_goes_and_comes_back(world):
     world.write("b.log", TEXT + "log")
     world.sync()
     world.write(".gitignore", "*.log\n")
-    assert world.sync() == {"unchanged": 1, "skipped": 2}
+    assert world.sync() == {"unchanged": 1, "removed": 1, "skipped": 2}
     assert world.states() == {".gitignore": "skipped", "a.txt": "indexed", "b.log": "skipped"}
+    assert world.sync() == {"unchanged": 1, "skipped": 2}
     assert {hit.path for hit in world.retriever.search("cat")} == {"a.txt"}
     (world.folder / ".gitignore").unlink()
     assert world.sync() == {"indexed": 1, "unchanged": 1}
     assert world.states() == {"a.txt": "indexed", "b.log": "indexed"}
+
+
+def test_a_document_that_loses_its_text_is_counted_as_removed_once(world):
+    with zipfile.ZipFile(world.folder / "z.zip", "w") as archive:
+        archive.writestr("m.txt", TEXT)
+    world.write("a.txt", TEXT)
+    assert world.sync() == {"indexed": 3}
+    with zipfile.ZipFile(world.folder / "z.zip", "w") as archive:
+        archive.writestr("m.txt", "")
+    world.write("a.txt", "", OLD + 1)
+    assert world.sync() == {"indexed": 1, "removed": 2, "skipped": 2}
+    assert world.sync() == {"unchanged": 1, "skipped": 2}
 
 
 def test_a_folder_ignored_later_goes_and_comes_back(world):

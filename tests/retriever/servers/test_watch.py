@@ -77,6 +77,8 @@ def test_a_new_a_changed_and_a_deleted_file_are_followed(retriever, folder):
         (folder / "new.md").unlink()
         assert updates.next().report.removed == 1
         assert "new.md" not in paths(retriever)
+        (folder / ".gitignore").write_text("tasks.md\n")
+        assert updates.next().report.removed == 1
 
 
 def test_a_burst_of_files_is_one_sync(retriever, folder):
