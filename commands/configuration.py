@@ -30,7 +30,7 @@ FILE = "configuration"  # the key of click's `meta` for the file in force
 
 
 def configuration_file() -> Path:
-    """The path of the configuration file, which may be missing; `BINOCLE_CONFIG` names another."""
+    """The path of the configuration file, which may be missing; `BINOCLE_CONFIG` names another, which may not."""
     if named := os.environ.get("BINOCLE_CONFIG"):
         return Path(named).expanduser()
     return user_folder("CONFIG", "~/.config") / "binocle" / "config.toml"
@@ -39,7 +39,7 @@ def configuration_file() -> Path:
 def configure(context: click.Context, group: click.Group) -> None:
     """Read the file, if there is one: set the defaults of the running command, and keep the rest in click's `meta`.
 
-    :raises InputError: with the line of the file, for a key that is unknown or a value of another type.
+    :raises InputError: with the line of the file, for a key that is unknown or a value of another type; as `_text`.
     """
     text = _text()
     if text is None:
@@ -70,13 +70,18 @@ def check_all(group: click.Group) -> str:
 
 
 def _text() -> str | None:
-    """The text of the file; None if there is none, or `BINOCLE_CONFIG` is set to nothing."""
+    """The text of the file; None if there is none, or `BINOCLE_CONFIG` is set to nothing.
+
+    :raises InputError: when it cannot be read, or `BINOCLE_CONFIG` names one that is not there.
+    """
     file = configuration_file()
     if os.environ.get("BINOCLE_CONFIG") == "":
         return None
     try:
         return file.read_text("utf-8-sig")
     except FileNotFoundError:
+        if os.environ.get("BINOCLE_CONFIG"):
+            raise InputError(f"BINOCLE_CONFIG names {file}, which is not there: expected a file, or nothing") from None
         return None
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 (byte {error.start:,}): expected a TOML file") from None

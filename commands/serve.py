@@ -96,6 +96,7 @@ def serve(
         access.check_hosts([*allow_host, *([] if access.is_address(host) else [host])]),
         access.check_origins(allow_origin),
     )
+    access.check_indexes(rules.tokens, opened)
     if path is None and not rules.tokens and not access.is_loopback(host):
         raise InputError(f"other machines may reach {host}: give --tokens FILE, or leave --host out")
     served = _served(opened, rerank, writable=write)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -55,13 +54,17 @@ def _quick(context: click.Context, _option: click.Parameter, value: bool) -> boo
     return value
 
 
-def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"expected a finite number, not {value}")
-    return value
+class _Share(click.FloatRange):
+    """A share of all, so that 30 for 30 % sets no limit that everything passes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = click.FLOAT.convert(value, param, ctx)
+        if not 0 <= number <= 1:
+            self.fail(f"expected a share from 0 to 1, not {number}", param, ctx)
+        return number
 
 
-_SHARE = click.FloatRange(0)
+_SHARE = _Share(0, 1)
 _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was too weak to prove it
 
 
@@ -117,26 +120,21 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
 @click.option(
     "--max-token-f1",
     type=_SHARE,
-    callback=_finite,
     metavar="X",
     help="A gate: the highest F1 that may be recovered at any length, by its upper bound.",
 )
-@click.option("--max-content-f1", type=_SHARE, callback=_finite, metavar="X", help="The same of uncommon tokens.")
-@click.option(
-    "--max-names", type=_SHARE, callback=_finite, metavar="X", help="The highest share of names read, or picked of 30."
-)
-@click.option("--max-numbers", type=_SHARE, callback=_finite, metavar="X", help="The same of numbers.")
+@click.option("--max-content-f1", type=_SHARE, metavar="X", help="The same of uncommon tokens.")
+@click.option("--max-names", type=_SHARE, metavar="X", help="The highest share of names read, or picked of 30.")
+@click.option("--max-numbers", type=_SHARE, metavar="X", help="The same of numbers.")
 @click.option(
     "--max-known",
     type=_SHARE,
-    callback=_finite,
     metavar="X",
     help="The highest share of passages with text that the attacker has, by its upper bound.",
 )
 @click.option(
     "--min-ndcg-keep",
     type=_SHARE,
-    callback=_finite,
     metavar="Y",
     help="A gate: the lowest share of nDCG@10 that must remain.",
 )

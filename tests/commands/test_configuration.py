@@ -80,9 +80,17 @@ def test_variable_names_another_file_or_none(configured, here, run, tmp_path, mo
     monkeypatch.setenv("BINOCLE_CONFIG", "")
     assert run("search", "cat").code == 0
     monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "other.toml"))
-    assert run("search", "cat").code == 0
     (tmp_path / "other.toml").write_text("[status]\njson = true\n")
     assert run("status").rows[0]["folder"]
+
+
+def test_named_file_that_is_not_there_is_one_line(here, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "nosuch.toml"))
+    ran = run("search", "cat")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"binocle: BINOCLE_CONFIG names {tmp_path}/nosuch.toml, which is not there: expected a file, or nothing\n"
+    )
 
 
 def test_file_in_the_folder_is_never_read(here, run):

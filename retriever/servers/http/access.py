@@ -86,6 +86,15 @@ def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
         raise InputError(f"the file of tokens {path}: {error}") from None
 
 
+def check_indexes(tokens: Iterable[Token], names: Iterable[str]) -> None:
+    """Check that tokens name indexes of the server.
+
+    :raises InputError: naming the one that it does not have.
+    """
+    for unknown in sorted(set().union(*(token.indexes or () for token in tokens)).difference(names)):
+        raise InputError(f"a token is for the index {unknown!r}: expected some of {', '.join(names)}")
+
+
 def _token(entry: _TokenEntry) -> Token:
     where = filter_of(entry.where)
     if where is None and entry.where is not None:

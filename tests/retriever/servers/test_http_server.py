@@ -795,6 +795,7 @@ def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
     [
         (["--host", "0.0.0.0"], "other machines may reach 0.0.0.0: give --tokens FILE"),
         (["--tokens", "none.json"], "none.json: No such file"),
+        (["--tokens", "wrong.json"], "a token is for the index 'nosuch': expected some of folder"),
         (["--allow-origin", "intranet"], "'intranet' is not the origin of a page"),
         (["--allow-host", "a/b"], "'a/b' is not the name of a host"),
         (["--host", "no.such.host.invalid", "--tokens", "tokens.json"], "cannot listen at no.such.host.invalid"),
@@ -811,7 +812,10 @@ def test_a_server_that_cannot_start_says_why_in_one_line(folder, retriever, monk
     monkeypatch.chdir(folder)
     with open("tokens.json", "w") as file:
         file.write('{"tokens": [{"token": "long-enough-token-1"}]}')
-    os.chmod("tokens.json", 0o600)
+    with open("wrong.json", "w") as file:
+        file.write('{"tokens": [{"token": "long-enough-token-1", "indexes": ["folder", "nosuch"]}]}')
+    for name in ("tokens.json", "wrong.json"):
+        os.chmod(name, 0o600)
     result = CliRunner().invoke(cli, ["serve", str(folder), "--port", "0", *arguments])
     assert isinstance(result.exception, InputError | SystemExit)  # the latter for wrong options
     says = result.output.splitlines()[-1] if result.exit_code == 2 else str(result.exception)
