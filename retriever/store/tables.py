@@ -158,10 +158,13 @@ def check_pages(table: lance.LanceDataset) -> None:
     A read of many rows would end the process: Lance quotes the file in the error, and Arrow's C stream aborts on text
     with a NUL (arrow-rs 58, `ffi_stream.rs`).
 
+    :raises StoreError: when it names files outside of its folder.
     :raises DamagedError: when the end of a file describes more than the file can hold.
     """
     if "://" not in table.uri.removeprefix("file://"):
         for name in {file.path for fragment in table.get_fragments() for file in fragment.data_files()}:
+            if "/" in name:
+                raise StoreError(f"{table.uri} keeps data outside of the index, in {name}: remove it and index again")
             _check_footer(Path(table.uri.removeprefix("file://")) / "data" / name)
     counts = [fragment.count_rows() for fragment in table.get_fragments()]
     table.take([end - count for end, count in zip(accumulate(counts), counts, strict=True) if count])

@@ -425,7 +425,7 @@ def test_strangers_index_is_confined_even_if_the_user_trusts_it(stranger):
 
 @needs_strace
 def test_strangers_index_that_the_user_does_not_trust_is_confined(stranger):
-    assert_confined(stranger, NAMES, ["search", "index"], trust="")
+    assert_confined(stranger, [*NAMES, "data_file_above_the_table"], ["search", "index"], trust="")
 
 
 @needs_strace
