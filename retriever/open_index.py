@@ -216,7 +216,7 @@ class OpenIndex:
 
         store = store or self.reopened()
         opened = open_writer(store, self.models.encoder_of, self._backend(), self.current)
-        with self.writing, naming_way_back(store), opened as writer:
+        with self.writing, naming_way_back(store, with_tables=True), opened as writer:
             try:
                 yield writer
             finally:

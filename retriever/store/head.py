@@ -184,9 +184,10 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
     except FileNotFoundError:
         if not is_index(location):
             raise removed_meanwhile(location) from None
-        raise DamagedError(
-            f"there is no {location}/{name}: {location} is no index, or not a whole one, so give another with --index"
-        ) from None
+        remedy = f"remove the folder {location} and index again"
+        if name == _SETTINGS:  # the file that shows that the others are ours
+            remedy = f"{location} is no index, or not a whole one, so give another with --index"
+        raise DamagedError(f"there is no {location}/{name}: {remedy}") from None
     except PermissionError:
         raise StoreError(f"{location}/{name} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:

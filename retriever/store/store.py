@@ -180,14 +180,28 @@ def with_way_back(store: Store, error: DamagedError) -> DamagedError:
 
 
 @contextlib.contextmanager
-def naming_way_back(store: Store) -> Iterator[None]:
-    """Add the advice to go back to errors of a damaged state, if the state before was kept."""
+def naming_way_back(store: Store, *, with_tables: bool = False) -> Iterator[None]:
+    """Add the advice to go back to errors of a damaged state, if the state before was kept.
+
+    :param with_tables: whether its tables must be whole too, which takes longer to tell.
+    """
     try:
         yield
     except DamagedError as error:
-        if store.previous() is None:
+        previous = store.previous()
+        if previous is None or (with_tables and not _are_whole_tables(store, previous)):
             raise
         raise with_way_back(store, error) from error
+
+
+def _are_whole_tables(store: Store, head: Head) -> bool:
+    from .snapshot import Snapshot  # it imports this module
+
+    try:
+        Snapshot(store, head).check_pages()
+    except StoreError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

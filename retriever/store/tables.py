@@ -192,7 +192,9 @@ def _check_footer(file: Path) -> None:
             stream.seek(start if start + count * _PART.size <= size else size)
             parts = stream.read(min(count * _PART.size, size))
             if len(parts) < count * _PART.size or any(at + length > size for at, length in _PART.iter_unpack(parts)):
-                raise DamagedError(f"{file} is damaged: its end names parts outside of its {size:,} bytes")
+                reason = f"its end names parts outside of its {size:,} bytes"
+                remedy = f"remove the folder {file.parents[2]} and index again"
+                raise DamagedError(f"{file} is damaged ({reason}): {remedy}")
 
 
 def drop_later_versions(location: TableLocation, version: int) -> None:

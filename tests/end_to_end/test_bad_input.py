@@ -576,6 +576,22 @@ def test_index_whose_tables_are_damaged(path: str, damage, here: Path, run):
     assert_damage_reported(run, here / ".binocle", path.split("/")[0], COMMANDS)
     with pytest.raises(DamagedError, match=path.split("/")[0]):
         Retriever.open(here).search("tax")
+    for words in (["index", "."], ["verify", "--repair"]):  # the state before has lost the same files
+        assert run(*words).err.endswith(f": remove the folder {here}/.binocle and index again\n")
+
+
+def test_index_without_its_state_names_the_one_remedy_that_works(here: Path, run):
+    index, answered = here / ".binocle", answers(here / ".binocle")
+    (index / "HEAD.json").unlink()
+    remedy = "'binocle verify --repair' goes back to the state before the last commit"
+    assert run("index", ".").err == f"binocle: there is no {index}/HEAD.json: {remedy}\n"
+    assert run("verify", "--repair").out.endswith("clean\n")
+    assert answers(index) == answered
+    (index / "HEAD.json").unlink()
+    (index / "HEAD.previous.json").write_text("{}")
+    for words in (["index", "."], ["verify", "--repair"], ["search", "tax"]):
+        remedy = f"remove the folder {index} and index again"
+        assert run(*words).err == f"binocle: there is no {index}/HEAD.json: {remedy}\n"
 
 
 # A process of its own
