@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ....core.errors import InputError
@@ -91,9 +91,13 @@ def moments(value: Any) -> tuple[float, float]:
 def moment(text: str) -> float:
     """Read a date, or a date and time."""
     try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
+        date = datetime.fromisoformat(text)
+    except ValueError:
         raise InputError(f"{shown(text)} is not a date: expected YYYY-MM-DD, or YYYY-MM-DDTHH:MM") from None
+    try:
+        return date.timestamp()
+    except (ValueError, OverflowError, OSError):  # local time on the first or last day of the calendar
+        return date.replace(tzinfo=UTC).timestamp()
 
 
 def _day_after(day: str) -> float:

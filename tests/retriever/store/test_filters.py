@@ -207,9 +207,12 @@ def test_a_day_in_which_the_clocks_are_changed_has_23_or_25_hours(day, hour, in_
         assert passes(f"modified>{other}", modified=modified) is (other < parsed)
 
 
-def test_the_last_day_of_the_calendar_has_an_end():
+def test_the_first_and_the_last_day_of_the_calendar_are_days():
     assert passes("modified<=9999-12-31")
     assert not passes("modified=9999-12-31")
+    assert passes("modified<9999-12-31T23:59")
+    assert passes("modified>0001-01-01")
+    assert passes("modified>=0001-01-01T00:00+02:00")
 
 
 def test_modified_may_carry_a_zone():
