@@ -117,6 +117,9 @@ def _defaults(file: Path, text: str, path: list[str], table: Any, command: click
         return {name: _defaults(file, text, [*path, name], table[name], command.commands[name]) for name in table}
     options = _options(command)
     names = {key.replace("_", "-"): key for key in table}
+    if "name" in table and "name" not in options and any("--name" in option.opts for option in command.params):
+        problem = f'a collection is named above all tables, by {COLLECTION} = "NAME", not by an option'
+        raise _error(file, text, path, "name", problem)
     _check_names(file, text, path, table, list(options), known=[names[name] for name in names.keys() & options.keys()])
     context = click.Context(command, info_name=path[-1])
     values = {}

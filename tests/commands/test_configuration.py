@@ -43,6 +43,11 @@ def test_file_in_force_is_named(configured, here, run):
     [
         ("[serch]\nk = 1\n", ":1:", "there is no command 'serch', is it 'search'?"),
         ("[search]\n\nrerrank = 'x'\n", ":3:", "[search] has no option 'rerrank', is it 'rerank'?"),
+        (
+            "[search]\nname = 'all'\n",
+            ":2:",
+            'a collection is named above all tables, by collection = "NAME", not by an option',
+        ),
         ("[search]\nk = 'five'\n", ":2:", "k: expected a whole number, not 'five'"),
         ("[search]\nk = 0\n", ":2:", "k: 0 is not in the range x>=1"),
         ("[search]\nk = true\n", ":2:", "k: expected a whole number, not true"),
