@@ -261,7 +261,7 @@ def test_a_defended_encoder_is_loaded_from_its_folder_and_encodes_as_its_base_wi
     encoder = load_encoder(str(encoders[name]))
     assert isinstance(encoder, DefendedEncoder)
     texts = ["the cat sat", "income tax \ud800"]
-    clean = [text.encode("utf-8", "replace").decode() for text in texts]
+    clean = [text.replace("\ud800", "\ufffd") for text in texts]
     assert (encoder.encode(texts) == encoder.defence.documents(tiny.encode(texts), clean)).all()
     assert (encoder.encode(texts, kind="query") == encoder.defence.queries(tiny.encode(texts, kind="query"))).all()
     assert encoder.dim == encoder.defence.stored_dim and encoder.max_tokens == tiny.max_tokens

@@ -765,7 +765,7 @@ def test_two_runs_into_one_file_are_refused(tmp_path):
 
 def test_half_characters_and_nulls_are_texts_like_others(tmp_path):
     rows, _ = mined(tmp_path, [("\ud83d 0", "a\x00b 30")], ["\ud800 40", "x\x00y 50", "  "])
-    assert rows == [{"query": "? 0", "positive": "a\x00b 30", "negatives": ["? 40", "x\x00y 50"]}]
+    assert rows == [{"query": "\ufffd 0", "positive": "a\x00b 30", "negatives": ["\ufffd 40", "x\x00y 50"]}]
 
 
 # The command line
