@@ -925,7 +925,8 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
     change(retriever)
     right[encoder_of(retriever)] = answers(retriever, modes)
     (tmp_path / "work").mkdir()
-    arguments = [tmp_path / "source", tmp_path / "work", what, models["wide"], 16, 4, models["wide"], models["tiny"]]
+    # Before 8 lines, the first, the last and those evenly between, which are on both sides of the commit; and at 2 times.
+    arguments = [tmp_path / "source", tmp_path / "work", what, models["wide"], 8, 2, models["wide"], models["tiny"]]
     done = subprocess.run([*quick_start, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 300  # lines that a kill can come before
@@ -983,7 +984,7 @@ for place, step in enumerate(STEPS):
     right.append(answers())
     limits = {file.stat().st_size - 1 for file in set(work.rglob("*")) - before if file.is_file() and file.stat().st_size > 1}
     refusals = 0
-    for limit in sorted({40, *sorted(limits)[::2]}):
+    for limit in sorted({40, *sorted(limits)[::3], max(limits)}):
         begin(STEPS[:place])
         try:
             limited(limit)
