@@ -102,31 +102,40 @@ LESS = {
     "tune": ["--steps", "2", "--pairs", "200"],
     "distill": ["--epochs", "0.1"],
     "pretrain": ["--steps", "4", "--evaluations", "1"],
-    "audit": ["--steps", "2", "--lengths", "8", "--texts", "5"],
+    "audit": ["--steps", "2", "--lengths", "8", "--texts", "3"],
     "invert": ["--seconds", "0.2"],
 }
 
 
-@pytest.fixture
-def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, write):
-    """A home directory with the files that the pages name; hub names are tiny models in its cache."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(home / "hub"))
-    monkeypatch.setattr(model_files, "BUNDLED", {})
-    monkeypatch.chdir(home)
+@pytest.fixture(scope="session")
+def _home(tmp_path_factory, _synced, tiny_model, make_model, make_reranker, write):
+    """What `home` is copied from. Not to be changed."""
+    home = tmp_path_factory.mktemp("prepared") / "home"
     cache_model(home / "hub", model_files.DEFAULT_MODEL, Path(tiny_model))
     cache_model(home / "hub", "sentence-transformers/all-mpnet-base-v2", Path(tiny_model))
     make_reranker(home / "my-reranker")
     cache_model(home / "hub", "cross-encoder/ms-marco-MiniLM-L6-v2", home / "my-reranker")
     make_model(home / "my-encoder", seed=1)
-    shutil.copytree(folder, home / "notes")
-    shutil.copytree(folder / "notes", home / "notes", dirs_exist_ok=True)
+    shutil.copytree(_synced, home / "notes", ignore=shutil.ignore_patterns(".binocle"))
+    shutil.copytree(_synced / "notes", home / "notes", dirs_exist_ok=True)
     shutil.rmtree(home / "notes" / "notes")
     write(home, {"docs/shipping.md": "# Shipping\n\nOrders leave within two days.\n", "faq/about.md": "# Questions\n"})
-    Retriever.open(home / "notes", model=model_files.DEFAULT_MODEL).sync()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_CACHE", str(home / "hub"))
+        patch.setattr(model_files, "BUNDLED", {})
+        Retriever.open(home / "notes", model=model_files.DEFAULT_MODEL).sync()
+    return home
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, _home):
+    """A home directory with the files that the pages name; hub names are tiny models in its cache."""
+    home = shutil.copytree(_home, tmp_path / "home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(model_files, "BUNDLED", {})
+    monkeypatch.chdir(home)
     monkeypatch.setattr("binocle.training.inversion.evaluation._CONTROLS", 2)
     correct = EmbeddingInverter.correct  # for 5 seconds each, to find the threshold of a new inverter
     monkeypatch.setattr(
@@ -168,7 +177,7 @@ def training_data(home, monkeypatch):
     for name, column in (("corpus", "positive"), ("queries", "query")):
         lines = [json.dumps({"_id": f"{n}", "title": "", "text": row[column]}) for n, row in enumerate(PAIRS)]
         (home / "scifact" / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
-    judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
+    judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 3))
     for split in ("train", "test"):
         (home / "scifact" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
     (home / "questions.tsv").write_text("q1\tcat\nq2\tincome tax\n", "utf-8")
