@@ -1090,7 +1090,8 @@ def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
         for number in range(34):
             put(writer, number)
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 1)
-    for at in range(12):
+    # Both renames of the first commit, and of the last; merging and cleaning each table; and no cut, which is the last.
+    for at in (0, 1, 2, 5, 6, 7, 8, 9, 11):
         opened, cut = Store.open(shutil.copytree(store.path, tmp_path / f"cut at {at}")), Cut(at)
         with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), open_writer(opened) as writer:
             patch.setattr(DatasetOptimizer, "compact_files", cut(DatasetOptimizer.compact_files))
