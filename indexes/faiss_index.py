@@ -66,7 +66,7 @@ class FaissIndex:
         if self._is_better_exact(k, depth, count, filtered=allowed is not None):
             return self.exact.search(vectors, k, allowed=allowed)
         queries = self.exact.prepare_queries(vectors)
-        with one_thread() if len(queries) == 1 else contextlib.nullcontext():
+        with faiss_in_one_thread() if len(queries) == 1 else contextlib.nullcontext():
             scores, ids, enough = self._approximate_search(queries, k, depth, count, allowed)
         for row in np.flatnonzero(~enough):
             scores[row], ids[row] = (part[0] for part in self.exact.search(vectors[row : row + 1], k, allowed=allowed))
@@ -162,10 +162,10 @@ def _first_allowed(mask: Mask, scores: Floats, positions: Positions, count: int)
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
+def faiss_in_one_thread() -> Iterator[None]:
     """Let FAISS compute in the calling thread alone.
 
-    Of a single query it divides no work. It would still wait for its other threads, and these spin for a while after.
+    FAISS does not divide the work of a single query. But it waits for its other threads, which then spin for a while.
     """
     import faiss
 

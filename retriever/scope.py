@@ -342,7 +342,7 @@ def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> Ma
 def _check_single(subject: str, metadata: Mapping[str, Any], inside: Filter) -> None:
     """Refuse several values under a key that a scope compares.
 
-    A list passes a filter if one of its values does. By another one the document would be in another scope too.
+    A list passes a filter if one of its values does. Another value could put the document into another scope too.
     """
     for key in _compared(inside):
         values = metadata.get(key)
@@ -353,7 +353,7 @@ def _check_single(subject: str, metadata: Mapping[str, Any], inside: Filter) -> 
 
 
 def _compared(inside: Filter) -> Iterator[str]:
-    """Yield the keys of metadata whose values a filter compares."""
+    """Yield the metadata keys that a filter compares."""
     if isinstance(inside, Condition) and inside.operator != "exists" and inside.key not in fields.BUILT_IN:
         yield inside.key.removeprefix(fields.METADATA)
     elif isinstance(inside, Junction):

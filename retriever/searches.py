@@ -78,7 +78,7 @@ class Searches:
         in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
 
         :param query: the text; None with a `vector`, which then searches by meaning alone.
-        :param k: the number of passages; 0 gives none, and `total` of the list still counts those that were searched.
+        :param k: the number of passages. With 0 the list is empty, and its `total` still counts the searched passages.
         :param vector: the meaning of the query, shape (dim,), of the index's encoder; the words are the text's.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical". An index without an encoder searches a text
             without a vector by words.

@@ -38,7 +38,7 @@ _K1 = 1.2
 _B = 0.75
 _EXACT = 1 - 1e-5  # of a sum of float32: the order of its terms changes it by less than the rest
 _LOOKUP = 5  # postings are added in the time of one row's look-up
-_RECENT = 32  # terms whose postings stay in memory: of deleted rows a copy without them
+_RECENT = 32  # terms whose postings stay in memory; a segment with deleted rows copies the live ones
 _LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 
@@ -347,7 +347,7 @@ class LexicalIndex:
 def _frequencies_of(rows: Positions, with_term: Rows, counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return how often each row has the term of a posting list; 0 for a row that is not in the list.
 
-    :param with_term: the rows of the posting list, in ascending order, one for each of `counts`; maybe none.
+    :param with_term: the rows of the posting list, in ascending order, one for each of `counts`. There may be none.
     """
     if not len(with_term):
         return np.zeros(len(rows), np.uint8)

@@ -39,7 +39,7 @@ class Report:
     indexed: int = 0
     unchanged: int = 0
     moved: int = 0
-    removed: int = 0  # documents whose text left the index: the file is gone, or skipped now
+    removed: int = 0  # documents that left the index: their file is gone, or is skipped now
     missing: int = 0  # documents that stay without their files: too many are missing, so a disk may be away
     skipped: int = 0
     failed: int = 0

@@ -268,7 +268,7 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
 def _not_found(snapshot: Snapshot, words: Mapping[int, list[str]]) -> list[int]:
     """Return the passages that the full-text index does not find by their own words.
 
-    One search with the words of several passages takes as long as a search for one; what it misses is looked up alone.
+    A search for several passages takes as long as a search for one. Each passage that it misses is searched for alone.
     """
     together = sorted(set().union(*words.values()))
     hits = snapshot.full_text(" ".join(together), len(words), f"id in ({', '.join(map(str, words))})")

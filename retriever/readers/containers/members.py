@@ -55,12 +55,12 @@ class Member:
 
 
 class CutBytes(bytes):
-    """The bytes of a member in front of its damage. `unread` says what is missing, in one line."""
+    """The bytes of a member up to its damage. `unread` describes the missing part in one line."""
 
     unread: str
 
     def __new__(cls, content: bytes, unread: str) -> Self:
-        """Copy the bytes, and note what is missing."""
+        """Copy the bytes, and set `unread`."""
         data = super().__new__(cls, content)
         data.unread = unread
         return data

@@ -104,7 +104,7 @@ def _serve(
 
 
 def _note(document: Document, unread: str) -> Document:
-    """Note what is missing, in front of what the reader says is missing."""
+    """Add a reason to the metadata, before the reasons of the reader, why a part of the document is unread."""
     reasons = [unread, *filter(None, [document.metadata.get(UNREAD)])]
     return replace(document, metadata={**document.metadata, UNREAD: "; ".join(reasons)})
 
@@ -191,7 +191,7 @@ _BLOCK_BYTES = 2**20
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
-    """What is another when a file has another content: its change time too, which no program sets back."""
+    """Identify the content of a file. It includes the change time, which programs cannot set back."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

@@ -185,7 +185,7 @@ def _exact(key: str, operator: str, value: Any) -> Any:
     """Return a value of a type that metadata have, or the text of a date."""
     result, label = plain(value), f"the filter on {shown(key)} compares"
     if isinstance(result, str):
-        result = encodable(str.__str__(result))  # as it is stored
+        result = encodable(str.__str__(result))  # the store holds this form
     elif isinstance(result, int) and not isinstance(result, bool):
         result = int(result)
         if result.bit_length() > _MAX_BITS:
