@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     Pattern = re.Pattern[str]
 
-DEFINITION, USE, DEFINITION_IN_OTHER_CASE, USE_IN_OTHER_CASE = 4, 3, 2, 1  # how well a passage holds a token
+# How well a passage holds a token: best where it is defined, then in the rest of the section or function of that name.
+DEFINITION, UNDER_ITS_NAME, USE = 6, 5, 4
+DEFINITION_IN_OTHER_CASE, UNDER_ITS_NAME_IN_OTHER_CASE, USE_IN_OTHER_CASE = 3, 2, 1
 
 _MAX_TOKENS = 8  # of a query: each costs a look-up
 _LOOKED_UP = 1_000  # passages with all words of an exact part, to be searched for it
@@ -146,16 +148,17 @@ class ExactQuery:
 
     def _level(self, passage: str, headings: Sequence[str], folded: str) -> tuple[int, int]:
         grades = [grade(literal, passage, headings, folded) for literal in (*self.required, *self.tokens)]
-        grades += [DEFINITION * (grade(name, passage, headings, folded) == DEFINITION) for name in self.names]
+        of_names = [grade(name, passage, headings, folded) for name in self.names]
+        grades += [level if level in (DEFINITION, UNDER_ITS_NAME) else 0 for level in of_names]
         return sum(map(bool, grades)), sum(grades)
 
     def held(self, passage: str, headings: Sequence[str] = ()) -> dict[str, str]:
         """Map each literal that counts for a passage to "definition" or "use"."""
         passage = composed(passage)
         grades = {literal: grade(literal, passage, headings) for literal in self.literals}
-        grades |= {name: 0 for name in self.names if grades[name] != DEFINITION}
+        grades |= {name: 0 for name in self.names if grades[name] not in (DEFINITION, UNDER_ITS_NAME)}
         return {
-            literal: "definition" if level in (DEFINITION, DEFINITION_IN_OTHER_CASE) else "use"
+            literal: "use" if level in (USE, USE_IN_OTHER_CASE) else "definition"
             for literal, level in grades.items()
             if level
         }
@@ -243,12 +246,14 @@ def grade(literal: str, passage: str, headings: Sequence[str] = (), folded: str 
     """
     if not _may_hold(literal, passage.casefold() if folded is None else folded):
         return 0
-    for any_case, definition, use in (
-        (False, DEFINITION, USE),
-        (True, DEFINITION_IN_OTHER_CASE, USE_IN_OTHER_CASE),
+    for any_case, definition, under_its_name, use in (
+        (False, DEFINITION, UNDER_ITS_NAME, USE),
+        (True, DEFINITION_IN_OTHER_CASE, UNDER_ITS_NAME_IN_OTHER_CASE, USE_IN_OTHER_CASE),
     ):
         if _pattern(literal, any_case=any_case).search(passage):
-            return definition if _defines(literal, passage, headings, any_case=any_case) else use
+            if _definition(literal, any_case=any_case).search(passage):
+                return definition
+            return under_its_name if _is_heading(literal, headings, any_case=any_case) else use
     return 0
 
 
@@ -270,11 +275,9 @@ def _folded_words(literal: str) -> list[str]:
     return literal.casefold().split()
 
 
-def _defines(literal: str, passage: str, headings: Sequence[str], *, any_case: bool) -> bool:
+def _is_heading(literal: str, headings: Sequence[str], *, any_case: bool) -> bool:
     heading = composed(headings[-1]).strip("`() \t") if headings else ""
-    if heading == literal or (any_case and heading.casefold() == literal.casefold()):
-        return True
-    return _definition(literal, any_case=any_case).search(passage) is not None
+    return heading == literal or (any_case and heading.casefold() == literal.casefold())
 
 
 @lru_cache(256)

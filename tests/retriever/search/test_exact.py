@@ -12,6 +12,8 @@ from binocle.core.errors import BinocleError
 from binocle.retriever.search.words.exact import (
     DEFINITION,
     DEFINITION_IN_OTHER_CASE,
+    UNDER_ITS_NAME,
+    UNDER_ITS_NAME_IN_OTHER_CASE,
     USE,
     USE_IN_OTHER_CASE,
     ExactQuery,
@@ -165,8 +167,26 @@ def test_definitions_are_better_than_uses(literal, passage, expected):
     assert grade(literal, passage) == expected
 
 
-def test_a_heading_that_is_the_name_defines_it():
-    assert grade("run_all", "run_all\ntext", ["API", "`run_all()`"]) == DEFINITION
+def test_what_stands_under_the_name_comes_between_definition_and_use():
+    assert grade("run_all", "run_all\ntext", ["API", "`run_all()`"]) == UNDER_ITS_NAME
+    assert grade("Run_All", "run_all\ntext", ["API", "`run_all()`"]) == UNDER_ITS_NAME_IN_OTHER_CASE
+    assert grade("run_all", "run_all\ndef run_all():", ["run_all"]) == DEFINITION
+    assert grade("Run_All", "run_all\ndef run_all():", ["run_all"]) == DEFINITION_IN_OTHER_CASE
+    assert parse("options").level("options\ntext", ["options"]) == (1, UNDER_ITS_NAME)
+
+
+def test_the_line_that_defines_a_long_function_comes_first(tmp_path, tiny_model):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    lines = [f"    steps.append('the queue of the server, step {number}')  # takes_steps" for number in range(60)]
+    source = ["def takes_steps():", "    steps = []", *lines, "    return takes_steps, takes_steps, takes_steps"]
+    (folder / "steps.py").write_text("\n".join(source) + "\n")
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync(folder)
+    hits = retriever.search("takes_steps")
+    assert {hit.heading for hit in hits} == {("takes_steps",)}
+    assert len(hits) > 2
+    assert hits[0].line_start == 1
 
 
 FILLER = "queue worker server client network request response error search index vector text document".split()
