@@ -85,7 +85,10 @@ def printable(text: str, keep: str = "") -> str:
 
     :param keep: white space that stays.
     """
-    if _is_plain(text):
+    text = text.replace("\xa0", " ")  # of the frequent ones, these two need no pattern
+    if "\t" not in keep:
+        text = text.replace("\t", " ")
+    if _is_plain(text.replace("\t", " ")):
         return text
     return _replace(text, partial(_symbol, keep=keep), _substitute)
 

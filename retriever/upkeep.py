@@ -144,8 +144,8 @@ class Upkeep:
         :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
         :param seed: of the sample of queries.
         """
-        from ..indexes.tuning.benchmark import Requirements
         from ..indexes.tuning.optimize import check_kinds
+        from ..indexes.tuning.requirements import Requirements
         from .store.derived import benchmark_queries
 
         requirements = Requirements(recall, memory, latency).check()

@@ -27,7 +27,7 @@ from safetensors.torch import load_model, save_model
 from torch.nn.functional import normalize
 
 from binocle.core.progress import ignore
-from binocle.retriever.documents.chunker import context_of
+from binocle.retriever.documents.document import context_of
 from binocle.retriever.retriever import Retriever
 from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.fusion import reranked_score, standard_scores

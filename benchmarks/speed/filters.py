@@ -30,8 +30,9 @@ import numpy as np
 import pyarrow as pa
 
 from binocle.indexes.published import build
-from binocle.indexes.tuning.benchmark import QuerySample, Requirements, recall_lower_bound
+from binocle.indexes.tuning.benchmark import QuerySample, recall_lower_bound
 from binocle.indexes.tuning.optimize import optimize
+from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.derived.benchmark_queries import BenchmarkQueries
 from binocle.retriever.store.snapshot import Snapshot

@@ -26,7 +26,8 @@ from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex
 from binocle.indexes.published import build
 from binocle.indexes.registry import IndexSpec
-from binocle.indexes.tuning.benchmark import QuerySample, Requirements
+from binocle.indexes.tuning.benchmark import QuerySample
+from binocle.indexes.tuning.requirements import Requirements
 from binocle.indexes.tuning.sweep import ParameterSweep
 
 from ..machine import save

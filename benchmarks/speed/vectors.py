@@ -28,8 +28,9 @@ import faiss
 import numpy as np
 
 from binocle.indexes.published import BuiltFolder, build
-from binocle.indexes.tuning.benchmark import Requirements, recall_lower_bound
+from binocle.indexes.tuning.benchmark import recall_lower_bound
 from binocle.indexes.tuning.optimize import optimize
+from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.models.load import load_encoder
 
 from ..machine import save

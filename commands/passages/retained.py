@@ -35,7 +35,7 @@ def recovery(
 
 def embedded_text(hit: Hit) -> str:
     """The text that the encoder embedded for the best passage of a hit: its heading and the passage."""
-    from ...retriever.documents.chunker import context_of
+    from ...retriever.documents.document import context_of
 
     return context_of(hit.best.heading, hit.best.text)
 

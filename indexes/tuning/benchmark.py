@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ...core.errors import InputError
 from ..base import SEARCH_DEPTH
 from ..flat import exact_index
+from .requirements import QUANTILE, Requirements, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,58 +20,12 @@ if TYPE_CHECKING:
     from ..base import VectorIndex
 
 K = 10  # recall is measured over the ten best
-MAX_QUERIES = 50_000  # to encode for the proof of a recall
 _TIE = 1e-6  # scores no further apart than this are equal: they may be computed in another order
-_Z = 1.6449  # quantile of a one-sided 95 % bound
 _TIMED_QUERIES = 200
 _ROUNDS = 3
 _SEED = 0
 _JSON_KEYS = {"requirements": "demand", "recall_bound": "least", "measured_at": "at"}  # fields renamed in JSON
 _CURVE_FIELDS = ("search", "recall", "recall_bound", "rate", "p50", "p99")
-
-
-@dataclass(frozen=True, slots=True)
-class Requirements:
-    """Limits that an index must meet: the lower 95 % bound of its recall@10, its memory and its latency."""
-
-    recall: float = 0.99
-    memory: float | None = None  # bytes that a search reads at random
-    latency: float | None = None  # seconds, 99th percentile, for SEARCH_DEPTH neighbours, one query at a time
-
-    def check(self) -> Self:
-        """Check the values and return the requirements.
-
-        :raises InputError: for a value that no index can meet.
-        """
-        if not _is_number(self.recall) or not 0 < self.recall <= 1:
-            raise InputError(f"a recall lies above 0 and is at most 1, such as 0.99, not {self.recall!r}")
-        for name, value, unit in (
-            ("memory", self.memory, "bytes above 0, such as 250e6"),
-            ("latency", self.latency, "seconds above 0, such as 0.005"),
-        ):
-            if value is not None and not (_is_number(value) and value > 0):
-                raise InputError(f"{name} is a number of {unit}, not {value!r}")
-        return self
-
-    @property
-    def query_count(self) -> int:
-        """How many held-out queries leave room between the required recall and the measurement that proves it.
-
-        A recall beyond 0.9999 would take too many queries, and only exact search is sure to reach it.
-        """
-        usual = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
-        proof = math.ceil(1.5 * queries_needed(self.recall))
-        return max(usual, proof) if proof <= MAX_QUERIES else usual
-
-
-def _is_number(value: object) -> bool:
-    """Whether the value is a plain number that fits a float: JSON has those, unlike numpy's."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def queries_needed(recall: float) -> int:
-    """Return how many queries, answered without a miss, prove a recall."""
-    return math.ceil((1 + _Z) / max(1e-9, 1 - recall))
 
 
 def recall_lower_bound(recalls: Doubles) -> float:
@@ -83,7 +36,7 @@ def recall_lower_bound(recalls: Doubles) -> float:
     """
     values = np.append(recalls, 0.0)
     freedom = max(1, len(values) - 1)
-    quantile = _Z * (1 + (_Z**2 + 1) / (4 * freedom))
+    quantile = QUANTILE * (1 + (QUANTILE**2 + 1) / (4 * freedom))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 1.0
     return max(0.0, float(values.mean()) - quantile * spread / math.sqrt(len(values)))
 
@@ -261,7 +214,7 @@ class BenchmarkResult:
         numbers = [self.recall, self.recall_bound, self.rate, self.p50, self.p99, self.requirements.recall, *limits]
         counts = [self.memory, self.count, self.threads, self.queries]
         return (
-            all(_is_number(number) and number >= 0 for number in numbers)
+            all(is_number(number) and number >= 0 for number in numbers)
             and all(type(count) is int and 0 <= count < 2**62 for count in counts)
             and all(isinstance(text, str) and len(text) < 1_000 for text in (self.source, self.measured_at))
             and all(map(_is_curve_row, self.curve))
@@ -270,7 +223,7 @@ class BenchmarkResult:
 
 def _is_curve_row(row: dict[str, Any]) -> bool:
     has_search = all(name.isidentifier() and type(value) is int for name, value in row["search"].items())
-    return has_search and all(_is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
+    return has_search and all(is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
 
 
 def meets_requirements(requirements: Requirements, recall_bound: float, memory: float, p99: float) -> bool:

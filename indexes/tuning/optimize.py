@@ -18,7 +18,8 @@ from ...core.errors import InputError
 from ...core.units import format_bytes
 from ..flat import is_exact
 from ..registry import KINDS, IndexSpec
-from .benchmark import meets_requirements, queries_needed, setting_name, split_queries
+from .benchmark import meets_requirements, setting_name, split_queries
+from .requirements import queries_needed
 from .sweep import TIE, ParameterSweep, TunedIndex
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ..manifest import BuiltIndex
-    from .benchmark import Measurement, QuerySample, Requirements
+    from .benchmark import Measurement, QuerySample
+    from .requirements import Requirements
 
     Build = Callable[[IndexSpec], BuiltIndex]
     Log = Callable[[str], None]

@@ -14,7 +14,8 @@ from ...core.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .benchmark import Measurement, Requirements
+    from .benchmark import Measurement
+    from .requirements import Requirements
 
     Scale = Callable[[float], float]
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from ..base import VectorIndex
     from ..manifest import BuiltIndex
-    from .benchmark import QuerySample, Requirements
+    from .benchmark import QuerySample
+    from .requirements import Requirements
 
     Setting = dict[str, Any]  # search parameters
 

@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from .document import SOURCE_CODE, LineCounter
+from .document import SOURCE_CODE, LineCounter, context_of
 from .sections import overlapping, sections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from .document import Document, Part
     from .sections import Offsets, Section
@@ -46,11 +46,6 @@ class Chunk:
     def context(self) -> str:
         """The text for encoder, full-text index and reranker: the heading path on its own line, then the text."""
         return context_of(self.heading, self.text)
-
-
-def context_of(heading: Sequence[str], text: str) -> str:
-    """Return the text for encoder, full-text index and reranker: the heading path on its own line, then the text."""
-    return f"{' > '.join(heading)}\n{text}" if heading else text
 
 
 # Cuts, best first: (kinds of part, pattern that ends just before the new piece). No pattern may backtrack: quantifiers

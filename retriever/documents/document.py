@@ -12,7 +12,7 @@ from ...core.errors import DamagedError
 from ...core.printable import invisible_spans, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -179,3 +179,8 @@ class LineCounter:
         self._position = max(self._position, position)
         part = parts[self._part - 1] if self._part else None
         return self._line + (part.joins if part and position >= part.end - 1 else 0)
+
+
+def context_of(heading: Sequence[str], text: str) -> str:
+    """Return the text for encoder, full-text index and reranker: the heading path on its own line, then the text."""
+    return f"{' > '.join(heading)}\n{text}" if heading else text

@@ -12,8 +12,7 @@ import numpy as np
 from ...core.errors import BinocleError, DamagedError
 from ...core.progress import OnProgress, ignore
 from ...indexes.manifest import IndexManifest
-from ..documents.chunker import context_of
-from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans, metadata_of
+from ..documents.document import HIDDEN, Document, LineCounter, context_of, hidden_spans, metadata_of
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
 from ..store.derived import lexical, neighbours

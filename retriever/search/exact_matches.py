@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.arrays import isin_sorted
-from ..documents.chunker import context_of
+from ..documents.document import context_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,7 +25,7 @@ from ...core.arrays import isin_sorted
 from ...core.blas import one_thread
 from ...core.errors import DamagedError
 from ...indexes.base import SEARCH_DEPTH
-from ..documents.chunker import context_of
+from ..documents.document import context_of
 from .exact_matches import ExactMatches
 from .ranking import relevance as relevances
 from .ranking.fusion import Candidates, fuse, reranked_score

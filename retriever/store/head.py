@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import DamagedError, InputError, NoIndexError, StoreError
 from ...indexes.registry import IndexSpec
-from ...indexes.tuning.benchmark import Requirements
+from ...indexes.tuning.requirements import Requirements
 from ..models.identity import EncoderId
 from .locations.location import ANY, HEAD, PREVIOUS
 

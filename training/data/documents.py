@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from ...retriever.documents.chunker import context_of
+from ...retriever.documents.document import context_of
 from . import beir
 
 if TYPE_CHECKING:

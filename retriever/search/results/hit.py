@@ -10,8 +10,7 @@ import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ....core.errors import DamagedError
-from ...documents.chunker import context_of
-from ...documents.document import HIDDEN, hidden_spans, metadata_of, visible_text
+from ...documents.document import HIDDEN, context_of, hidden_spans, metadata_of, visible_text
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 

@@ -22,7 +22,7 @@ from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.vectors import check_dimension, unit_vector
 from ....core.words import UNSPACED
-from ....indexes.tuning.benchmark import MAX_QUERIES, queries_needed
+from ....indexes.tuning.requirements import MAX_QUERIES, queries_needed
 from ...models.encoder import encode_finite
 from ...models.encoders.no_encoder import check_encoder
 from ..locations.location import ANY
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....core.arrays import Floats, Integers
-    from ....indexes.tuning.benchmark import Requirements
+    from ....indexes.tuning.requirements import Requirements
     from ...models.encoder import Encoder
     from ...models.identity import EncoderId
     from ..locations.location import Location

@@ -10,7 +10,6 @@ import numpy as np
 from ....core.arrays import isin_sorted
 from ....core.errors import DamagedError
 from ....indexes.flat import FlatIndex, top_k
-from ....indexes.gpu import on_gpus
 from ....indexes.manifest import IndexManifest
 
 if TYPE_CHECKING:
@@ -55,7 +54,11 @@ def load_index(store: Store, head: Head, backend: SearchBackend) -> LoadedIndex:
             return LoadedIndex(ShardedIndex(shards), merge_manifests(manifests), searched_by=reason)
     except DamagedError as error:
         return LoadedIndex(empty, damage=error)
-    index, searched_by = on_gpus(shards[0]) if backend.gpu else (shards[0], "the CPU")
+    if not backend.gpu:
+        return LoadedIndex(shards[0], manifests[0], searched_by="the CPU")
+    from ....indexes.gpu import on_gpus
+
+    index, searched_by = on_gpus(shards[0])
     return LoadedIndex(index, manifests[0], searched_by=searched_by)
 
 

@@ -14,9 +14,10 @@ from ....indexes.manifest import IndexManifest, IndexMetadata
 from ....indexes.published import amend, build
 from ....indexes.registry import IndexSpec
 from ....indexes.tuning.automatic import build_default
-from ....indexes.tuning.benchmark import BenchmarkResult, queries_needed
+from ....indexes.tuning.benchmark import BenchmarkResult
 from ....indexes.tuning.optimize import optimize
 from ....indexes.tuning.renewal import rebuild, renew
+from ....indexes.tuning.requirements import queries_needed
 from ..tables import matrix, writing
 from . import benchmark_queries
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Ids
     from ....indexes.base import VectorIndex
     from ....indexes.manifest import BuiltIndex
-    from ....indexes.tuning.benchmark import Requirements
     from ....indexes.tuning.optimize import TuningResult
+    from ....indexes.tuning.requirements import Requirements
     from ...models.encoder import Encoder
     from ...models.identity import EncoderId
     from ..commits import Commits

@@ -27,17 +27,15 @@ from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning import renewal as renewal_module
 from binocle.indexes.tuning import sweep as sweep_module
 from binocle.indexes.tuning.benchmark import (
-    MAX_QUERIES,
     SEARCH_DEPTH,
     BenchmarkResult,
     Measurement,
     QuerySample,
-    Requirements,
-    queries_needed,
     recall_lower_bound,
     split_queries,
 )
 from binocle.indexes.tuning.plot import plot_svg
+from binocle.indexes.tuning.requirements import MAX_QUERIES, Requirements, queries_needed
 from binocle.retriever.open_index import OpenIndex
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import benchmark_queries as questions

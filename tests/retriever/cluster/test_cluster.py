@@ -19,7 +19,7 @@ from binocle.core.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.registry import KINDS, IndexSpec
 from binocle.indexes.tuning import optimize as optimizing
-from binocle.indexes.tuning.benchmark import Requirements
+from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.cluster import cluster as clusters
 from binocle.retriever.cluster import tasks
 from binocle.retriever.cluster.cluster import Cluster

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from binocle import BinocleError, Retriever, load_encoder
 from binocle.cli import cli
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
-from binocle.indexes.tuning.benchmark import Requirements
+from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report

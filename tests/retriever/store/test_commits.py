@@ -20,7 +20,7 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.registry import IndexSpec
-from binocle.indexes.tuning.benchmark import Requirements, queries_needed
+from binocle.indexes.tuning.requirements import Requirements, queries_needed
 from binocle.retriever.store import commits
 from binocle.retriever.store import snapshot as snapshots
 from binocle.retriever.store import writer as writing
