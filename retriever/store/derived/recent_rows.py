@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ class RecentRows:
         """:param read: reads rows by id; unknown ids are left out."""
         self._read = read
         self._rows: dict[int, Row] = {}
-        self._sizes: dict[int, int] = {}
+        self._sizes: OrderedDict[int, int] = OrderedDict()  # a plain dict takes ever longer to give its oldest key
         self._characters = 0
         self._users = 0  # blocks that keep all rows
         self._lock = Lock()
@@ -66,6 +67,6 @@ class RecentRows:
     def _make_room(self) -> None:
         times = _READ_AHEAD if self._users else 1
         while len(self._sizes) > times * _ROWS or self._characters > times * _CHARACTERS:
-            oldest = next(iter(self._sizes))
+            oldest, size = self._sizes.popitem(last=False)
             del self._rows[oldest]
-            self._characters -= self._sizes.pop(oldest)
+            self._characters -= size
