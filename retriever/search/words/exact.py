@@ -9,8 +9,8 @@ come before those that do not, definitions before uses. An ordinary sentence has
 Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
 passage about the subject in other words is often the better one. There only the definition of such a name comes first.
 With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-If a query is a single word, such as Table, its definition comes first too. A query of signs alone, such as => or an
-emoji, is a token: the encoder knows few signs, and full-text search none.
+If a query is a single word, such as Table, its definition comes first too. A query that is a number is a token, and so
+is one of signs alone, such as => or an emoji: the encoder knows few signs, and full-text search none.
 """
 
 from __future__ import annotations
@@ -180,8 +180,9 @@ def parse(query: str) -> ExactQuery:
         pieces += [before, "" if is_excluded else literal]
         position = match.end()
     tokens += _tokens(query[position:])
-    if not pieces and 0 < len(query) <= _MAX_CHARACTERS and not re.search(r"\w", query):
-        tokens = [query]
+    is_token = query.strip().isdecimal() or (query and not re.search(r"\w", query))
+    if is_token and not pieces and len(query) <= _MAX_CHARACTERS:
+        tokens = [query.strip()]
     text = " ".join("".join([*pieces, query[position:]]).split()) if pieces else query
     if not text:
         return ExactQuery(query)  # it says only what not to find

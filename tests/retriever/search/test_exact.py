@@ -107,6 +107,8 @@ def test_of_a_query_that_is_one_word_the_definition_counts(query):
         ),
         ('"full_like" full_like()', ExactQuery("full_like full_like()", required=("full_like",))),
         ("=>", ExactQuery("=>", tokens=("=>",))),
+        ("307", ExactQuery("307", tokens=("307",))),
+        ("code 307", ExactQuery("code 307")),
         ("🍕 🍕", ExactQuery("🍕 🍕", tokens=("🍕 🍕",))),
     ],
 )
