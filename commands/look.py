@@ -15,11 +15,13 @@ from .output import echo, echo_json
 if TYPE_CHECKING:
     from ..retriever.inspection.heat_map import Matrix
     from ..retriever.inspection.token_states import Inspector, TokenStates
+    from ..retriever.models.encoder import Kind
 
 _SHADES = " ░▒▓█"
 _STRONGEST = 10  # pairs of tokens that are printed
 _WIDEST = 100  # tokens that a row of shades has room for
 _VIEWS = ["tokens", "attention", "similarity", "layers", "masked", "word"]
+_QUOTED = 30  # characters of a text in a note
 _EPOCHS, _COUNTED = 3, 1_000  # of a masked text: printed, and counted
 
 
@@ -107,6 +109,17 @@ def _read_text(text: str) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
+def _read_states(inspector: Inspector, text: str, pair: str | None = None, *, kind: Kind = "document") -> TokenStates:
+    """Compute the states of a text, and note that it is truncated if it is."""
+    states = inspector.read(text, pair, kind=kind)
+    if states.truncated:
+        print_note(
+            f"binocle: the text {text[:_QUOTED]!r}… is longer than the encoder reads: only its first "
+            f"{len(states.ids):,} tokens count"
+        )
+    return states
+
+
 def _chosen_view(texts: tuple[str, ...], show: str | None, word: str | None, *, drawn: bool) -> str:
     """Return the view that the options ask for, or else the one that fits the number of texts."""
     if word is not None:
@@ -131,8 +144,7 @@ def _check_options(show: str, layer: int | None, head: int | None, out: Path | N
 
 
 def _tokens(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
-    text = inspector.read(*texts)
-    _note_truncation(text)
+    text = _read_states(inspector, *texts)
     rows = zip(text.pieces, text.ids, text.spans, text.word_numbers, strict=True)
     records = [
         {"position": position, "token": piece, "id": token, "start": start, "end": end, "word": word}
@@ -150,8 +162,7 @@ def _tokens(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
 def _attention(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _View:
     from ..retriever.inspection.views import attention_matrices, attention_matrix
 
-    text = inspector.read(*texts)
-    _note_truncation(text)
+    text = _read_states(inspector, *texts)
     matrix = attention_matrix(text, options.layer, options.head)
     heads = attention_matrices(text) if options.all_heads else []
     note = "Move over a token. Rows take, columns give: how much of each token it takes, or gives to each."
@@ -175,8 +186,7 @@ def _shades(matrix: Matrix) -> list[str]:
 def _similarity(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     from ..retriever.inspection.views import similarity_matrix
 
-    query, passage = inspector.read(texts[0], kind="query"), inspector.read(texts[1])
-    _note_truncation(passage)
+    query, passage = _read_states(inspector, texts[0], kind="query"), _read_states(inspector, texts[1])
     matrix = similarity_matrix(query, passage)
     shares = matrix.values
     lines = [f"cosine {shares.sum():.4f}, the sum over {shares.shape[0]} × {shares.shape[1]} pairs of tokens"]
@@ -200,7 +210,7 @@ def _sums(names: tuple[str, ...], sums: Any) -> list[str]:
 def _layers(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     from ..retriever.inspection.views import layer_rows
 
-    rows = layer_rows(*(inspector.read(text) for text in texts))
+    rows = layer_rows(*(_read_states(inspector, text) for text in texts))
     names = list(rows[0].values)
     lines = ["layer  " + "  ".join(names)]
     lines += [f"{row.layer:>5}  " + "  ".join(f"{row.values[name]:>{len(name)}.4f}" for name in names) for row in rows]
@@ -210,7 +220,7 @@ def _layers(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
 def _masked(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
     from ..training.pretraining.masked_view import masked_epochs
 
-    epochs = masked_epochs(inspector.read(*texts), inspector.tokenizer, _COUNTED)
+    epochs = masked_epochs(_read_states(inspector, *texts), inspector.tokenizer, _COUNTED)
     lines = [" ".join(epoch.pieces) for epoch in epochs[:_EPOCHS]]
     total = sum(epoch.targets for epoch in epochs)
     shares = [sum(getattr(epoch, fate) for epoch in epochs) / total for fate in ("masked", "replaced", "unchanged")]
@@ -229,7 +239,7 @@ def _word(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _V
     from ..retriever.inspection.word_contexts import word_contexts
 
     layer = -1 if options.layer is None else options.layer
-    contexts = word_contexts([inspector.read(text) for text in texts], options.word or "", layer)
+    contexts = word_contexts([_read_states(inspector, text) for text in texts], options.word or "", layer)
     matrix, plane = word_matrix(contexts), contexts.plane()
     width = max(map(len, contexts.labels))
     lines = [
@@ -252,11 +262,6 @@ def _record(matrix: Matrix) -> dict[str, Any]:
         "columns": list(matrix.columns),
         "values": matrix.values.astype(float).round(7).tolist(),
     }
-
-
-def _note_truncation(text: TokenStates) -> None:
-    if text.truncated:
-        print_note(f"binocle: the text is longer than the encoder reads: only its first {len(text.ids):,} tokens count")
 
 
 def _draw(out: Path, title: str, view: _View) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
@@ -53,8 +54,10 @@ class TokenStates:
         for key, group in groupby(range(len(keys)), keys.__getitem__):
             positions = list(group)
             if key is not None:
-                start, end = self.spans[positions[0]][0], self.spans[positions[-1]][1]
-                words.append((self.texts[key[0]][start:end], positions))
+                text, start, end = self.texts[key[0]], self.spans[positions[0]][0], self.spans[positions[-1]][1]
+                while unicodedata.combining(text[end : end + 1] or " "):
+                    end += 1  # an accent that is a character of its own, which the tokenizer drops
+                words.append((text[start:end], positions))
         return words
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.words import composed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +50,19 @@ def word_contexts(texts: Sequence[TokenStates], word: str, layer: int = -1) -> W
     vectors: list[Floats] = []
     for text_number, text in enumerate(texts, 1):
         words = text.words()
-        matches = [number for number, (name, _) in enumerate(words) if name.casefold() == word.casefold()]
+        matches = [number for number, (name, _) in enumerate(words) if _folded(name) == _folded(word)]
         if not matches:
-            raise InputError(f"text {text_number} does not have the word {word!r}: {text.texts[0][:80]!r}")
+            read = f" among the {len(text.ids):,} tokens that the encoder reads of it" * text.truncated
+            raise InputError(f"text {text_number} does not have the word {word!r}{read}: {text.texts[0][:80]!r}")
         for match in matches:
             nearby = [name for name, _ in words[max(0, match - _NEIGHBOURS) : match + _NEIGHBOURS + 1]]
             labels.append(f"{text_number} {' '.join(nearby)}")
             vectors.append(text.states[layer][words[match][1]].mean(0))
     return WordContexts(labels, np.stack(vectors))
+
+
+def _folded(word: str) -> str:
+    return composed(word).casefold()
 
 
 _NEIGHBOURS = 2  # words on each side, in a label

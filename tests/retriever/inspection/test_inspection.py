@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import unicodedata
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -128,6 +129,35 @@ def test_one_word_in_several_contexts(inspector):
     with pytest.raises(InputError, match="text 1 does not have the word 'dog'"):
         word_contexts(texts, "dog")
     assert word_contexts(texts[2:], "cat").plane().tolist() == [[0, 0]]
+
+
+def test_a_word_is_found_in_both_unicode_forms(inspector):
+    texts = [inspector.read(unicodedata.normalize(form, "the café cat")) for form in ("NFC", "NFD")]
+    for form in ("NFC", "NFD"):
+        assert len(word_contexts(texts, unicodedata.normalize(form, "Café")).labels) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["{}"],
+        ["{}", "cat"],
+        ["cat", "{}"],
+        ["{}", "--show", "layers"],
+        ["{}", "--show", "masked"],
+        ["--word", "cat", "{}"],
+    ],
+)
+def test_every_view_says_that_a_text_is_truncated(words, run, tiny_model):
+    done = run("look", *(word.format("cat " * 400) for word in words), "--model", tiny_model)
+    assert done.code == 0
+    assert "the text 'cat cat cat" in done.err
+    assert "is longer than the encoder reads: only its first" in done.err
+
+
+def test_a_word_behind_the_end_of_a_truncated_text_is_not_denied(inspector):
+    with pytest.raises(InputError, match="does not have the word 'zebra' among the .* tokens that the encoder reads"):
+        word_contexts([inspector.read("cat " * 400 + "zebra")], "zebra")
 
 
 def test_layers_end_at_the_cosine_of_the_vectors(inspector, tiny):
