@@ -89,6 +89,7 @@ def invert(
         refuse_given_options(["seconds"], "only vectors are corrected")
         return _print_reading(loaded.read(text), as_json=as_json)
     inputs, true, fingerprint = _vectors(loaded, text, vectors, column, first, rows, passage, folder, index)
+    loaded.check(inputs, fingerprint)
     if passage is not None and true is not None:
         _warn_of_length(loaded, true)
     recovered = False

@@ -101,6 +101,11 @@ class EmbeddingInverter:
         :param fingerprint: of the encoder that computed them, if known.
         :raises EncoderMismatchError: for another encoder's vectors.
         """
+        if fingerprint is not None and fingerprint != self.info.fingerprint:
+            raise EncoderMismatchError(
+                f"the vectors were made by the encoder {fingerprint[:8]}, but the inverter is of "
+                f"{self.info.fingerprint[:8]} ({self.info.encoder}): train one for that encoder"
+            )
         array = np.atleast_2d(np.asarray(vectors))
         if array.ndim != 2 or array.dtype.kind not in "fiu" or array.shape[1] != self.info.dim:
             raise InputError(
@@ -109,12 +114,11 @@ class EmbeddingInverter:
             )
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             array = array.astype(np.float32)
-        if not np.isfinite(array).all():
-            raise InputError("expected finite numbers in every vector: is the file damaged?")
-        if fingerprint is not None and fingerprint != self.info.fingerprint:
-            raise EncoderMismatchError(
-                f"the vectors were made by the encoder {fingerprint[:8]}, but the inverter is of "
-                f"{self.info.fingerprint[:8]} ({self.info.encoder}): train one for that encoder"
+        unusable = np.flatnonzero(~np.isfinite(array).all(1))
+        if len(unusable):
+            raise InputError(
+                f"expected finite numbers in every vector, but vector {unusable[0] + 1} of {len(array)} has others: is "
+                "the file damaged?"
             )
         return normalized(array)
 

@@ -63,6 +63,7 @@ def audit(
     settings = defences.default(encoder.dim, quick=config.quick)
     if config.settings is not None:
         settings = defences.parse(config.settings)
+    defences.check(settings, encoder.dim)
     stage = _Stage(progress)
     factory = attacker or (None if config.quick else default_attacker(stage))
     passages = sample_passages(retriever.snapshot(), Queries("", {}, {}), config.seed) if config.stored else None

@@ -104,6 +104,15 @@ def fit(setting: DefenceSetting, vectors: Floats, key: bytes) -> Defence:
     return TABLE[setting.kind].build(setting.strength, vectors, key)
 
 
+def check(settings: Sequence[DefenceSetting], dim: int) -> None:
+    """Fit each defence to two vectors of `dim` dimensions, before hours of work.
+
+    :raises InputError: for one that vectors of this dimension cannot have.
+    """
+    for setting in settings:
+        fit(setting, np.eye(2, dim, dtype=np.float32), bytes(SECRET_BYTES))
+
+
 def _noise(strength: float, vectors: Floats, key: bytes) -> Defence:
     return Noise(vectors.shape[1], strength, np.frombuffer(key, np.uint8))
 

@@ -666,6 +666,20 @@ def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path)
     assert (code, "no text recovered" in shown) == (1, True)
 
 
+def test_no_vector_is_inverted_if_one_is_damaged(embedding: Path, tmp_path: Path, capsys):
+    vectors = EmbeddingInverter.load(embedding).encoder.encode(["moon cheese ship night", "cat dog house tax"])
+    vectors[1, 3] = np.nan
+    np.save(tmp_path / "v.npy", vectors)
+    with pytest.raises(InputError, match="but vector 2 of 2 has others"):
+        invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--seconds", 0)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_encoder_is_compared_before_the_dimension(embedding: Path):
+    with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
+        EmbeddingInverter.load(embedding).check(np.ones((1, 3), np.float32), fingerprint="of another encoder")
+
+
 def test_a_passage_of_an_index_is_inverted_unless_another_encoder_made_it(
     embedding: Path, tiny_model: str, make_model, tmp_path: Path
 ):

@@ -663,6 +663,13 @@ def test_a_suspect_that_is_no_encoder_is_refused_before_anything_is_measured(fil
         audit(Retriever.open(filled), suspects=["nowhere/at-all"], attacker=Ridge, **OPTIONS)
 
 
+def test_a_defence_that_the_dimension_forbids_is_refused_before_anything_is_measured(filled, monkeypatch):
+    monkeypatch.setattr("binocle.training.audit.audit.LeakTexts.of", None)
+    for setting, reason in (("truncate=9999", "cut to fewer"), ("pq=5", "a divisor of 32, not 5"), ("pq=1.5", "whole")):
+        with pytest.raises(InputError, match=reason):
+            audit(Retriever.open(filled), settings=["noise=0.1", setting], attacker=Ridge, **OPTIONS)
+
+
 # Passages as they are stored
 
 
