@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -34,31 +35,39 @@ PAIRS = [
 ]
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch, tiny_model):
-    """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
-    monkeypatch.setattr("binocle.retriever.models.files.DEFAULT_MODEL", tiny_model)
-    for module in ("retriever.models.cache", "training.mining.corpus", "training.encoders.mining_rounds"):
-        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
-    rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
-    (tmp_path / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
-    scifact = tmp_path / "scifact"
+@pytest.fixture(scope="session")
+def _home(tmp_path_factory, tiny_model):
+    """What `home` is copied from. Not to be changed."""
+    home = tmp_path_factory.mktemp("examples") / "home"
+    scifact = home / "scifact"
     (scifact / "qrels").mkdir(parents=True)
+    (home / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
+    (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
     for name, column in (("corpus", "positive"), ("queries", "query")):
         lines = [json.dumps({"_id": f"{n}", "title": "", "text": row[column]}) for n, row in enumerate(PAIRS)]
         (scifact / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
     judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
     for split in ("train", "test"):
         (scifact / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
-    (tmp_path / "two_steps.toml").write_text("steps = 2\n", "utf-8")
-    (tmp_path / "texts.jsonl").write_text("".join(f'{{"text": "a ship at sea {n}"}}\n' for n in range(9)), "utf-8")
-    (tmp_path / "wrong.toml").write_text('data = "pairs.jsonl"\nstepz = 3\n', "utf-8")
+    (home / "two_steps.toml").write_text("steps = 2\n", "utf-8")
+    (home / "texts.jsonl").write_text("".join(f'{{"text": "a ship at sea {n}"}}\n' for n in range(9)), "utf-8")
+    (home / "wrong.toml").write_text('data = "pairs.jsonl"\nstepz = 3\n', "utf-8")
     for folder in ("docs", "notes"):
-        retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
+        retriever = Retriever.open(home / folder / ".binocle", model=tiny_model)
         retriever.add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
-    return tmp_path
+    return home
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, tiny_model, _home):
+    """Where the examples run: pairs, judged rows, a collection and two indexes."""
+    monkeypatch.setattr("binocle.retriever.models.files.DEFAULT_MODEL", tiny_model)
+    for module in ("retriever.models.cache", "training.mining.corpus", "training.encoders.mining_rounds"):
+        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
+    home = shutil.copytree(_home, tmp_path / "home")
+    monkeypatch.chdir(home)
+    return home
 
 
 FAST = ("--steps", "4", "--evaluations", "1")
