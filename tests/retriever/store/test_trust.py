@@ -29,12 +29,31 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
+def make_index(folder: Path, model: str) -> Path:
+    folder.mkdir()
+    (folder / "a.txt").write_text("The cat sat on the mat.\n")
+    Retriever.open(folder, model=model).sync()
+    return folder
+
+
 @pytest.fixture
-def mine(tmp_path: Path, tiny_model: str) -> Path:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/a.txt").write_text("The cat sat on the mat.\n")
-    Retriever.open(tmp_path / "mine", model=tiny_model).sync()
-    return tmp_path / "mine"
+def new(tmp_path: Path, tiny_model: str, state: Path) -> Path:
+    """A folder that the user has just indexed."""
+    return make_index(tmp_path / "mine", tiny_model)
+
+
+@pytest.fixture(scope="session")
+def _index(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
+    """What `mine` is copied from. Not to be changed."""
+    return make_index(tmp_path_factory.mktemp("indexed") / "mine", tiny_model)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, state: Path, _index: Path) -> Path:
+    """The same, with the note that the user's own index has."""
+    mine = shutil.copytree(_index, tmp_path / "mine")
+    Retriever.open(mine).allow()
+    return mine
 
 
 def without_id(index: Path) -> None:
@@ -77,9 +96,9 @@ def assert_untrusted(folder: Path) -> None:
     assert bytes_of(retriever.path) == before
 
 
-def test_own_index_is_trusted_also_after_it_was_moved(mine, tmp_path):
-    assert Retriever.open(mine).trusted
-    mine.rename(tmp_path / "elsewhere")
+def test_own_index_is_trusted_also_after_it_was_moved(new, tmp_path):
+    assert Retriever.open(new).trusted
+    new.rename(tmp_path / "elsewhere")
     assert Retriever.open(tmp_path / "elsewhere").search("cat")
     assert Retriever.open(tmp_path / "elsewhere").sync().embedded == 0
 
@@ -118,16 +137,14 @@ def test_removing_an_index_leaves_an_allowed_copy_trusted(mine, tmp_path, state)
     assert not note.exists()
 
 
-def test_other_index_in_the_place_of_an_own_one_is_not_trusted(mine, tmp_path, tiny_model, state):
+def test_other_index_in_the_place_of_an_own_one_is_not_trusted(new, tmp_path, tiny_model, state):
     own = state.rename(tmp_path / "own state")
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs/a.txt").write_text("The cat sat on the mat.\n")
-    Retriever.open(tmp_path / "theirs", model=tiny_model).sync()
+    theirs = make_index(tmp_path / "theirs", tiny_model)
     shutil.rmtree(state)
     own.rename(state)
-    shutil.rmtree(mine)
-    (tmp_path / "theirs").rename(mine)
-    assert_untrusted(mine)
+    shutil.rmtree(new)
+    theirs.rename(new)
+    assert_untrusted(new)
 
 
 @pytest.mark.parametrize("index_id", [None, "f" * 32])
@@ -249,9 +266,9 @@ def test_state_that_cannot_be_written_is_a_warning(tmp_path, tiny_model, state):
     assert not Retriever.open(tmp_path / "new").trusted
 
 
-def test_notes_are_for_the_user_alone(mine, state):
+def test_notes_are_for_the_user_alone(new, state):
     notes = list((state / "binocle/trusted").iterdir())
-    assert [note.name for note in notes] == [json.loads((mine / ".binocle/settings.json").read_text())["id"]]
+    assert [note.name for note in notes] == [json.loads((new / ".binocle/settings.json").read_text())["id"]]
     assert os.stat(notes[0]).st_mode & 0o777 == 0o600
     assert notes[0].parent.stat().st_mode & 0o777 == 0o700
 
