@@ -423,10 +423,12 @@ def tiny_model(made_once: Callable[[str, Callable[[Path], object]], Path]) -> st
 
 @pytest.fixture(scope="session")
 def tiny(tiny_model: str):
-    """That model's encoder."""
+    """That model's encoder. Not to be moved to a GPU."""
     from binocle.retriever.models.load import load_encoder
 
-    return load_encoder(tiny_model)
+    encoder = load_encoder(tiny_model)
+    yield encoder
+    assert encoder._gpu is None
 
 
 FILES = {

@@ -17,6 +17,7 @@ from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import build
 from binocle.indexes.registry import IndexSpec
 from binocle.retriever.models.bert import bert_encoder
+from binocle.retriever.models.load import load_encoder
 from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
@@ -222,10 +223,11 @@ def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):
     assert Snapshot(retriever.snapshot().store, in_shards.head).searched_by == "the CPU"
 
 
-def test_negatives_of_many_queries_are_looked_for_on_gpus(tmp_path, tiny, one_gpu, monkeypatch):
+def test_negatives_of_many_queries_are_looked_for_on_gpus(tmp_path, tiny_model, one_gpu, monkeypatch):
     texts = [f"word{number} word{number + 1} word{number % 7}" for number in range(60)]
     pairs = [{"query": f"word{number}", "positive": text} for number, text in enumerate(texts)]
-    options = {"corpus": texts, "model": tiny, "negatives": 2}
+    encoder = load_encoder(tiny_model)  # its own, for it computes on the GPU from then on
+    options = {"corpus": texts, "model": encoder, "negatives": 2}
     on_cpu = mining.mine(pairs, tmp_path / "cpu.jsonl", **options)
     monkeypatch.setattr(mining, "_GPU_COMPARISONS", 1)
     monkeypatch.setattr(mining, "_GPU_DOCUMENTS", 1)
