@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -398,19 +399,23 @@ def make_head():
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory):
-    """`made_once(name, make)`: the folder that `make(folder)` filled, one for all processes of this run."""
+def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of this run."""
     root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent  # it is there until all of them end
+    return root.parent if "PYTEST_XDIST_WORKER" in os.environ else root  # it is there until all of them end
+
+
+@pytest.fixture(scope="session")
+def made_once(_run: Path):
+    """`made_once(name, make)`: the folder that `make(folder)` filled, one for all processes of this run."""
 
     def path(name: str, make: Callable[[Path], object]) -> Path:
-        with (root / f"{name}.lock").open("a") as lock:
+        with (_run / f"{name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.fstat(lock.fileno()).st_size:
-                make(root / name)
+                make(_run / name)
                 lock.write("made")
-        return root / name
+        return _run / name
 
     return path
 
@@ -579,16 +584,36 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
 
 
 @contextlib.contextmanager
-def _warm_start(*modules: str, warnings: str = "error"):
-    """The words before the arguments of `binocle`, or before `-c CODE`, for a quick start in a process of its own."""
+def _warm_start(note: Path, *modules: str, warnings: str = "error"):
+    """The words before the arguments of `binocle`, or before `-c CODE`, for a quick start in a process of its own.
+
+    :param note: a file of this run with the address of the process that is forked: the first to need it starts it.
+    """
     program = str(Path(__file__).with_name("warm_start.py"))
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the address of a socket has at most 107 bytes
-        address = f"{folder}/socket"
-        command = [sys.executable, "-W", warnings, program, address, "--serve", *modules]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-            assert server.stdout.readline() == b"ready\n"
-            yield [sys.executable, "-ISs", program, address]
-            server.stdin.close()
+    with contextlib.ExitStack() as stack:
+        with note.open("a+") as noted:
+            fcntl.flock(noted, fcntl.LOCK_EX)
+            noted.seek(0)
+            address = noted.read()
+            if not (address and _is_joined(address, stack)):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp"))
+                address = f"{folder}/socket"  # of at most 107 bytes
+                command = [sys.executable, "-W", warnings, program, address, "--serve", *modules]
+                server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                stack.enter_context(server)  # closes its input, and waits until others need it no longer
+                assert server.stdout.readline() == b"ready\n"
+                noted.truncate(0)
+                noted.write(address)
+        yield [sys.executable, "-ISs", program, address]
+
+
+def _is_joined(address: str, stack: contextlib.ExitStack) -> bool:
+    """Keep the process at an address running until the stack ends, if it still runs."""
+    user = stack.enter_context(socket.socket(socket.AF_UNIX))
+    with contextlib.suppress(OSError):
+        user.connect(f"{address}.users")
+        return bool(user.recv(1))
+    return False
 
 
 @pytest.fixture(scope="session")
@@ -611,16 +636,17 @@ def pdf_file():
 
 
 @pytest.fixture(scope="session")
-def quick_start():
+def quick_start(_run: Path):
     """The words before the arguments of `binocle` that start it in a process of its own, quickly: see `warm_start.py`."""
-    with _warm_start() as words:
+    with _warm_start(_run / "quick_start") as words:
         yield words
 
 
 @pytest.fixture(scope="session")
-def quick_training():
+def quick_training(_run: Path):
     """The words before `-c CODE` that start code for training in a process of its own, with torch imported already."""
     with _warm_start(
+        _run / "quick_training",
         "binocle.training.encoders.encoder_training",
         "binocle.training.encoders.train",
         "binocle.training.inversion.inverter_training",

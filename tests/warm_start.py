@@ -5,7 +5,8 @@
 
 It runs with the streams, environment and working folder of this process, and its exit code becomes that of this process.
 With -c, it runs Python code instead, as `python -c` does, with the modules that the other process has.
-The other process is `python -W error warm_start.py SOCKET --serve [MODULE...]`, which ends when its standard input does.
+The other process is `python -W error warm_start.py SOCKET --serve [MODULE...]`. It ends when its standard input has, and
+each connection to SOCKET.users, which it greets with a byte: the processes of a run can share it.
 Signals reach only this process: tests that send some start the program itself, or have the code print its process id.
 """
 
@@ -15,6 +16,7 @@ import socket
 import sys
 
 SERVE, WITHOUT_RIGHTS, CODE = "--serve", "--without-rights", "-c"
+USERS = ".users"  # after the path of the socket: another one
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2  # root's rights to write and to read everything
 CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 REFUSED = 99  # exit code if rights cannot be given up
@@ -53,17 +55,27 @@ def serve(path: str, modules: list[str]) -> None:
     gc.freeze()  # modules are no garbage: neither this process nor a fork looks through them
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as entrance:
+        for door, address in ((listener, path), (entrance, path + USERS)):
+            door.bind(address)
+            door.listen()
         os.write(1, b"ready\n")
-        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                listener.close()
-                return keep(connection)
-            connection.close()
+        users = [sys.stdin]
+        while users:
+            ready = select.select([listener, entrance, *users], [], [])[0]
+            users = [user for user in users if user not in ready]  # what users send is their end
+            if entrance in ready:
+                user, _ = entrance.accept()
+                user.sendall(b"\n")
+                users.append(user)
+            if listener in ready:
+                connection, _ = listener.accept()
+                if os.fork() == 0:
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    listener.close()
+                    entrance.close()
+                    return keep(connection)
+                connection.close()
     return None
 
 
