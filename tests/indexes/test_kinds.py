@@ -217,9 +217,9 @@ def test_few_vectors_are_no_special_case(kind, count, tmp_path):
 ROTATIONS = [  # kind, its options, dimension, the fewest vectors to learn from
     ("ivf_opq_fast", {"nlist": 2}, 64, 64),
     ("opq", {"part_bits": 4}, 64, 64),
-    ("factory", {"factory": "OPQ8,PQ8x4"}, 304, 304),
-    ("factory", {"factory": "OPQ8_320,PQ8x4"}, 304, 320),
-    ("factory", {"factory": "OPQ8_16,PQ8x4"}, 304, 304),
+    ("factory", {"factory": "OPQ8,PQ8x4"}, 264, 264),
+    ("factory", {"factory": "OPQ8_272,PQ8x4"}, 264, 272),
+    ("factory", {"factory": "OPQ8_16,PQ8x4"}, 264, 264),
 ]
 
 
