@@ -653,6 +653,7 @@ def quick_training(_run: Path):
         "binocle.training.inversion.train",
         "binocle.training.pretraining.masked_training",
         "binocle.training.pretraining.pretrain",
+        "tabulate",  # torch imports it when a process ends
         warnings="ignore",
     ) as words:
         yield words

@@ -110,11 +110,30 @@ def run(request: dict, streams: list[int]) -> None:
     if arguments[0] == CODE:
         sys.argv = [CODE, *arguments[2:]]
         exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
-        sys.exit()
+        end_quickly()
     sys.argv = ["binocle", *arguments]
     from binocle.cli import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if not end.code or isinstance(end.code, int):
+            end_quickly(end.code or 0)
+        raise
+
+
+def end_quickly(code: int = 0) -> None:
+    """End as Python does, but leave modules and memory to the system: to take torch apart needs 0.9 s."""
+    import atexit
+    import threading
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def give_up_rights() -> None:
