@@ -1,6 +1,5 @@
 import os
 import subprocess
-import sys
 
 from binocle.training.runs.prepared_steps import PreparedSteps
 
@@ -12,6 +11,7 @@ wanted = (*range(5), *range(40, 43))
 batches = [prepared(step) for step in wanted]
 assert [(step, values) for step, values, _ in batches] == [(n, [n] * 3) for n in wanted], batches
 assert os.getpid() not in {process for *_, process in batches}
+del prepared  # which ends its processes
 """
 
 TOKENIZING = """
@@ -24,14 +24,16 @@ assert [prepared(step) for step in range(5)] == [1_000] * 5
 """
 
 
-def test_other_processes_prepare_the_steps_in_their_order_from_any_step():
-    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=120)  # not forked here, where Lance has threads
+def test_other_processes_prepare_the_steps_in_their_order_from_any_step(quick_training):
+    subprocess.run(
+        [*quick_training, "-c", FORKING], check=True, timeout=120
+    )  # not forked here, where Lance has threads
 
 
-def test_other_processes_tokenize_even_if_the_user_wants_threads():
+def test_other_processes_tokenize_even_if_the_user_wants_threads(quick_training):
     """They would wait for threads that only the process before the fork has."""
     environment = os.environ | {"TOKENIZERS_PARALLELISM": "true"}
-    subprocess.run([sys.executable, "-c", TOKENIZING], check=True, timeout=120, env=environment)
+    subprocess.run([*quick_training, "-c", TOKENIZING], check=True, timeout=120, env=environment)
 
 
 def test_without_a_gpu_this_process_prepares_them():
