@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from binocle.indexes.neighbourhood import NEIGHBOURS, Neighbourhood, document_me
 DIM = 8
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows():
     """400 vectors in 150 documents, some texts twice, and 600 in clusters."""
     random = np.random.default_rng(1)
@@ -74,11 +76,18 @@ def test_the_mean_of_a_document_is_that_of_its_vectors(rows, monkeypatch):
             np.testing.assert_allclose(means[mean_rows[row]], mean, atol=2e-3)
 
 
-@pytest.fixture
-def folder(rows, tmp_path):
+@pytest.fixture(scope="module")
+def _folder(rows, tmp_path_factory):
+    """What `folder` is copied from. Not to be changed."""
     vectors, documents, keys = rows
-    neighbourhood.write(tmp_path, np.arange(1000) * 3, vectors, documents, keys)
-    return tmp_path
+    folder = tmp_path_factory.mktemp("neighbourhood")
+    neighbourhood.write(folder, np.arange(1000) * 3, vectors, documents, keys)
+    return folder
+
+
+@pytest.fixture
+def folder(_folder, tmp_path):
+    return shutil.copytree(_folder, tmp_path, dirs_exist_ok=True)
 
 
 def test_what_was_written_is_mapped_again(rows, folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -36,9 +37,10 @@ def shared(tmp_path_factory, tiny_model):
     return retriever
 
 
-@pytest.fixture
-def index(tmp_path, tiny_model):
-    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+@pytest.fixture(scope="session")
+def _index(tmp_path_factory, tiny_model):
+    """What `index` is copied from. Not to be changed."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("scoped") / "index", model=tiny_model)
     retriever.add(
         [
             {"id": "a", "text": "The cat sat.", "metadata": {"tenant": "t1"}},
@@ -46,7 +48,12 @@ def index(tmp_path, tiny_model):
             {"id": "a/b", "text": "The moon shone.", "metadata": {"tenant": "t2"}},
         ]
     )
-    return retriever
+    return retriever.path
+
+
+@pytest.fixture
+def index(tmp_path, _index):
+    return Retriever.open(shutil.copytree(_index, tmp_path / "index"))
 
 
 VALUES = [*TENANTS, "*", "t1 or tenant=t2", "'", '"', "mine", 1, True, None, 10**30, "\ud800", "%", "d/1"]

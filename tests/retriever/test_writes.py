@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import time
 
 import numpy as np
@@ -13,9 +14,10 @@ from binocle.retriever.indexing.add import sha256_of, with_metadata
 from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
 
 
-@pytest.fixture
-def notes(tmp_path, tiny_model):
-    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+@pytest.fixture(scope="session")
+def _notes(tmp_path_factory, tiny_model):
+    """What `notes` is copied from. Not to be changed."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("notes") / "index", model=tiny_model)
     retriever.add(
         [
             {"id": "a", "text": "the cat sat", "metadata": {"n": 1, "tags": ["x"]}},
@@ -23,7 +25,12 @@ def notes(tmp_path, tiny_model):
             {"id": "c", "text": "a ship at sea", "metadata": {"n": 1}},
         ]
     )
-    return retriever
+    return retriever.path
+
+
+@pytest.fixture
+def notes(tmp_path, _notes):
+    return Retriever.open(shutil.copytree(_notes, tmp_path / "index"))
 
 
 def metadata(retriever):
