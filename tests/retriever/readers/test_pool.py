@@ -240,12 +240,13 @@ def test_output_of_a_library_is_discarded(orders: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "")
 
 
-def test_text_read_ahead_is_bounded(orders: Path) -> None:
-    files = write(orders, "sleep 0.5", *["large 30000000"] * 7)
+def test_text_read_ahead_is_bounded(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("binocle.retriever.readers.pool.pool._MAX_AHEAD_BYTES", 6_400_000)  # a tenth
+    files = write(orders, "sleep 0.5", *["large 3000000"] * 7)
     with pool() as workers:
         readings = workers.read_all(files)
         assert next(readings).state == "ok"
-        assert [len(reading.document.text) for reading in readings if reading.document] == [30_000_000] * 7
+        assert [len(reading.document.text) for reading in readings if reading.document] == [3_000_000] * 7
 
 
 def test_reading_ahead_stops_at_its_limit(tmp_path: Path) -> None:
