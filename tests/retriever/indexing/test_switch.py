@@ -83,9 +83,15 @@ def filled(place: Path, model: Path) -> Retriever:
     return retriever
 
 
+@pytest.fixture(scope="session")
+def _index(tmp_path_factory, models) -> Path:
+    """What `index` is copied from. Not to be changed."""
+    return filled(tmp_path_factory.mktemp("filled") / "index", models["tiny"]).path
+
+
 @pytest.fixture
-def index(tmp_path, models) -> Retriever:
-    return filled(tmp_path / "index", models["tiny"])
+def index(tmp_path, _index) -> Retriever:
+    return Retriever.open(shutil.copytree(_index, tmp_path / "index"))
 
 
 @pytest.fixture(scope="session")
