@@ -433,7 +433,7 @@ def tiny(tiny_model: str):
 
     encoder = load_encoder(tiny_model)
     yield encoder
-    assert encoder._gpu is None
+    assert vars(encoder)["_gpu"] is None
 
 
 FILES = {

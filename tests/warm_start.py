@@ -129,7 +129,7 @@ def end_quickly(code: int = 0) -> None:
 
     sys.stdout.flush()
     sys.stderr.flush()
-    threading._shutdown()
+    vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
