@@ -18,6 +18,7 @@ import numpy as np
 from ...core.checks import is_real
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore
+from ...core.words import encodable
 from ..documents.document import metadata_of
 from ..indexing.sync import rewrite_rows
 from ..store.filters.fields import BUILT_IN
@@ -121,7 +122,7 @@ def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: f
     if not isinstance(source, (str, PathLike)):
         if not isinstance(source, Sequence) or not all(isinstance(name, str) for name in source):
             raise InputError(f"{key!r} needs a model, or the names of labels in a list, not {source!r:.120}")
-        return StoredHead(key, (key,), names=tuple(source), precision=precision)
+        return StoredHead(key, (key,), names=tuple(map(encodable, source)), precision=precision)
     path = Path(source).expanduser()
     return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)
 
@@ -199,7 +200,7 @@ def _batches(snapshot: Snapshot, ids: Ids) -> Iterator[Ids]:
 
 def _with(row: dict[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {**metadata_of(row), **labels}
-    return {**row, "metadata": json.dumps(metadata, ensure_ascii=False)}
+    return {**row, "metadata": encodable(json.dumps(metadata, ensure_ascii=False))}
 
 
 def _without(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def read_examples(file: Path) -> dict[str, str]:
 
 def check_names(names: Sequence[str]) -> None:
     """:raises InputError: when these names of labels are not distinct, or too few."""
-    if len(set(names)) < max(2, len(names)) or not all(names) or NONE in names:
+    if len(set(names)) < max(2, len(names)) or not all(map(str.strip, names)) or NONE in names:
         raise InputError(f"{', '.join(names)!r} are no labels: expected at least two different ones, and not {NONE!r}")
 
 

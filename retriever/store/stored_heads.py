@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ...core.checks import is_real
+from ...core.words import encodable
 from .locations.location import ANY
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class StoredHead:
         texts = (self.key, self.model, self.fingerprint, *self.keys, *self.names)
         return (
             all(isinstance(text, str) for text in texts)
+            and all(key == encodable(key) for key in self.keys)
             and bool(self.model) != bool(self.names)
             and 0 < len(self.keys) <= _MOST
             and isinstance(self.is_removed, bool)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ....core.checks import describe_first_wrong
 from ....core.errors import InputError
+from ....core.words import encodable
 from .. import files as model_files
 from ..bert.weights import BertConfig
 from ..settings import PADDED_POSITIONS, fingerprint, read_config, tokenizer_overrides
@@ -80,7 +81,7 @@ def _labels(folder: Path, config: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the logits by their numbers; transformers' default is two."""
     names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     try:
-        by_number = {int(number): str(name) for number, name in names.items()}
+        by_number = {int(number): encodable(str(name)) for number, name in names.items()}
         return tuple(by_number[number] for number in range(len(names)))
     except (ValueError, KeyError, AttributeError):
         raise InputError(f"{folder / 'config.json'} has no names for the labels 0, 1, … in id2label") from None

@@ -68,6 +68,27 @@ def test_a_wrong_precision_or_source_changes_nothing(pets, source, precision):
     assert pets.enrich({"topic": ["pet", "food"]}).labelled == {"topic": 3}
 
 
+def test_a_label_that_is_no_utf8_is_stored_with_a_replacement_and_later_files_get_it_too(pets):
+    with pytest.raises(InputError, match="are no labels: expected at least two different ones"):
+        pets.enrich({"kind": ["pet", " "]})
+    assert read_heads(pets.location) == {}
+    pets.enrich({"kind": ["a\ud800", "caf\udce9"]}, precision=0.01)
+    counts = pets.facets("kind")["kind"].counts
+    assert sum(count for _, count in counts) == 3 and {label for label, _ in counts} <= {"a\ufffd", "caf\ufffd"}
+    file = pets.path / "heads.json"  # as an earlier version wrote it
+    file.write_text(file.read_text("utf-8").replace("\\ufffd", "\\udce9"))
+    (pets.folder / "new.md").write_text("the king ran 2\n")
+    assert pets.sync().note == ""
+    assert pets.get("new.md").metadata["kind"] in ("a\ufffd", "caf\ufffd")
+
+
+def test_a_tagger_with_a_label_that_is_no_utf8_fills_a_key_that_is(pets, make_head, tmp_path):
+    tagger = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-PET", "B-\ud800"])
+    pets.enrich({"names": tagger})
+    assert pets.get("pet.md").metadata.keys() == {"names.PET", "names.\ufffd"}
+    assert pets.enrich().labelled == {}
+
+
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 def test_a_classifier_with_a_tuned_encoder_encodes_the_passages_and_says_so(pets, probe, tiny_model, tmp_path, run):
     pytest.importorskip("accelerate")
@@ -202,6 +223,7 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
         {"model": ""},
         {"keys": []},
         {"keys": 1},
+        {"keys": ["\ud800"]},
         {"names": ["a"]},
         {"precision": "x"},
         {"precision": 0},

@@ -180,6 +180,7 @@ def test_a_sample_is_json_on_request_and_takes_no_option_of_labels(labelled, run
         (["cat"], None, "expected at least two different ones"),
         (["cat", "cat"], None, "expected at least two different ones"),
         (["cat", ""], None, "expected at least two different ones"),
+        (["cat", " "], None, "expected at least two different ones"),
         (["cat", "none"], None, "and not 'none'"),
         (["cat", "tax"], {"1.md": "dog"}, "has the label 'dog': expected one of --as, or 'none'"),
         (["cat", "tax"], {"x.md": "cat"}, "'x.md' is no labelled document of the index"),
