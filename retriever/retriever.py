@@ -221,7 +221,8 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param heads: for each key a trained classifier or tagger, or names of labels that the encoder alone gives.
         :param remove: keys of heads to take out again, with their values.
         :param precision: promised share of right labels: documents that are less sure get none.
-        :raises InputError: before anything is changed, for a head that does not fit, or a key that documents have.
+        :raises InputError: before anything is changed, for a head that does not fit, a key that documents have, or a
+            stored head whose model is another one now.
         """
         from .enrichment.enrich import enrich, new_head
 

@@ -23,7 +23,7 @@ from ..documents.document import metadata_of
 from ..indexing.sync import rewrite_rows
 from ..store.filters.fields import BUILT_IN
 from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled, with_keys
-from .labellers import Passages, load_labeller
+from .labellers import Passages, load_labeller, load_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def enrich(
 
     :param heads: new heads, from `new_head`. The heads of the index also run, on documents without their values.
     :param remove: keys of heads to take out, with their values.
-    :raises InputError: before anything is changed, for a head that does not fit.
+    :raises InputError: before anything is changed, for a head that does not fit, or whose model is another one now.
     """
     start, report = time.monotonic(), EnrichReport()
     location = writer.snapshot().store.location
@@ -77,6 +77,8 @@ def enrich(
         replace(head, keys=labellers[head.key].keys, fingerprint=labellers[head.key].fingerprint) for head in heads
     ]
     _check_free(snapshot, fitted, stored)
+    staying = [head for key, head in stored.items() if key not in {*remove, *labellers} and not head.is_removed]
+    labellers |= _load_waiting(staying, encoder, snapshot)
     changed = [head.key for head in fitted if head.key in stored and stored[head.key] != head]
     stored = {
         key: replace(head, is_removed=head.is_removed or key in {*remove, *changed}) for key, head in stored.items()
@@ -133,11 +135,16 @@ def _check_free(snapshot: Snapshot, heads: Sequence[StoredHead], stored: Mapping
     :raises InputError: naming the first one.
     """
     taken = {key: head.key for head in [*stored.values(), *heads] for key in head.keys}
+    filled = {(head.key, key) for head in stored.values() for key in head.keys}
     for head in heads:
-        foreign = [key for key in head.keys if taken[key] != head.key]
-        own = [key for key in head.keys if taken[key] == head.key and head.key not in stored]
-        if foreign or any(key for key in own if with_keys(snapshot, [key]).any()):
-            raise InputError(f"documents have a key {head.key!r} already: expected another one for these labels")
+        for key in head.keys:
+            if taken[key] != head.key or ((head.key, key) not in filled and with_keys(snapshot, [key]).any()):
+                raise InputError(f"documents have a key {key!r} already: expected another one for these labels")
+
+
+def _load_waiting(heads: Sequence[StoredHead], encoder: Encoder, snapshot: Snapshot) -> dict[str, Labeller]:
+    """Load the labellers of stored heads that documents wait for."""
+    return {head.key: load_stored(head, encoder, snapshot) for head in heads if len(unlabelled(snapshot, head))}
 
 
 def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichReport) -> None:
@@ -163,7 +170,7 @@ def _fill(
     snapshot = writer.snapshot()
     waiting = {key: unlabelled(snapshot, head) for key, head in stored.items()}
     report.labelled = {key: len(ids) for key, ids in waiting.items() if len(ids)}
-    loaded = {key: labellers.get(key) or load_labeller(stored[key], encoder, snapshot) for key in report.labelled}
+    loaded = {key: labellers.get(key) or load_stored(stored[key], encoder, snapshot) for key in report.labelled}
     report.encoded = [key for key, labeller in loaded.items() if "vector" not in labeller.columns]
     columns = sorted({column for labeller in loaded.values() for column in labeller.columns})
     ids = np.unique(np.concatenate([waiting[key] for key in loaded])) if loaded else np.empty(0, np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +201,22 @@ def load_labeller(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Lab
             raise InputError("a precision is promised for one of several classes, not for a tagger: leave it out")
         return TaggerLabeller(head.key, load_tagger(head.model))
     return ClassifierLabeller(head.key, load_classifier(head.model), encoder, head.precision)
+
+
+def load_stored(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Labeller:
+    """Load the labeller of a head that has labelled documents.
+
+    :raises InputError: when its model is another one now, or for the reasons of `load_labeller`.
+    :raises ModelNotFoundError: when there is no such model.
+    """
+    labeller = load_labeller(head, encoder, snapshot)
+    if head.model and (labeller.keys, labeller.fingerprint) != (head.keys, head.fingerprint):
+        precision = "" if head.precision is None else f" --precision {head.precision}"
+        option = shlex.quote(f"{head.key}={head.model}") + precision
+        raise InputError(
+            f"the model of {head.key!r} is another one now: 'binocle enrich --head {option}' labels all documents anew"
+        )
+    return labeller
 
 
 def _is_tagger(model: str) -> bool:

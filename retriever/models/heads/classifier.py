@@ -276,5 +276,6 @@ def _load_probe(folder: Path) -> Classifier:
     bag = BagOfWords.read(folder / WORDS, arrays["rarity"]) if "rarity" in arrays and not settings.pairs else None
     dim = encoder.dim * (4 if settings.pairs else 1)
     weights = KernelWeights.of(arrays, folder / PROBE, len(settings.labels), dim, bag)
-    digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes()).hexdigest()[:32]
+    meaning = json.dumps([settings.task, settings.labels])  # equal weights can belong to classes of other names
+    digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes() + meaning.encode()).hexdigest()[:32]
     return Classifier(ProbeScorer(encoder, weights, str(folder), digest), settings)

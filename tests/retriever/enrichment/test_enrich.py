@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -128,6 +129,42 @@ def test_a_sync_without_the_model_says_so_and_indexes(pets, probe, tmp_path):
     report = pets.sync()
     assert report.indexed == 1 and report.note.startswith("new documents were not labelled: ")
     assert pets.status().labels[0]["waiting"] == 1
+
+
+def test_a_probe_that_was_trained_again_labels_nothing_until_it_is_given_anew(pets, probe, tmp_path):
+    copied = shutil.copytree(probe, tmp_path / "copied")
+    pets.enrich({"topic": copied})
+    settings = copied / "binocle.json"
+    settings.write_text(settings.read_text("utf-8").replace('"pet"', '"animal"'), "utf-8")
+    (pets.folder / "new.md").write_text("the king ran 2\n")
+    report = pets.sync()
+    assert report.indexed == 1 and f"'binocle enrich --head topic={copied}' labels all documents anew" in report.note
+    before = read_heads(pets.location)
+    for heads in ({}, {"kind": ["animal", "meal"]}):
+        with pytest.raises(InputError, match="the model of 'topic' is another one now"):
+            pets.enrich(heads)
+    assert read_heads(pets.location) == before and pets.get("new.md").metadata == {}
+    assert pets.facets("topic")["topic"].counts == (("pet", 2), ("food", 1))
+    report = pets.enrich({"topic": copied})
+    assert (report.removed, report.labelled) == ({"topic": 3}, {"topic": 4})
+    assert pets.facets("topic")["topic"].counts == (("animal", 3), ("food", 1))
+
+
+def test_a_tagger_with_other_labels_writes_no_key_that_could_not_be_removed(pets, make_head, tmp_path):
+    folder = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-PET", "B-ROOM"])
+    pets.enrich({"names": folder})
+    shutil.rmtree(folder)
+    make_head(folder, "TokenClassification", ["O", "B-PET"])
+    pets.add([{"id": "later", "text": "the king ran 3"}])
+    assert "the model of 'names' is another one now" in pets.sync().note
+    assert pets.get("later").metadata == {} and pets.status().labels[0]["waiting"] == 1
+    pets.update(["later"], metadata={"names": "mine"})
+    with pytest.raises(InputError, match="documents have a key 'names' already"):
+        pets.enrich({"names": folder})
+    pets.update(["later"], metadata={}, mode="replace")
+    assert pets.enrich({"names": folder}).labelled == {"names": 4}
+    assert pets.enrich(remove=["names"]).removed == {"names": 4}
+    assert pets.get("pet.md").metadata == pets.get("later").metadata == {}
 
 
 def test_labels_can_be_removed_and_a_head_replaced(pets, probe):
