@@ -16,7 +16,7 @@ import pytest
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
 from binocle.retriever.models.heads.classifier import PROBE, TUNED_ENCODER, WORDS, load_classifier
-from binocle.training.data.heads.examples import read_examples
+from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
 from binocle.training.heads.config import ClassifierConfig
@@ -348,6 +348,25 @@ def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, 
         train_classifier(tmp_path / "index", tmp_path / "other", label="colour")
     with pytest.raises(InputError, match="expected the folder of one as data"):
         train_classifier([], tmp_path / "other", label="kind")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_document_whose_list_of_labels_is_empty_has_none_where_others_have_a_class(first, tmp_path, tiny_model):
+    from binocle import Retriever
+
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    documents = [{"id": f"{n}", "text": f"the cat {n}", "metadata": {"kind": "ab"[n % 2]}} for n in range(6)]
+    empty = [{"id": "empty", "text": "the moon", "metadata": {"kind": []}}]
+    retriever.add(empty + documents if first else documents + empty)
+    examples = read_passages(retriever, "kind", 0.1, 100, 0)
+    assert (examples.task, examples.labels) == ("classes", ("a", "b"))
+    assert [one.text for one in examples.unlabelled] == ["the moon"]
+    retriever.add([{"id": f"{n}", "text": f"the cat {n}", "metadata": {"kind": ["a", "b"][: n % 3]}} for n in range(6)])
+    examples = read_passages(retriever, "kind", 0.1, 100, 0)
+    assert examples.task == "labels" and len(examples.learned + examples.held_out) == 7
+    retriever.add([{"id": "9", "text": "the dog", "metadata": {"kind": "a"}}])
+    with pytest.raises(InputError, match="label is .*: expected a name or a whole number as before"):
+        read_passages(retriever, "kind", 0.1, 100, 0)
 
 
 FINE_TUNE = ClassifierConfig(

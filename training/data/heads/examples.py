@@ -92,18 +92,20 @@ def read_examples(
 def read_passages(retriever: Retriever, key: str, share: float, maximum: int, seed: int) -> Examples:
     """Take the passages of an index with their vectors; a key of their documents' metadata has the label.
 
-    Whole documents are held out. Documents without the key have no label: some of their passages are taken too.
+    Whole documents are held out. Documents without the key have no label: some of their passages are taken too. An
+    empty list, which `enrich` stores where no class fits, is no label either, unless all values are lists.
 
     :raises InputError: when too few documents have the key, or a value is no label.
     """
     snapshot = retriever.snapshot()
     rows = snapshot.documents_by_id(snapshot.document_rows["id"].to_pylist(), ["id", "path", "metadata"]).values()
-    labelled = {row["id"]: (row["path"], metadata_of(row)) for row in rows}
-    labelled = {number: (path, facts[key]) for number, (path, facts) in labelled.items() if key in facts}
+    metadata = {row["id"]: (row["path"], metadata_of(row)) for row in rows}
+    labelled = {number: (path, facts[key]) for number, (path, facts) in metadata.items() if key in facts}
     if not labelled:
         raise InputError(f"no document of {retriever.path} has the key {key!r} in its metadata")
-    first = next(iter(labelled.values()))[1]
-    task = "labels" if isinstance(first, list) else "classes"
+    task = "labels" if all(isinstance(value, list) for _, value in labelled.values()) else "classes"
+    if task == "classes":
+        labelled = {number: (path, value) for number, (path, value) in labelled.items() if value != []}
     examples, unlabelled = [], []
     random = np.random.default_rng(seed)
     chance = MOST_UNLABELLED / max(1, snapshot.chunks.count_rows())
