@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _VALUES = 5  # of the labels under a key
+_EXAMPLES = {"heads": ("topic=my-classifier", "model"), "names": ("'kind=guide, news'", "labels")}
 
 
 def label_counts(row: dict[str, Any]) -> str:
@@ -36,12 +37,14 @@ def label_counts(row: dict[str, Any]) -> str:
     return f"{row['key']}: {values or 'none'}{remainder}, in {count_of(row['labelled'], 'document')}{hint}"
 
 
-def _split_keys(context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
+def _split_keys(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
     """Split each KEY=VALUE (a callback of click)."""
+    example, source_noun = _EXAMPLES[option.name or ""]
     pairs = [(key.strip(), value.strip()) for key, _, value in (value.partition("=") for value in values)]
     for value, (key, source) in zip(values, pairs, strict=True):
         if not key or not source:
-            raise click.BadParameter(f"{value!r} has no key: expected one such as topic=my-classifier", context)
+            lacking = source_noun if key and "=" in value else "key"
+            raise click.BadParameter(f"{value!r} has no {lacking}: expected one such as {example}", context)
     return pairs
 
 

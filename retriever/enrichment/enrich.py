@@ -121,12 +121,13 @@ def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: f
         raise InputError(f"{key!r:.120} is no key for labels: expected a name such as topic, and no field of filters")
     if precision is not None and not (is_real(precision) and 0 < precision < 1):
         raise InputError(f"precision is the promised share of right labels, above 0 and below 1, not {precision!r}")
-    if not isinstance(source, (str, PathLike)):
-        if not isinstance(source, Sequence) or not all(isinstance(name, str) for name in source):
-            raise InputError(f"{key!r} needs a model, or the names of labels in a list, not {source!r:.120}")
-        return StoredHead(key, (key,), names=tuple(map(encodable, source)), precision=precision)
-    path = Path(source).expanduser()
-    return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)
+    if isinstance(source, PathLike) or (isinstance(source, str) and source.strip()):
+        path = Path(source).expanduser()
+        return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)
+    is_list = isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
+    if not is_list or not all(isinstance(name, str) for name in source):
+        raise InputError(f"{key!r} needs a model, or the names of labels in a list, not {source!r:.120}")
+    return StoredHead(key, (key,), names=tuple(map(encodable, source)), precision=precision)
 
 
 def _check_free(snapshot: Snapshot, heads: Sequence[StoredHead], stored: Mapping[str, StoredHead]) -> None:

@@ -59,7 +59,11 @@ def test_a_probe_labels_without_encoding_and_filters_and_facets_take_the_labels(
 
 
 @pytest.mark.parametrize(
-    ("source", "precision"), [*((["pet", "food"], value) for value in (1.0, 0, -1, True, math.nan, "x")), (5, None)]
+    ("source", "precision"),
+    [
+        *((["pet", "food"], value) for value in (1.0, 0, -1, True, math.nan, "x")),
+        *((value, None) for value in (5, [], (), "", " ", None, ["a", 1], b"model")),
+    ],
 )
 def test_a_wrong_precision_or_source_changes_nothing(pets, source, precision):
     before = pets.snapshot().head
@@ -88,6 +92,20 @@ def test_a_tagger_with_a_label_that_is_no_utf8_fills_a_key_that_is(pets, make_he
     pets.enrich({"names": tagger})
     assert pets.get("pet.md").metadata.keys() == {"names.PET", "names.\ufffd"}
     assert pets.enrich().labelled == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--as", "mood=", "'mood=' has no labels: expected one such as 'kind=guide, news'"),
+        ("--as", "=happy", "'=happy' has no key: expected one such as 'kind=guide, news'"),
+        ("--head", "topic= ", "'topic= ' has no model: expected one such as topic=my-classifier"),
+        ("--head", "topic", "'topic' has no key: expected one such as topic=my-classifier"),
+    ],
+)
+def test_a_head_without_its_key_or_its_source_is_told_which_is_lacking(run, pets, option, value, message):
+    refused = run("enrich", pets.folder, option, value)
+    assert refused.code == 2 and message in refused.err
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
