@@ -75,14 +75,22 @@ def sample_records(records: Iterable[Record], count: int) -> list[Record]:
 def read_examples(file: Path) -> dict[str, str]:
     """Read true labels from a CSV file with the columns document and label; rows without a label are left out.
 
-    :raises InputError: when it is no such file.
+    :raises InputError: when it is no such file, or gives a document two labels.
     """
+    examples: dict[str, str] = {}
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.DictReader(stream)
             if not {"document", "label"} <= set(rows.fieldnames or ()):
                 raise InputError(f"{file} has no columns document and label in its first line")
-            return {row["document"]: row["label"].strip() for row in rows if (row["label"] or "").strip()}
+            for row in rows:
+                document, label = row["document"], (row["label"] or "").strip()
+                if label and (earlier := examples.setdefault(document, label)) != label:
+                    raise InputError(
+                        f"{file}:{rows.line_num}: {document!r} has the label {label!r} here and {earlier!r} above: "
+                        "expected one label for each document"
+                    )
+            return examples
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 

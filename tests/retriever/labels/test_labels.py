@@ -192,6 +192,15 @@ def test_bad_labels_and_examples_are_refused(names, examples, message, labelled)
         label_documents(labelled.iterate(vectors=True), labelled.encoder, names, examples=examples)
 
 
+def test_a_document_with_two_labels_is_refused_with_its_line(tmp_path):
+    file = tmp_path / "examples.csv"
+    file.write_text("document,label\na.md,cat\nb.md,tax\na.md,\na.md, cat\n", "utf-8")
+    assert read_examples(file) == {"a.md": "cat", "b.md": "tax"}
+    file.write_text("document,label\na.md,cat\nb.md,tax\na.md,none\n", "utf-8")
+    with pytest.raises(InputError, match=r"examples\.csv:4: 'a\.md' has the label 'none' here and 'cat' above"):
+        read_examples(file)
+
+
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "", "\x00"])
 def test_a_file_without_the_columns_is_refused(text, tmp_path):
     file = tmp_path / "examples.csv"
