@@ -242,6 +242,11 @@ def _texts(file: str) -> Iterator[Any]:
             raise InputError("the texts '-' are read from standard input, but that is closed")
         yield from (line for _, line in text_lines(sys.stdin.buffer, "standard input") if line.strip())
         return
+    if Path(file).is_dir() and not (Path(file) / "_versions").is_dir():  # which a Lance table has
+        raise InputError(
+            f"{file} is a folder: expected a file with one text a line, or with a column text; 'binocle enrich --head' "
+            "labels the documents of an indexed folder"
+        )
     for location, row in rows(file):
         pair = "sentence1" in row and "sentence2" in row
         texts = [row.get(name) for name in (("sentence1", "sentence2") if pair else ("text",))]

@@ -327,6 +327,8 @@ def test_standard_input_is_read_as_the_same_file(tmp_path, tiny_model, run):
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == "binocle: standard input:2 is not UTF-8 (invalid start byte): save it as UTF-8\n"
     assert run("classify", file, *model).err == refused.err.replace("standard input", str(file))
+    refused = run("classify", tmp_path, *model)
+    assert refused.code == 2 and refused.err.startswith(f"binocle: {tmp_path} is a folder: expected a file with one")
 
 
 def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, tiny_model, monkeypatch):
