@@ -22,7 +22,7 @@ from ..labels.precision import kept, log_odds
 from ..labels.zero_shot import fit_labels
 from ..models import files as model_files
 from ..models.encoder import encode_finite
-from ..models.heads.classifier import PROBE, ProbeScorer, load_classifier
+from ..models.heads.classifier import ProbeScorer, load_classifier
 from ..models.heads.head import CLASSIFIER, TAGGER
 from ..models.heads.tagger import load_tagger
 from ..models.settings import read_config
@@ -220,7 +220,7 @@ def load_stored(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Label
 
 
 def _is_tagger(model: str) -> bool:
-    if (Path(model) / PROBE).is_file():
+    if (Path(model) / model_files.PROBE).is_file():
         return False
     architectures = read_config(model_files.find(model, CLASSIFIER.role)).get("architectures") or [""]
     return str(architectures[0]).endswith(f"For{TAGGER.task}")

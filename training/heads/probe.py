@@ -12,8 +12,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ...core.progress import Progress
+from ...retriever.models.files import PROBE
 from ...retriever.models.heads.classifier import (
-    PROBE,
     TUNED_ENCODER,
     WORDS,
     ClassifierSettings,

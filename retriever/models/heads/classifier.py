@@ -18,6 +18,7 @@ from ....core.checks import is_real, is_whole
 from ....core.errors import EncoderMismatchError, InputError
 from ....core.words import encodable
 from ..bert.weights import load_weights
+from ..files import PROBE
 from ..load import load_encoder
 from ..settings import read_config
 from .bag_of_words import BagOfWords
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 
     Text = str | tuple[str, str]
 
-PROBE = "probe.safetensors"  # the weights of a probe, in its folder
-WORDS = "words.json"  # its words, if it has any
+WORDS = "words.json"  # of a probe, in its folder, if it has any
 TUNED_ENCODER = "./encoder"  # in its folder, if the encoder was tuned for it; no other encoder has this name
 TASKS = ("classes", "labels", "number")  # one of them; any number of them; a regression
 _PROBLEMS = {"multi_label_classification": "labels", "regression": "number"}  # transformers' names

@@ -258,6 +258,9 @@ def test_a_name_that_cannot_be_one_is_refused_in_one_line(name, tmp_path, monkey
 def test_a_folder_that_is_no_model_says_so(tmp_path):
     with pytest.raises(ModelNotFoundError, match="not a model"):
         find(str(tmp_path))
+    (tmp_path / model_folder.PROBE).touch()
+    with pytest.raises(ModelNotFoundError, match="is a classifier of 'binocle train classifier', and no encoder: "):
+        find(str(tmp_path))
 
 
 # The bundled wheel

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
+from binocle.retriever.models.files import PROBE
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
-from binocle.retriever.models.heads.classifier import PROBE, TUNED_ENCODER, WORDS, load_classifier
+from binocle.retriever.models.heads.classifier import TUNED_ENCODER, WORDS, load_classifier
 from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
