@@ -85,7 +85,8 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     os.environ.setdefault("LANCE_LOG", "error")  # users of a search have no use for its warnings
     _end_quickly()
     if sys.stdout is None:  # closed by a caller that needs only the exit code
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        descriptor = os.open(os.devnull, os.O_WRONLY)  # to stay open, or Python 3.13 warns when it ends
+        sys.stdout = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     try:
         if "_BINOCLE_COMPLETE" in os.environ:
             cli.main(prog_name="binocle")

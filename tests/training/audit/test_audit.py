@@ -1030,7 +1030,7 @@ def test_mistakes_are_one_line(arguments, says, run):
 
 
 def test_examples_of_the_help_are_commands(run):
-    examples = re.findall(r"^    binocle audit (.*)$", cli.commands["audit"].help, re.MULTILINE)
+    examples = re.findall(r"^ *binocle audit (.*)$", cli.commands["audit"].help, re.MULTILINE)
     assert examples
     for line in examples:
         cli.commands["audit"].make_context("audit", line.split())
