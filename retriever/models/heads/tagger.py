@@ -1,20 +1,24 @@
 """Mark the names in a text, such as versions or persons: a label for each word, decoded into spans.
 
 Labels are BIO (Ramshaw and Marcus 1995): B-X begins a span of X, I-X continues it, O is outside. A word has the label
-of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3). `chain` finds the best sequence of labels. Names
-often have capital letters, and many tokenizers drop them. With such a tokenizer, tokens with a capital letter have
-token type 1.
+of its first token (Devlin et al. 2019, arXiv:1810.04805, section 5.3); a word without one has none. `chain` finds the
+best sequence of labels. Names often have capital letters, and many tokenizers drop them. With such a tokenizer, tokens
+with a capital letter have token type 1.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....core.checks import is_real, is_whole
+from ....core.words import is_mark
 from ..encoder import check_texts
 from .chain import marginals, valid, viterbi
 from .head import TAGGER, check_settings, load_head, read_settings
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from .head import Head
     from .windows import Window
 
-_WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
+_MARK, _FORMAT = "\uffff", "\ufffe"  # no characters: stand for every mark, and for every format character
+_WORD = re.compile(rf"[^\W_](?:{_FORMAT}*(?:[^\W_]|{_MARK}))*|(?:[^\w\s{_MARK}{_FORMAT}]|_){_MARK}*")
+_NO_WIDTH = "\u200b"  # a space, though Unicode calls it a format character
 _LENGTH = 256  # tokens of a window, of a model that does not say
 _PIECE = 256  # texts in memory together
 OUTSIDE = "O"
@@ -91,8 +97,21 @@ class Entity:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return the characters of each word: letters and digits, or one sign."""
+    """Return the characters of each word: letters and digits, or one sign, with their marks.
+
+    Format characters, such as the soft hyphen, belong to a word where they stand between two of its letters.
+    """
+    if not text.isascii():
+        text = text.translate({ord(sign): _stand_in(sign) for sign in set(text)})
     return [match.span() for match in _WORD.finditer(text)]
+
+
+def _stand_in(sign: str) -> str:
+    if is_mark(sign):
+        return _MARK
+    if sign == _NO_WIDTH:
+        return " "
+    return _FORMAT if unicodedata.category(sign) == "Cf" else sign
 
 
 def touching(words: Sequence[tuple[int, int]]) -> Integers:
@@ -142,11 +161,12 @@ class Tagger:
         logits = iter(self.head.logits([window for parts in by_text for window in parts]))
         for text, parts in zip(texts, by_text, strict=True):
             words = word_spans(text)
-            scores = _word_logits(words, parts, [next(logits) for _ in parts], self.labels)
-            yield list(self._entities(text, words, scores))
+            scores, read = _word_logits(words, parts, [next(logits) for _ in parts], len(self.labels))
+            spans = _whole_tokens(words, read.tolist(), parts)
+            yield list(self._entities(text, spans, scores[read], touching(words)[read]))
 
-    def _entities(self, text: str, words: list[tuple[int, int]], scores: Floats) -> Iterator[Entity]:
-        path, likely = self._decode(scores, touching(words))
+    def _entities(self, text: str, words: list[tuple[int, int]], scores: Floats, touch: Integers) -> Iterator[Entity]:
+        path, likely = self._decode(scores, touch)
         for label, first, end in entities([self.labels[number] for number in path]):
             surely = float(np.exp(likely[first:end].min()))
             score = float(np.log(max(surely, 1e-9) / max(1 - surely, 1e-9)))
@@ -167,12 +187,13 @@ class Tagger:
 
 
 def _word_logits(
-    words: list[tuple[int, int]], parts: list[Window], logits: list[Floats], labels: tuple[str, ...]
-) -> Floats:
-    """Return the log-probabilities of each word's first token, (words, labels), from the window with most around it."""
-    scores = np.full((len(words), len(labels)), -20.0, np.float32)
-    if OUTSIDE in labels:
-        scores[:, labels.index(OUTSIDE)] = 0  # of a word without a token
+    words: list[tuple[int, int]], parts: list[Window], logits: list[Floats], labels: int
+) -> tuple[Floats, Integers]:
+    """Return the log-probabilities of each word's first token, from the window with most around it.
+
+    :returns: scores, (words, labels), and the numbers of the words that have a token: the others have no scores.
+    """
+    scores = np.zeros((len(words), labels), np.float32)
     room = np.full(len(words), -1)
     for part, rows in zip(parts, logits, strict=True):
         likely = rows - rows.max(1, keepdims=True)
@@ -182,7 +203,27 @@ def _word_logits(
         is_better = around > room[numbers]
         numbers, tokens = numbers[is_better], tokens[is_better]
         room[numbers], scores[numbers] = around[is_better], likely[part.first + tokens]
-    return scores
+    return scores, np.flatnonzero(room >= 0)
+
+
+def _whole_tokens(words: list[tuple[int, int]], read: list[int], parts: list[Window]) -> list[tuple[int, int]]:
+    """Return the words that were read, each with the next ones that its tokens go on into, as "'s" does in RoBERTa."""
+    if len(read) == len(words):
+        return words
+    tokens = sorted({offset for part in parts for offset in part.offsets})
+    spans = []
+    for word, after in pairwise([*read, len(words)]):
+        last = word
+        while last + 1 < after and _is_inside(words[last + 1][0], tokens):
+            last += 1
+        spans.append((words[word][0], words[last][1]))
+    return spans
+
+
+def _is_inside(character: int, tokens: list[tuple[int, int]]) -> bool:
+    """Whether a token begins before a character and goes on there."""
+    before = bisect_left(tokens, (character,)) - 1
+    return before >= 0 and tokens[before][1] > character
 
 
 def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple[int, int]]:

@@ -157,6 +157,29 @@ def test_words_and_tags_follow_the_characters():
     assert TaggedText(text, (("N", 4, 11), ("V", 12, 15)), "").tags(words) == "O B-N I-N I-N B-V I-V I-V O".split()
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Jose\u0301 Pen\u0303a", ["Jose\u0301", "Pen\u0303a"]),  # as macOS writes names of files
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("Schreib\u00admaschine", ["Schreib\u00admaschine"]),
+        ("\u2068Ann\u2069 ran\u00ad", ["Ann", "ran"]),  # format characters around a word are no part of it
+        ("❤\ufe0f👩\u200d💻", ["❤\ufe0f", "👩", "💻"]),
+        ("ab\u200bcd _\u0301", ["ab", "cd", "_\u0301"]),  # a space without width
+        ("\u0301 \u00ad", []),
+    ],
+)
+def test_a_word_has_its_marks_and_the_format_characters_in_it(text, words):
+    assert [text[start:end] for start, end in word_spans(text)] == words
+
+
+def test_marked_characters_end_where_their_words_do():
+    token = {"tokens": ["a", "\u2068Jose\u0301\u2069", "\u00ad"], "tags": ["O", "B-P", "B-Q"]}
+    entity = {"text": "a \u2068Jose\u0301\u2069", "entities": [{"label": "P", "start": 3, "end": 7}]}
+    assert read_texts([token])[0].spans == (("P", 3, 8), ("Q", 10, 11))  # that one no tagger can mark
+    assert read_texts([entity])[0].spans == (("P", 3, 8),)
+
+
 def test_three_layouts_give_the_same_texts(tmp_path):
     (tmp_path / "a.conll").write_text("-DOCSTART- O\n\ninstall X O\nfoo X B-N\nbar X I-N\n\nbread X O\n", "utf-8")
     rows = [{"tokens": ["install", "foo", "bar"], "tags": ["O", "B-N", "I-N"]}, {"tokens": ["bread"], "tags": ["O"]}]
@@ -360,6 +383,35 @@ def test_tag_prints_names_with_their_places(trained, tmp_path, run):
     (tmp_path / "a.jsonl").write_text('{"text": "the house red cat ran"}\n', "utf-8")
     (row,) = run("tag", tmp_path / "a.jsonl", *model, "--json").rows
     assert [(e["label"], e["text"], e["start"], e["end"]) for e in row["entities"]] == [("PET", "red cat", 10, 17)]
+
+
+def names_of(folder, text, *, go_on):
+    """The names that a tagger marks whose steps say that each word begins one, or goes on with the first one."""
+    tagger, never = load_tagger(folder), -17.0
+    begin, follow = [never, 0.0, never], [never, never, 0.0]
+    steps = [*[follow if go_on else begin] * 3, begin]
+    (names,) = Tagger(tagger.head, replace(tagger.settings, transitions=[steps, steps])).tag([text])
+    return [(name.text, name.start, name.end) for name in names]
+
+
+def test_a_sign_without_a_token_does_not_end_a_name(tmp_path, make_head):
+    folder = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A", "I-A"])
+    for text in ("re\u0301d cat", "re\u00add cat", "red \ue000 cat", "red\ue000cat"):
+        assert names_of(folder, text, go_on=True) == [(text, 0, len(text))]
+    assert names_of(folder, "\ue000 cat \ue000", go_on=True) == [("cat", 2, 5)]
+    assert names_of(folder, "\ue000", go_on=True) == names_of(folder, "", go_on=True) == []
+
+
+def test_a_name_has_all_words_of_its_last_token(tmp_path, make_head):
+    from tokenizers import Tokenizer
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    folder = make_head(tmp_path / "tagger", "TokenClassification", ["O", "B-A", "I-A"])
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = names_of(folder, "the king§s u§s§ cat", go_on=False)  # two unknown tokens of several words
+    assert names == [("the", 0, 3), ("king§s", 4, 10), ("u§s§", 11, 15), ("cat", 16, 19)]
 
 
 def test_another_model_is_no_tagger(trained, tiny_model, tmp_path, make_head):

@@ -39,7 +39,7 @@ class TaggedText:
         """Return the BIO tag of each word; a word that a span cuts belongs to it."""
         tags = [OUTSIDE] * len(words)
         for label, start, end in self.spans:
-            inside = [number for number, (left, right) in enumerate(words) if left < end and right > start]
+            inside = _inside(words, start, end)
             for number in inside:
                 tags[number] = f"{'B' if number == inside[0] else 'I'}-{label}"
         return tags
@@ -163,8 +163,10 @@ def _from_tokens(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]
         _check_tag(location, tag)
     tokens = [encodable(token) for token in tokens]
     starts = np.cumsum([0, *(len(token) + 1 for token in tokens)]).tolist()
-    spans = [(label, starts[first], starts[end] - 1) for label, first, end in entities(tags)]
-    return " ".join(tokens), spans
+    text = " ".join(tokens)
+    words = word_spans(text)
+    spans = [(label, *_whole_words(words, starts[first], starts[end] - 1)) for label, first, end in entities(tags)]
+    return text, spans
 
 
 def _from_text(location: str, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
@@ -180,7 +182,18 @@ def _span(location: str, text: str, entity: Any) -> Span:
     label, start, end = (fields.get(name, -1) for name in ("label", "start", "end"))
     if not isinstance(label, str) or not label.strip() or not is_whole(start, 0) or not is_whole(end, 1):
         raise InputError(f"{location}: {str(entity)[:_SHOWN]!r} is no entity: expected label, start and end")
-    words = [(left, right) for left, right in word_spans(text) if left < end and right > start]
-    if not words or end > len(text):
+    words = word_spans(text)
+    if end > len(text) or not _inside(words, start, end):
         raise InputError(f"{location}: characters {start} to {end} of the text are no word: expected a span with words")
-    return label, words[0][0], words[-1][1]
+    return label, *_whole_words(words, start, end)
+
+
+def _inside(words: list[tuple[int, int]], start: int, end: int) -> list[int]:
+    """Return the numbers of the words that have some of these characters."""
+    return [number for number, (left, right) in enumerate(words) if left < end and right > start]
+
+
+def _whole_words(words: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """Return a span from the start of its first word to the end of its last one; as it came if it has none."""
+    inside = _inside(words, start, end)
+    return (words[inside[0]][0], words[inside[-1]][1]) if inside else (start, end)
