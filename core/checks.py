@@ -68,11 +68,25 @@ def listed(values: Any, label: str) -> list[Any]:
     :raises InputError: when it is a text, or no list.
     """
     if isinstance(values, (str, bytes)):
-        raise InputError(f"expected a list of {label}, not {values!r}")
+        raise InputError(f"expected a list of {label}, not {values!r:.{_SHOWN}}")
     try:
         return list(values)
     except TypeError:
-        raise InputError(f"expected a list of {label}, not {values!r}") from None
+        raise InputError(f"expected a list of {label}, not {values!r:.{_SHOWN}}") from None
+
+
+def precision_of(value: Any) -> float | None:
+    """Return the share of right labels that a caller wants promised; None promises nothing.
+
+    :raises InputError: when it is not above 0 and below 1.
+    """
+    if value is None:
+        return None
+    if not is_real(value) or not 0 < value < 1:
+        raise InputError(
+            f"precision is the promised share of right labels, above 0 and below 1, not {value!r:.{_SHOWN}}"
+        )
+    return float(value)
 
 
 def is_whole(value: Any, minimum: int) -> bool:

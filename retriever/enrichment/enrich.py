@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.checks import is_real
+from ...core.checks import precision_of
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore
 from ...core.words import encodable
@@ -119,8 +119,7 @@ def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: f
     """
     if not isinstance(key, str) or not key.isprintable() or not key.strip() or len(key) > 100 or key in BUILT_IN:
         raise InputError(f"{key!r:.120} is no key for labels: expected a name such as topic, and no field of filters")
-    if precision is not None and not (is_real(precision) and 0 < precision < 1):
-        raise InputError(f"precision is the promised share of right labels, above 0 and below 1, not {precision!r}")
+    precision = precision_of(precision)
     if isinstance(source, PathLike) or (isinstance(source, str) and source.strip()):
         path = Path(source).expanduser()
         return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from ...core.checks import listed
 from ...core.errors import InputError
 from ...core.words import encodable
 
@@ -56,7 +57,7 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     """
     if isinstance(texts, str):
         raise InputError("expected a list of texts, but one text came: put it in a list")
-    checked = list(texts)
+    checked = listed(texts, "texts")
     for text in checked:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")

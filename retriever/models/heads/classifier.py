@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ....core.checks import is_real, is_whole
+from ....core.checks import is_real, is_whole, listed, precision_of
 from ....core.errors import EncoderMismatchError, InputError
 from ....core.words import encodable
 from ..bert.weights import load_weights
@@ -143,10 +143,10 @@ class Classifier:
 
         :param texts: texts, or pairs of them where the classifier reads pairs.
         :param precision: promised share of right classes: texts that are less sure get none.
-        :raises InputError: when the texts are of the other kind, or the precision cannot be promised.
+        :raises InputError: when they are no list, the texts are of the other kind, or the precision cannot be promised.
         """
         floor = self._floor(precision)
-        logits = self.scorer.logits([_checked(text, pairs=self.settings.pairs) for text in texts])
+        logits = self.scorer.logits(_checked(texts, pairs=self.settings.pairs))
         return [_prediction(row, self.settings, floor) for row in logits]
 
     def predict(self, logits: Floats, *, precision: float | None = None) -> list[Prediction]:
@@ -156,6 +156,7 @@ class Classifier:
 
     def _floor(self, precision: float | None) -> float:
         """Return the least probability of a class that is given."""
+        precision = precision_of(precision)
         if precision is None:
             return 0.0
         if self.settings.task != "classes":
@@ -163,14 +164,23 @@ class Classifier:
         return self.settings.threshold(precision)
 
 
-def _checked(text: Text, *, pairs: bool) -> Text:
+def _checked(texts: Sequence[Text], *, pairs: bool) -> list[Text]:
+    """Return the texts, or pairs of them, as a tokenizer takes them."""
     if pairs:
-        if not isinstance(text, (tuple, list)) or len(text) != 2:
-            raise InputError(f"this classifier reads pairs of texts, but {str(text)[:60]!r} is none")
+        return [_pair(text) for text in listed(texts, "pairs of texts")]
+    return [_single(text) for text in listed(texts, "texts")]
+
+
+def _pair(text: Text) -> Text:
+    if isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(half, str) for half in text):
         return encodable(text[0]), encodable(text[1])
-    if not isinstance(text, str):
-        raise InputError(f"this classifier reads single texts, but one of type {type(text).__name__} came")
-    return encodable(text)
+    raise InputError(f"this classifier reads pairs of texts, but {str(text)[:60]!r} is none")
+
+
+def _single(text: Text) -> Text:
+    if isinstance(text, str):
+        return encodable(text)
+    raise InputError(f"this classifier reads single texts, but one of type {type(text).__name__} came")
 
 
 def _prediction(logits: Floats, settings: ClassifierSettings, floor: float) -> Prediction:

@@ -425,6 +425,8 @@ def test_what_is_no_text_is_refused(tiny_reranker):
             tiny_reranker.score_pairs([("a", "b"), bad])
     with pytest.raises(InputError, match="put it in a list"):
         tiny_reranker.score("cat", "dog")
+    with pytest.raises(InputError, match="^expected a list of texts, not None$"):
+        tiny_reranker.score("cat", None)
     with pytest.raises(InputError, match="pair 1"):
         tiny_reranker.score_pairs([("a", "b", "c")])
     assert tiny_reranker.score("half \ud800", ["\udfff of a pair"]).shape == (1,)

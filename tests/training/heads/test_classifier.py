@@ -16,7 +16,13 @@ import pytest
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
 from binocle.retriever.models.files import PROBE
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
-from binocle.retriever.models.heads.classifier import TUNED_ENCODER, WORDS, load_classifier
+from binocle.retriever.models.heads.classifier import (
+    TUNED_ENCODER,
+    WORDS,
+    Classifier,
+    ClassifierSettings,
+    load_classifier,
+)
 from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
@@ -75,7 +81,7 @@ def test_a_probe_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
     (kept,) = classifier.classify(["the dog ran 7"], precision=0.5)
     assert kept.labels == ("pet",)
     with pytest.raises(InputError, match="does not promise a precision of 1.5: the highest on held-out rows is"):
-        classifier.classify(["the dog ran 7"], precision=1.5)
+        classifier.settings.threshold(1.5)
 
 
 @pytest.mark.parametrize(("task", "pairs"), [("labels", False), ("number", False), ("classes", True)])
@@ -97,6 +103,42 @@ def test_a_probe_learns_labels_numbers_and_pairs(tmp_path, tiny_model, task, pai
         classifier.classify([("a", "b")])
     with pytest.raises(InputError, match="one of several classes"):
         classifier.classify(["a"], precision=0.9)
+
+
+def build_classifier(*, pairs: bool = False) -> Classifier:
+    """A classifier that says the first of two classes for every text."""
+
+    class Scorer:
+        name = fingerprint = "stub"
+
+        def logits(self, texts):
+            return np.array([[1.0, 0.0]] * len(texts), np.float32).reshape(-1, 2)
+
+    return Classifier(Scorer(), ClassifierSettings("classes", ("a", "b"), pairs=pairs, sure=((0.1, 0.9),)))
+
+
+@pytest.mark.parametrize(
+    ("texts", "pairs", "message"),
+    [
+        ("abc", False, "expected a list of texts, not 'abc'"),
+        (None, False, "expected a list of texts, not None"),
+        ([b"abc"], False, "this classifier reads single texts, but one of type bytes came"),
+        ("ab", True, "expected a list of pairs of texts, not 'ab'"),
+        (["ab"], True, "this classifier reads pairs of texts, but 'ab' is none"),
+        ([(None, "a")], True, "this classifier reads pairs of texts, but \"(None, 'a')\" is none"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(texts, pairs, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        build_classifier(pairs=pairs).classify(texts)
+
+
+@pytest.mark.parametrize("precision", [0, 1, -1, 1.5, "0.5", True, float("nan"), np.float32(1)])
+def test_a_precision_that_is_no_share_is_refused(precision):
+    message = f"precision is the promised share of right labels, above 0 and below 1, not {precision!r}"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        build_classifier().classify(["a text"], precision=precision)
+    assert build_classifier().classify(["a text"], precision=np.float32(0.5))[0].labels == ("a",)
 
 
 def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_the_best_left_out(monkeypatch):
