@@ -12,6 +12,7 @@ flags of England, Scotland and Wales are made of tags, and stay too.
 from __future__ import annotations
 
 import json
+import math
 import re
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -138,9 +139,23 @@ def invisible_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def json_text(record: Mapping[str, Any]) -> str:
-    r"""Write a record as a line of JSON, with `\u` escapes for characters that a person does not see."""
-    text = json.dumps(record, ensure_ascii=False)
+    r"""Write a record as a line of JSON, with `\u` escapes for characters that a person does not see.
+
+    JSON has neither NaN nor infinity: they are null.
+    """
+    try:
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(json.loads(json.dumps(record))), ensure_ascii=False)
     return text.replace("\x7f", "\\u007f") if text.isascii() else _escaped().sub(_json_escape, text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_finite(member) for member in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _json_escape(match: re.Match[str]) -> str:

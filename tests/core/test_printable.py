@@ -168,3 +168,13 @@ def test_json_keeps_every_character_and_shows_none_raw(text):
 def test_what_is_shown_is_shown_the_same_again(text):
     assert printable(printable(text)) == printable(text)
     assert printable_lines(printable_lines(text)) == printable_lines(text)
+
+
+def test_json_has_no_nan():
+    record = {"score": float("nan"), "hits": [{"metadata": {"big": float("-inf"), "n": 1, "text": "NaN\x7f"}}]}
+    line = json_text(record)
+    assert "\\u007f" in line
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "score": None,
+        "hits": [{"metadata": {"big": None, "n": 1, "text": "NaN\x7f"}}],
+    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save_file
 
+from ...core.errors import InputError
 from ...core.progress import Progress
 from ...retriever.models.files import PROBE
 from ...retriever.models.heads.classifier import (
@@ -63,6 +64,8 @@ class Probe:
         extra = [*examples.unlabelled]
         unlabelled = self._features(extra), [row.text for row in extra if isinstance(row.text, str)]
         self.weights = fit(learned, targets, examples.task, run.config.seed, learned_texts, unlabelled)
+        if not all(np.isfinite(part).all() for part in self.weights.arrays().values()):
+            raise InputError(f"the fit gave no finite weights: expected finite vectors of {self.encoder.name}")
         self.seconds = time.monotonic() - start
         self.held_out_logits: Floats = self.weights.logits(held_out, held_out_texts)
         settings = ClassifierSettings(

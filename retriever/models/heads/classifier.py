@@ -143,15 +143,19 @@ class Classifier:
 
         :param texts: texts, or pairs of them where the classifier reads pairs.
         :param precision: promised share of right classes: texts that are less sure get none.
-        :raises InputError: when they are no list, the texts are of the other kind, or the precision cannot be promised.
+        :raises InputError: when they are no list, the texts are of the other kind, the precision cannot be promised, or
+            the scores are no finite numbers.
         """
         floor = self._floor(precision)
-        logits = self.scorer.logits(_checked(texts, pairs=self.settings.pairs))
-        return [_prediction(row, self.settings, floor) for row in logits]
+        return self._predictions(self.scorer.logits(_checked(texts, pairs=self.settings.pairs)), floor)
 
     def predict(self, logits: Floats, *, precision: float | None = None) -> list[Prediction]:
         """Return the labels of texts from their logits, shape (texts, labels); see `classify`."""
-        floor = self._floor(precision)
+        return self._predictions(logits, self._floor(precision))
+
+    def _predictions(self, logits: Floats, floor: float) -> list[Prediction]:
+        if not np.isfinite(logits).all():
+            raise InputError(f"{self.name} gives scores that are no finite numbers: train it again, or copy it again")
         return [_prediction(row, self.settings, floor) for row in logits]
 
     def _floor(self, precision: float | None) -> float:

@@ -23,6 +23,7 @@ from binocle.retriever.models.heads.classifier import (
     ClassifierSettings,
     load_classifier,
 )
+from binocle.retriever.models.heads.kernel import KernelWeights
 from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads import kernel_ridge
@@ -165,6 +166,29 @@ def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_t
     assert few.landmarks.shape == (15, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
 
 
+def test_the_largest_scores_give_finite_numbers():
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(60, 8)).astype(np.float32)
+    numbers = np.float32(1e30) * np.array([[-1], [1]] * 30, np.float32)
+    assert read_examples([{"text": "a", "score": 1e30}], "train", 0.0, 1, 0).learned[0].number == 1e30
+    assert np.isfinite(kernel_ridge.fit(vectors, numbers, "number").logits(vectors)).all()
+
+
+def test_a_fit_without_finite_weights_is_refused(tmp_path, tiny_model, monkeypatch):
+    nothing = KernelWeights(np.full((2, 32), np.nan, np.float32), np.zeros(2, np.float32))
+    monkeypatch.setattr("binocle.training.heads.probe.fit", lambda *_: nothing)
+    with pytest.raises(InputError, match="the fit gave no finite weights: expected finite vectors of"):
+        train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_classifier_never_says_nan(number):
+    message = "stub gives scores that are no finite numbers: train it again, or copy it again"
+    with pytest.raises(InputError, match=message):
+        build_classifier().predict(np.array([[0.0, number]], np.float32))
+
+
 def test_a_probe_adds_the_words_of_a_text_where_the_vectors_do_not_tell():
     vectors = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
     texts = [f"{'red' if row % 2 else 'blue'} and {row % 7}" for row in range(60)]
@@ -288,7 +312,7 @@ def test_measures_are_those_of_scikit_learn_on_random_predictions():
         ([{"text": "a", "label": "b"}, {"text": " ", "label": "c"}], "row 2: text is ' ': expected a text"),
         ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different labels: expected 2"),
         ([{"text": "a", "score": "x"}], "row 1: score is 'x': expected a finite number"),
-        ([{"text": "a", "score": 1e39}], "row 1: score is '1e.39': expected a finite number, up to 3.4e.38"),
+        ([{"text": "a", "score": -3e38}], "row 1: score is '-3e.38': expected a finite number, up to 1e.30 in size"),
         ([{"text": "a", "label": ["x"]}, {"text": "a", "label": [3.5]}], "row 2: label is '3.5'"),
     ],
 )

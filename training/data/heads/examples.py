@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_UNLABELLED = 3_000  # rows without labels
 _MOST_LABELS = 10_000
 _SHOWN = 60  # characters of a value in a message
-_MAXIMUM = float(np.finfo(np.float32).max)  # of a score
+_MAXIMUM = 1e30  # of a score: sums of many still fit into 32 bits
 NUMBER = "score"  # the column of numbers, and the name of their only label
 
 
@@ -176,7 +176,7 @@ def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -
         if not is_real(number) or abs(number) > _MAXIMUM:  # type: ignore[arg-type]
             raise InputError(
                 f"{location}: {NUMBER} is {str(row.get(NUMBER))[:_SHOWN]!r}: expected a finite number, up to "
-                f"{_MAXIMUM:.1e} in size"
+                f"{_MAXIMUM:.0e} in size"
             )
         return Example(text, (), float(number), document)  # type: ignore[arg-type]
     value = row.get("label")
