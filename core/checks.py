@@ -6,44 +6,54 @@ A setting of None means that the run chooses the value; the checks skip it.
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SettingsT = TypeVar("SettingsT", bound=Any)  # a dataclass
 _SHOWN = 60  # characters of a wrong value
 
 
 def above_0(settings: Any, *names: str) -> None:
     """:raises InputError: for the first setting that is not a number above 0."""
     for name, number in _values(settings, names):
-        if not math.isfinite(number) or number <= 0:
-            raise InputError(f"{_spelled(name)} is a number above 0, not {number}")
+        if not is_real(number) or number <= 0:
+            raise InputError(f"{_spelled(name)} is a number above 0, not {number!r:.{_SHOWN}}")
 
 
 def from_0(settings: Any, *names: str) -> None:
     """:raises InputError: for the first setting that is not a number from 0."""
     for name, number in _values(settings, names):
-        if not math.isfinite(number) or number < 0:
-            raise InputError(f"{_spelled(name)} is a number from 0, not {number}")
+        if not is_real(number) or number < 0:
+            raise InputError(f"{_spelled(name)} is a number from 0, not {number!r:.{_SHOWN}}")
 
 
 def share(settings: Any, *names: str) -> None:
     """:raises InputError: for the first setting that is not from 0 to below 1."""
     for name, number in _values(settings, names):
-        if not 0 <= number < 1:
-            raise InputError(f"{_spelled(name)} is a share from 0 to below 1, not {number}")
+        if not is_real(number) or not 0 <= number < 1:
+            raise InputError(f"{_spelled(name)} is a share from 0 to below 1, not {number!r:.{_SHOWN}}")
 
 
 def seed(settings: Any) -> None:
     """:raises InputError: for a seed that numpy does not take."""
     from_0(settings, "seed")
-    if settings.seed >= 1 << 32:
-        raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {settings.seed}")
+    if not is_whole(settings.seed, 0) or settings.seed >= 1 << 32:
+        raise InputError(f"seed is a whole number below 2**32, which is all that numpy takes, not {settings.seed!r}")
+
+
+def max_length(settings: Any, minimum: int) -> None:
+    """:raises InputError: for a length that is no whole number of tokens from `minimum`."""
+    for _, number in _values(settings, ("max_length",)):
+        if not is_whole(number, minimum):
+            raise InputError(
+                f"max length is in tokens, special ones included: at least {minimum}, not {number!r:.{_SHOWN}}"
+            )
 
 
 def left_out(settings: Any, names: tuple[str, ...], why: str) -> None:
@@ -51,6 +61,15 @@ def left_out(settings: Any, names: tuple[str, ...], why: str) -> None:
     for field in fields(settings):
         if field.name in names and getattr(settings, field.name) != field.default:
             raise InputError(f"{_spelled(field.name)} is {why}")
+
+
+def with_python_numbers(settings: SettingsT) -> SettingsT:
+    """Return settings, which JSON will hold, with Python's numbers for numpy's."""
+    import numpy as np  # not for a search
+
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    numbers = {name: value.item() for name, value in values.items() if isinstance(value, np.generic)}
+    return replace(settings, **numbers) if numbers else settings
 
 
 def _values(settings: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:

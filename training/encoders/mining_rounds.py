@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import with_python_numbers
 from ...core.errors import InputError, ModelNotFoundError
 from ...core.progress import Progress, ignore, within
 from ...retriever.models.files import DEFAULT_MODEL, find
@@ -57,7 +58,7 @@ def train_rounds(
     environment.require("training")
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
-    config, out, on_progress = config or EncoderConfig(), Path(out), progress or ignore
+    config, out, on_progress = with_python_numbers(config or EncoderConfig()), Path(out), progress or ignore
     check(config)
     _check_objective(config, negatives)
     current = base or DEFAULT_MODEL

@@ -32,8 +32,7 @@ class HeadConfig:
         checks.above_0(self, "epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "evaluations")
         checks.share(self, "dropout", "held_out")
         checks.seed(self)
-        if self.max_length < 16:
-            raise InputError(f"max length is in tokens, special ones included: at least 16, not {self.max_length}")
+        checks.max_length(self, 16)
         if self.steps is not None and self.minutes is not None:
             raise InputError("steps and minutes both say how long: give one of them")
 

@@ -56,8 +56,7 @@ class PretrainingConfig:
         checks.seed(self)
         if self.vocabulary < 200:
             raise InputError(f"a vocabulary has 200 tokens at least, not {self.vocabulary}")
-        if self.max_length is not None and self.max_length < 8:
-            raise InputError(f"max length is in tokens, special ones included: at least 8, not {self.max_length}")
+        checks.max_length(self, 8)
         if self.pack and self.objective != "mlm":
             raise InputError(
                 f"packed rows mix documents, which {self.objective} must tell apart: leave one of them out"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core import checks as limits
-from ...core.errors import InputError
 from . import trackers
 
 
@@ -39,5 +38,4 @@ def check_training(config: TrainingConfig) -> None:
     limits.share(config, "warmup", "dropout", "keep", "held_out")
     limits.seed(config)
     trackers.check(config.report_to)
-    if config.max_length is not None and config.max_length < 3:
-        raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
+    limits.max_length(config, 3)

@@ -10,6 +10,7 @@ from dataclasses import Field, asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from ...core.checks import with_python_numbers
 from ...core.errors import BinocleError, InputError, LockedError, tensor_errors
 from ...core.files import json_or_make, write_atomic
 from ...core.progress import Progress, ignore
@@ -93,7 +94,7 @@ class TrainingRun(Generic[ConfigT]):
         :param base: name or folder of the model that training starts from.
         :param config: a dataclass. Its `bf16`, `patience` and `report_to` are read, where it has them.
         """
-        self.out, self.base, self.config = Path(out), base, config
+        self.out, self.base, self.config = Path(out), base, with_python_numbers(config)
         self.progress: OnProgress = progress if progress is not None and is_main_process() else ignore
         self.settings: dict[str, Any] = {}
         self.folder = folder_of(self.out)

@@ -778,7 +778,7 @@ BAD = {
     "a share above 1": (EncoderConfig(held_out=1.5), "held out is a share"),
     "a learning rate that is none": (EncoderConfig(learning_rate=float("nan")), "learning rate is a number above 0"),
     "a seed below 0": (EncoderConfig(seed=-1), "seed is a number from 0, not -1"),
-    "a seed too large": (EncoderConfig(seed=1 << 32), "seed is a number below 2"),
+    "a seed too large": (EncoderConfig(seed=1 << 32), "seed is a whole number below 2"),
     "a weight decay below 0": (EncoderConfig(weight_decay=-0.1), "weight decay is a number from 0"),
     "a margin that is none": (EncoderConfig(margin=float("nan")), "margin is a number from 0, not nan"),
     "a margin without a use": (

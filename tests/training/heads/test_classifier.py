@@ -166,6 +166,32 @@ def test_the_fit_of_a_probe_is_that_of_kernel_ridge_regression_and_its_penalty_t
     assert few.landmarks.shape == (15, 5) and np.square(few.logits(vectors) - expected).mean() < numbers.var() / 2
 
 
+def test_numbers_of_numpy_are_settings_and_labels(tmp_path, tiny_model):
+    config = ClassifierConfig(seed=np.int64(3), held_out=np.float32(0.25), steps=np.int32(7))
+    train_classifier(rows(), tmp_path / "out", base=tiny_model, config=config)
+    written = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["config"]
+    assert (written["seed"], written["held_out"], written["steps"]) == (3, 0.25, 7)
+    for values in ((np.int64(0), np.int64(1)), (np.bool_(False), np.bool_(True))):
+        made = [{"text": f"text {number}", "label": values[number % 2]} for number in range(4)]
+        assert read_examples(made, "train", 0.0, 1, 0).labels == tuple(str(value).lower() for value in values)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"held_out": "0.1"}, "held out is a share from 0 to below 1, not '0.1'"),
+        ({"epochs": "2"}, "epochs is a number above 0, not '2'"),
+        ({"batch_size": True}, "batch size is a number above 0, not True"),
+        ({"seed": "3"}, "seed is a number from 0, not '3'"),
+        ({"seed": 1.5}, "seed is a whole number below 2**32, which is all that numpy takes, not 1.5"),
+        ({"max_length": "64"}, "max length is in tokens, special ones included: at least 16, not '64'"),
+    ],
+)
+def test_a_setting_that_is_no_number_is_refused(wrong, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        ClassifierConfig(**wrong).check()
+
+
 def test_the_largest_scores_give_finite_numbers():
     random = np.random.default_rng(0)
     vectors = random.normal(size=(60, 8)).astype(np.float32)

@@ -320,7 +320,7 @@ def wrong(name: str, value):
         (wrong("batch_size", -1), "batch size is a number above 0, not -1"),
         (wrong("learning_rate", 0.0), "learning rate is a number above 0"),
         (wrong("weight_decay", float("nan")), "weight decay is a number from 0, not nan"),
-        (wrong("seed", 5_000_000_000), "seed is a number below 2.*, not 5000000000"),
+        (wrong("seed", 5_000_000_000), "seed is a whole number below 2.*, not 5000000000"),
         (wrong("max_length", 4), "max length is in tokens, special ones included: at least 8, not 4"),
         (wrong("max_length", 65), "max length is 65 tokens, but .* takes 64 at most"),
         (wrong("vocabulary", 5), "a vocabulary has 200 tokens at least, not 5"),

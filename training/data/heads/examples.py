@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.checks import is_real
+from ....core.checks import is_flag, is_real
 from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
@@ -198,7 +199,7 @@ def _number(text: str) -> float | None:
 
 
 def _label(location: str, value: Any) -> str:
-    if isinstance(value, (bool, int)):
+    if isinstance(value, Integral) or is_flag(value):
         return str(value).lower()
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{location}: label is {str(value)[:_SHOWN]!r}: expected a name or a whole number as before")
