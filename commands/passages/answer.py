@@ -68,8 +68,8 @@ def _read(name: str) -> str:
         if name == "-":
             if sys.stdin is None:
                 raise InputError("the texts '-' are read from standard input, but that is closed")
-            return sys.stdin.buffer.read().decode("utf-8")
-        return Path(name).read_bytes().decode("utf-8")
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(name).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(
             f"{name} is no text in UTF-8: index its folder, and read other formats by 'binocle search --answer'"

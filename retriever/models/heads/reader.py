@@ -14,6 +14,7 @@ import numpy as np
 
 from ....core.checks import is_real, is_whole
 from ....core.errors import InputError
+from ....core.words import encodable
 from ..encoder import check_texts
 from .head import READER, check_settings, load_head, read_settings
 from .windows import windows
@@ -85,6 +86,7 @@ class Reader:
         """
         if not isinstance(question, str) or not question.strip():
             raise InputError(f"a question is a text with words, not {question!r}")
+        question = encodable(question)
         return self.read_pairs([(question, passage) for passage in check_texts(passages)])
 
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Span | None]:

@@ -73,6 +73,7 @@ def test_a_reader_reads_the_answer_wherever_it_stands(trained_reader):
     found = reader.read("where the cat", [plain, "bread", "", "  \n "])
     assert (found[0].text, plain[found[0].start : found[0].end]) == ("river", "river")
     assert found[2:] == [None, None]
+    assert reader.read("where the cat \udce9", [plain]) == reader.read("where the cat \ufffd", [plain])
     (far,) = reader.read("where the cat", [long])
     assert long[far.start : far.end] == far.text
     with pytest.raises(InputError, match="a question is a text with words"):
@@ -202,6 +203,7 @@ def test_search_prints_the_answer_and_its_line(answering, trained_reader, run, m
         "score",
         "probability",
     }
+    assert run("search", "where the cat \udce9", *options).out.startswith("river  (")  # no valid UTF-8
     nothing = run("search", "bread", *options, "--files", "b.txt")
     assert (nothing.code, "no answer" in nothing.err, "b.txt:1" in nothing.out) == (1, True, True)
     assert run("search", "cat", "--answer") == (
@@ -220,6 +222,10 @@ def test_answer_reads_files_and_standard_input(tmp_path, trained_reader, run):
     assert (shown.code, shown.out.split("  ")[0], f"{file}:2" in shown.out) == (0, "river", True)
     (row,) = run("answer", "where the cat", "-", *reader, "--json", stdin=file.read_bytes()).rows
     assert (row["file"], row["text"], row["line_start"], row["char_start"]) == ("-", "river", 2, 19)
+    marked = b"\xef\xbb\xbf" + file.read_bytes()  # a byte order mark
+    file.write_bytes(marked)
+    assert run("answer", "where the cat", "-", *reader, "--json", stdin=marked).rows == [row]
+    assert run("answer", "where the cat", file, *reader, "--json").rows == [row | {"file": str(file)}]
     assert run("answer", "where the cat", *reader, stdin=b"bread").code == 1
     assert "is no text in UTF-8" in run("answer", "where", "-", *reader, stdin=b"\xff").err
 
