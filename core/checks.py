@@ -13,24 +13,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 SettingsT = TypeVar("SettingsT", bound=Any)  # a dataclass
 _SHOWN = 60  # characters of a wrong value
 
 
 def above_0(settings: Any, *names: str) -> None:
-    """:raises InputError: for the first setting that is not a number above 0."""
+    """:raises InputError: for the first setting that is not a number above 0, or not whole though its type is int."""
     for name, number in _values(settings, names):
-        if not is_real(number) or number <= 0:
-            raise InputError(f"{_spelled(name)} is a number above 0, not {number!r:.{_SHOWN}}")
+        is_number, noun = _kind(settings, name)
+        if not is_number(number) or number <= 0:
+            raise InputError(f"{_spelled(name)} is a {noun} above 0, not {number!r:.{_SHOWN}}")
 
 
 def from_0(settings: Any, *names: str) -> None:
-    """:raises InputError: for the first setting that is not a number from 0."""
+    """:raises InputError: for the first setting that is not a number from 0, or not whole though its type is int."""
     for name, number in _values(settings, names):
-        if not is_real(number) or number < 0:
-            raise InputError(f"{_spelled(name)} is a number from 0, not {number!r:.{_SHOWN}}")
+        is_number, noun = _kind(settings, name)
+        if not is_number(number) or number < 0:
+            raise InputError(f"{_spelled(name)} is a {noun} from 0, not {number!r:.{_SHOWN}}")
 
 
 def share(settings: Any, *names: str) -> None:
@@ -43,8 +45,8 @@ def share(settings: Any, *names: str) -> None:
 def seed(settings: Any) -> None:
     """:raises InputError: for a seed that numpy does not take."""
     from_0(settings, "seed")
-    if not is_whole(settings.seed, 0) or settings.seed >= 1 << 32:
-        raise InputError(f"seed is a whole number below 2**32, which is all that numpy takes, not {settings.seed!r}")
+    if settings.seed >= 1 << 32:
+        raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {settings.seed!r}")
 
 
 def max_length(settings: Any, minimum: int) -> None:
@@ -70,6 +72,14 @@ def with_python_numbers(settings: SettingsT) -> SettingsT:
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     numbers = {name: value.item() for name, value in values.items() if isinstance(value, np.generic)}
     return replace(settings, **numbers) if numbers else settings
+
+
+def _kind(settings: Any, name: str) -> tuple[Callable[[Any], bool], str]:
+    """Return the check of a number that the annotation of a setting asks for, and what to call such a number."""
+    [annotation] = (field.type for field in fields(settings) if field.name == name)
+    if str(annotation).startswith("int"):
+        return lambda value: is_whole(value, 0), "whole number"
+    return is_real, "number"
 
 
 def _values(settings: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:

@@ -339,7 +339,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("tune", "nowhere"), "there is no folder nowhere"),
         (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
         (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
-        (("tune", "docs", "--steps", "0"), "steps is a number above 0"),
+        (("tune", "docs", "--steps", "0"), "steps is a whole number above 0"),
         (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
     ],
 )

@@ -42,8 +42,8 @@ class InverterConfig:
         checks.above_0(self, "minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts", "held_out")
         checks.share(self, "held_out", "masked")
         checks.seed(self)
-        if self.max_length is not None and self.max_length < SHORTEST:
-            raise InputError(f"max length is in tokens, at least {SHORTEST}, not {self.max_length}")
+        if self.max_length is not None and not checks.is_whole(self.max_length, SHORTEST):
+            raise InputError(f"max length is in tokens, at least {SHORTEST}, not {self.max_length!r:.60}")
         self._check_unused()
 
     def _check_unused(self) -> None:

@@ -574,6 +574,7 @@ def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
     [
         ({"kind": "words"}, "expected one of embedding, hidden"),
         ({"decoder": "gru"}, "expected one of linear, lstm, transformer"),
+        ({"max_length": "x"}, "max length is in tokens, at least .*, not 'x'"),
         ({"minutes": -1}, "minutes is a number above 0"),
         ({"held_out": 0}, "held out is a number above 0, not 0"),
         ({"held_out": 1.0}, "held out is a share"),

@@ -613,7 +613,7 @@ def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(f
         ({"texts_per_length": 1}, "texts is a whole number from 2"),
         ({"corpus_texts": 1}, "corpus texts is a whole number from 20"),
         ({"held_out": 1}, "a share from 0 to below 1"),
-        ({"seed": -1}, "seed is a number from 0"),
+        ({"seed": -1}, "seed is a whole number from 0"),
         ({"settings": ["blur"]}, "there is no defence 'blur'"),
         ({"queries": "nowhere"}, "there is no folder nowhere"),
     ],

@@ -479,8 +479,8 @@ def test_what_cannot_be_is_told(tmp_path, tiny_model):
         (RerankerConfig(objective="magic"), "there is no objective 'magic' for rerankers"),
         (RerankerConfig(objective="binary", negatives=60), "depth is more than the number of negatives"),
         (RerankerConfig(epochs=-1), "epochs is a number above 0"),
-        (RerankerConfig(seed=-1), "seed is a number from 0"),
-        (RerankerConfig(queries=0), "queries is a number above 0"),
+        (RerankerConfig(seed=-1), "seed is a whole number from 0"),
+        (RerankerConfig(queries=0), "queries is a whole number above 0"),
     ):
         with pytest.raises(InputError, match=message):
             train_reranker(SHAPES["listwise"], tmp_path / message[:5], base=tiny_model, config=config)
