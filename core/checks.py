@@ -46,7 +46,7 @@ def seed(settings: Any) -> None:
     """:raises InputError: for a seed that numpy does not take."""
     from_0(settings, "seed")
     if settings.seed >= 1 << 32:
-        raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {settings.seed!r}")
+        raise InputError(f"seed is a whole number below 2**32, which is all that numpy takes, not {settings.seed!r}")
 
 
 def max_length(settings: Any, minimum: int) -> None:
