@@ -222,7 +222,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param remove: keys of heads to take out again, with their values.
         :param precision: promised share of right labels: documents that are less sure get none.
         :raises InputError: before anything is changed, for a head that does not fit, a key that documents have, or a
-            stored head whose model is another one now.
+            stored head with a new model at its path.
         """
         from .enrichment.enrich import enrich, new_head
 

@@ -38,7 +38,7 @@ _K1 = 1.2
 _B = 0.75
 _EXACT = 1 - 1e-5  # of a sum of float32: the order of its terms changes it by less than the rest
 _LOOKUP = 5  # postings are added in the time of one row's look-up
-_RECENT = 32  # terms whose postings stay in memory; a segment with deleted rows copies the live ones
+_RECENT = 32  # number of terms to keep the postings of; a segment with deleted rows copies the live ones
 _LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 

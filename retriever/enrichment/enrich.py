@@ -63,7 +63,8 @@ def enrich(
 
     :param heads: new heads, from `new_head`. The heads of the index also run, on documents without their values.
     :param remove: keys of heads to take out, with their values.
-    :raises InputError: before anything is changed, for a head that does not fit, or whose model is another one now.
+    :raises InputError: before anything is changed, for a head that does not fit, or a stored head with a new model at
+        its path.
     """
     start, report = time.monotonic(), EnrichReport()
     location = writer.snapshot().store.location

@@ -386,7 +386,7 @@ def test_tag_prints_names_with_their_places(trained, tmp_path, run):
 
 
 def names_of(folder, text, *, go_on):
-    """The names that a tagger marks whose steps say that each word begins one, or goes on with the first one."""
+    """The names that a tagger marks; its steps make each word begin a name, or continue the first one."""
     tagger, never = load_tagger(folder), -17.0
     begin, follow = [never, 0.0, never], [never, never, 0.0]
     steps = [*[follow if go_on else begin] * 3, begin]

@@ -25,9 +25,8 @@ assert [prepared(step) for step in range(5)] == [1_000] * 5
 
 
 def test_other_processes_prepare_the_steps_in_their_order_from_any_step(quick_training):
-    subprocess.run(
-        [*quick_training, "-c", FORKING], check=True, timeout=120
-    )  # not forked here, where Lance has threads
+    # Not forked here, where Lance has threads.
+    subprocess.run([*quick_training, "-c", FORKING], check=True, timeout=120)
 
 
 def test_other_processes_tokenize_even_if_the_user_wants_threads(quick_training):
