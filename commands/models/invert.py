@@ -190,8 +190,11 @@ def _print_reading(reading: StateReading, *, as_json: bool) -> int:
     for token, guess in zip(reading.tokens, reading.named, strict=True):
         mark = "" if token == guess.token else f"  (was {token})"
         echo(f"{guess.token:<20} {guess.probability:.2f}{mark}")
+    if not reading.tokens:
+        echo("no tokens to recover: the text has none")
+        return EXIT_NEGATIVE
     echo(f"{reading.accuracy:.1%} of {len(reading.tokens)} tokens recovered")
-    return 0 if reading.tokens else EXIT_NEGATIVE
+    return 0
 
 
 @click.command()

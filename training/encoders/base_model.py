@@ -56,6 +56,19 @@ def _load(folder: Path) -> Any:
     return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
 
 
+def save_model(model: Any, folder: Path) -> None:
+    """Write a finished encoder or reranker, with a tokenizer that neither pads nor truncates.
+
+    A fast tokenizer keeps, and saves, the padding and truncation of its last call. That call differs between a run and
+    the same run resumed, whose models would then differ in their fingerprints.
+    """
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    model.eval().save_pretrained(str(folder), create_model_card=False)
+
+
 def pool_layers(name: str, model: Any, numbers: Sequence[int]) -> Any:
     """Pool the states of one layer, or the mean of the states of several, in place of those of the last.
 

@@ -27,7 +27,7 @@ from ..runs import environment, start_weights
 from ..runs.resumable_trainer import ResumableTrainer
 from ..runs.trainer import affordable, count_steps, make_trainer, paced
 from . import heldout
-from .base_model import make_model, merge_adapter, shortest
+from .base_model import make_model, merge_adapter, save_model, shortest
 from .config import SAMPLERS, EncoderConfig
 from .evaluator import HeldOutEvaluator
 from .objective_data import CHARACTERS, ObjectiveData
@@ -231,8 +231,7 @@ class EncoderTraining:
         if self.config.keep:
             start_weights.average(self.run, self.loss, self.config.keep)
         folder = self.run.new_model_folder()
-        self.model.eval()
-        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_model(self.model, folder)
         self._report_measuring("the trained model")
         encoder = load_encoder(str(folder))
         result.measured(

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from ...core.errors import InputError
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
-from .base_model import keep_spread_layers, make_model
+from .base_model import keep_spread_layers, make_model, save_model
 from .config import EncoderConfig
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def with_layers(model: str, layers: int, folder: Path) -> None:
     """Write the model with `layers` of its layers, evenly spread from the first to the last."""
     student = make_model(model, EncoderConfig())
     keep_spread_layers(model, student[0].auto_model, layers)
-    student.save_pretrained(str(folder), create_model_card=False)
+    save_model(student, folder)
 
 
 def as_table(model: str, folder: Path, every: list[str]) -> None:

@@ -24,7 +24,7 @@ from ...retriever.models.load import load_reranker
 from ..data import dataset as datasets
 from ..data.batches import Batches
 from ..encoders import heldout
-from ..encoders.base_model import join_segments, set_dropout, shortest
+from ..encoders.base_model import join_segments, save_model, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
 from ..evaluation.best_so_far import BestSoFar
@@ -161,8 +161,7 @@ class RerankerTraining:
 
     def _finish(self, result: TrainingResult, loop: LoopResult) -> None:
         folder = self.run.new_model_folder()
-        self.model.eval()
-        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_model(self.model, folder)
         measures = result.measures()
         stages = [(stage.retriever, relevant) for stage in self.rows.stages if (relevant := stage.relevant())]
         if stages:

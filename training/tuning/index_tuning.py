@@ -18,7 +18,7 @@ from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import INT8, find, split_precision
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
-from ..encoders.base_model import make_model
+from ..encoders.base_model import make_model, save_model
 from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of
 from . import base_share, teachers
@@ -165,7 +165,7 @@ class IndexTuning:
         self.run.report("choosing the share of the base")
         share = base_share.choose(model, base, self._choosing_judges())
         folder = self.run.new_model_folder()
-        model.eval().save_pretrained(str(folder), create_model_card=False)
+        save_model(model, folder)
         self.run.report("asking held-out documents")
         tuned = load_encoder(f"{folder}{self.precision}")
         verdict = self._judge(tuned, self.judges.vectors(tuned))

@@ -740,6 +740,7 @@ def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tm
     code, shown = invert("moon cheese", "--inverter", tmp_path / "out")
     assert code == 0
     assert shown.splitlines()[-1] == "100.0% of 2 tokens recovered"
+    assert invert("", "--inverter", tmp_path / "out") == (1, "no tokens to recover: the text has none\n")
     with pytest.raises(InputError, match="give it a text"):
         invert("--vectors", texts, "--inverter", tmp_path / "out")
 

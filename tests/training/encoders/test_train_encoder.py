@@ -31,7 +31,7 @@ from binocle.training.data.dataset import Shape, TrainingSet, prepare
 from binocle.training.data.distributed_batches import SharedBatches
 from binocle.training.encoders import encoder_training as encoding
 from binocle.training.encoders import heldout, losses, objectives
-from binocle.training.encoders.base_model import make_model
+from binocle.training.encoders.base_model import make_model, save_model
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.mining_rounds import train_rounds
 from binocle.training.encoders.teacher_vectors import _shortener, teacher_vectors
@@ -547,6 +547,17 @@ def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model,
     facts = [json.loads((tmp_path / name / "binocle.json").read_text("utf-8")) for name in ("killed", "whole")]
     assert facts[0]["measures"] == facts[1]["measures"]
     assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+
+
+def test_a_saved_tokenizer_does_not_depend_on_its_last_call(tmp_path, tiny_model):
+    """It was the length of the last texts, 32 or the model's own, by the step that a run was interrupted in."""
+    model = make_model(tiny_model, EncoderConfig())
+    for length in (6, 12):
+        model.tokenizer(["the cat and the dog"], truncation=True, max_length=length, padding="max_length")
+        save_model(model, tmp_path / str(length))
+    first, second = ((tmp_path / name / "tokenizer.json").read_bytes() for name in ("6", "12"))
+    assert first == second
+    assert json.loads(first)["truncation"] is json.loads(first)["padding"] is None
 
 
 # Several data sets
