@@ -88,7 +88,7 @@ def enrich(
     _take_out(writer, stored, report)
     stored |= {head.key: head for head in fitted}
     store_heads(location, stored)
-    _fill(writer, encoder, stored, labellers, report, progress)
+    _fill(writer, stored, labellers, report, progress)
     writer.finish(new_rows=False)
     report.seconds = time.monotonic() - start
     return report
@@ -97,20 +97,27 @@ def enrich(
 def fill_new(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> str:
     """Fill the keys of documents that have none yet, after a sync.
 
-    :returns: a note if that failed; the documents stay as they are until the next call.
+    :returns: a note of what failed; those documents wait for the next call. Where a head does not load, or has a new
+        model at its path, the others fill their keys all the same.
     """
     stored = read_heads(writer.snapshot().store.location)
     if not stored:
         return ""
-    report = EnrichReport()
+    report, failed = EnrichReport(), []
+    labellers: dict[str, Labeller] = {}
     try:
         _take_out(writer, stored, report)
-        _fill(writer, encoder, stored, {}, report, progress)
+        for key, head in stored.items():
+            try:
+                labellers |= _load_waiting([head], encoder, writer.snapshot())
+            except BinocleError as error:
+                failed.append(f"new documents got no {key!r}: {error}")
+        _fill(writer, stored, labellers, report, progress)
         if report.labelled or report.removed:
             writer.finish(new_rows=False)
     except BinocleError as error:
         return f"new documents were not labelled: {error}"
-    return ""
+    return "; ".join(failed)
 
 
 def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: float | None) -> StoredHead:
@@ -161,17 +168,16 @@ def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichRepor
 
 def _fill(
     writer: Writer,
-    encoder: Encoder,
     stored: Mapping[str, StoredHead],
     labellers: Mapping[str, Labeller],
     report: EnrichReport,
     progress: OnProgress,
 ) -> None:
-    """Give values to the documents that lack some."""
+    """Give the values of these labellers to the documents that lack them."""
     snapshot = writer.snapshot()
-    waiting = {key: unlabelled(snapshot, head) for key, head in stored.items()}
+    waiting = {key: unlabelled(snapshot, stored[key]) for key in labellers}
     report.labelled = {key: len(ids) for key, ids in waiting.items() if len(ids)}
-    loaded = {key: labellers.get(key) or load_stored(stored[key], encoder, snapshot) for key in report.labelled}
+    loaded = {key: labellers[key] for key in report.labelled}
     report.encoded = [key for key, labeller in loaded.items() if "vector" not in labeller.columns]
     columns = sorted({column for labeller in loaded.values() for column in labeller.columns})
     ids = np.unique(np.concatenate([waiting[key] for key in loaded])) if loaded else np.empty(0, np.int64)

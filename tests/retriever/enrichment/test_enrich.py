@@ -145,8 +145,19 @@ def test_a_sync_without_the_model_says_so_and_indexes(pets, probe, tmp_path):
     (copied / "probe.safetensors").unlink()
     (pets.folder / "new.md").write_text("the king ran 2\n")
     report = pets.sync()
-    assert report.indexed == 1 and report.note.startswith("new documents were not labelled: ")
+    assert report.indexed == 1 and report.note.startswith("new documents got no 'topic': ")
     assert pets.status().labels[0]["waiting"] == 1
+
+
+def test_a_head_without_its_model_keeps_no_other_from_labelling(pets, probe, tmp_path):
+    copied = shutil.copytree(probe, tmp_path / "copied")
+    pets.enrich({"first": copied, "topic": probe, "kind": ["animal", "meal"]})
+    (copied / "probe.safetensors").unlink()
+    (pets.folder / "new.md").write_text("the king ran 2\n")
+    note = pets.sync().note
+    assert note.startswith("new documents got no 'first': ") and "topic" not in note
+    assert {label["key"]: label["waiting"] for label in pets.status().labels} == {"first": 1, "topic": 0, "kind": 0}
+    assert pets.get("new.md").metadata["topic"] == "pet"
 
 
 def test_a_probe_that_was_trained_again_labels_nothing_until_it_is_given_anew(pets, probe, tmp_path):
