@@ -15,8 +15,8 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = (
-    *("faiss-cpu", "faiss-gpu-cuvs", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
-    *("tokenizers", "torch", "usearch"),
+    *("chromadb", "faiss-cpu", "faiss-gpu-cuvs", "hnswlib", "lancedb", "numpy", "openvino", "pylance"),
+    *("sentence-transformers", "tokenizers", "torch", "txtai", "usearch"),
 )
 
 
