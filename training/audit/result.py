@@ -212,8 +212,11 @@ class AuditReport:
 
 
 def _beats(rival: DefenceResult, result: DefenceResult) -> bool:
-    """Whether a rival is no worse in leak and quality, and better in one of them beyond its 95 % interval."""
-    if rival.leak > result.leak or rival.keep < result.keep:
+    """Whether a rival is no worse in leak and quality, and better in one of them beyond its 95 % interval.
+
+    A setting that was attacked too weakly beats none that was attacked well.
+    """
+    if rival.leak > result.leak or rival.keep < result.keep or (rival.unmeasured and not result.unmeasured):
         return False
     return rival.leak_high < result.leak or (rival.ndcg.low or 0.0) > (result.ndcg.value or 0.0)
 

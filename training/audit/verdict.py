@@ -37,9 +37,12 @@ def verdict(report: AuditReport) -> list[str]:
     ]
 
 
-def _leak(result: DefenceResult) -> tuple[bool, float]:
-    """Order settings by their leak, those last that were attacked too weakly."""
-    return bool(result.unmeasured), result.leak
+def _leak(result: DefenceResult) -> tuple[bool, float, float]:
+    """Order settings by their leak, then by quality; those last that were attacked too weakly.
+
+    The first of them is on the Pareto front.
+    """
+    return bool(result.unmeasured), result.leak, -result.keep
 
 
 def _left(result: DefenceResult, plain: DefenceResult) -> float:

@@ -587,6 +587,7 @@ def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(f
     }
     monkeypatch.setattr(DefenceResult, "leak", property(lambda self: figures[self.name][0]))
     monkeypatch.setattr(DefenceResult, "leak_high", property(lambda self: figures[self.name][1]))
+    monkeypatch.setattr(DefenceResult, "unmeasured", "")
     results = [
         replace(result, keep=keep, ndcg=Value(keep, keep - 0.1, keep + 0.1))
         for result in found.results
@@ -599,6 +600,33 @@ def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(f
         for result in results
     ]
     assert replace(found, results=worse).front() == ["noise=0.5", "rotation"]
+
+
+def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_of_it(found, monkeypatch):
+    figures = {
+        "none": (0.5, 0.52, 1.0),
+        "noise=0.5": (0.35, 0.4, 0.96),
+        "truncate=16": (0.35, 0.4, 0.97),  # leaks as much as noise, and keeps more
+        "rotation": (0.34, 0.345, 0.98),  # better still, but attacked too weakly
+    }
+    monkeypatch.setattr(DefenceResult, "leak", property(lambda self: figures[self.name][0]))
+    monkeypatch.setattr(DefenceResult, "leak_high", property(lambda self: figures[self.name][1]))
+    monkeypatch.setattr(DefenceResult, "unmeasured", property(lambda self: "weak" if self.kind == "rotation" else ""))
+    results = [
+        replace(result, keep=keep, ndcg=Value(keep, keep - 0.005, 1.0))
+        for result in found.results
+        for keep in (figures[result.name][2],)
+    ]
+    report = replace(found, results=results)
+    front = report.front()
+    assert front == ["none", "truncate=16", "rotation"]
+    assert verdict(report)[2].startswith("The best setting that keeps 95% of nDCG@10 is truncate=16")
+    starred = [line.split()[1] for line in text_report.lines(report, Gate()) if line.startswith("* ")]
+    assert starred == [*front, "on"]  # and the line that explains the star
+    text = page(report.as_dict())
+    assert re.findall(r'<td class="front">\d+ ([^<]+)</td>', text) == front
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        assert re.findall(r'r="7"[^>]*/><circle[^>]*><title>([^:]+): F1', drawing) == front
 
 
 @pytest.mark.parametrize(

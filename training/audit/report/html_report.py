@@ -31,8 +31,8 @@ _NAMES = {
 _CURVES = (
     "<p>Each point is a setting. Across: the share of the search quality that is left. Up: the token F1 of the text "
     "that was recovered, or of the nearest text that the attacker learned from, whichever is higher. Low and right is "
-    "good. Ringed points and the dashed line are the Pareto front: no setting is better in one without being worse in "
-    "the other. "
+    "good. Ringed, and bold in the table: the Pareto front. No other setting leaks less and keeps as much, or keeps "
+    "more and leaks as little, by more than a 95 % interval. Rings are of the leak at any length, in every chart. "
     "Hollow: a secret rotation that an attacker without pairs has undone as far as he can.</p>"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -44,10 +44,6 @@ class _Point:
     low: float
     high: float
 
-    def beats(self, rival: _Point) -> bool:
-        """Whether this point is right of or below another, without being left of or above it."""
-        return self.keep >= rival.keep and self.f1 <= rival.f1 and (self.keep, self.f1) != (rival.keep, rival.f1)
-
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
@@ -143,19 +139,12 @@ def _line(corners: Sequence[tuple[float, float]], colour: str, attributes: str =
 
 
 def _curves(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[str]:
-    """Join the strengths of each kind, starting without a defence; then draw the Pareto front."""
+    """Join the strengths of each kind, starting without a defence."""
     settings = report["settings"]
     for kind in dict.fromkeys(setting["kind"] for setting in settings if setting["kind"] != "none"):
         strengths = [point for setting, point in zip(settings, points, strict=True) if setting["kind"] == kind]
         corners = [(axes.x(point.keep), axes.y(point.f1)) for point in (points[0], *strengths)]
         yield _line(corners, _COLOURS[kind], 'stroke-width="1.3" opacity="0.6"')
-    front = sorted((point.keep, point.f1) for point in points if _is_best(point, points))
-    yield _line([(axes.x(keep), axes.y(f1)) for keep, f1 in front], "#333", 'stroke-dasharray="6 4" stroke-width="1.2"')
-
-
-def _is_best(point: _Point, points: Sequence[_Point]) -> bool:
-    """Whether a point is on the Pareto front."""
-    return not any(rival.beats(point) for rival in points)
 
 
 def _without_pairs(report: Report, length: str | None, axes: _Axes) -> Iterable[str]:
@@ -177,7 +166,7 @@ def _points(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[s
     for number, (setting, point) in enumerate(zip(report["settings"], points, strict=True), 1):
         colour, x, y = _COLOURS[setting["kind"]], axes.x(point.keep), axes.y(point.f1)
         yield _line([(x, axes.y(point.low)), (x, axes.y(point.high))], colour, 'opacity="0.5"')
-        if _is_best(point, points):
+        if setting["name"] in report["front"]:
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="none" stroke="#333" stroke-width="1.5"/>'
         interval = f"[{point.low:.3f}, {point.high:.3f}]"
         title = escaped(f"{setting['name']}: F1 {point.f1:.3f} {interval}, nDCG@10 kept {point.keep:.3f}")
