@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies
 
 pytest.importorskip("sacrebleu")
 
@@ -38,6 +39,8 @@ from binocle.training.audit.known_text import KnownText
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
 from binocle.training.audit.report.html_report import page
+from binocle.training.audit.report.leak_curves import escaped
+from binocle.training.audit.report.shared_words import marked
 from binocle.training.audit.result import DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.audit.verdict import verdict
@@ -810,6 +813,39 @@ def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
     for name in ("noise=0.5", "truncate=16", "rotation", WITHOUT_PAIRS, "ROUGE-L", "nearest own text"):
         assert name in text
     assert text == page(report)
+
+
+@pytest.mark.parametrize(
+    ("true", "recovered", "marks"),
+    [
+        ("The cat saw the dog.", "the the the CAT", (["The", "cat", "the"], ["the", "the", "CAT"])),
+        ("Café in Zürich", "cafe zurich", (["Café", "Zürich"], ["cafe", "zurich"])),
+        ("concatenate", "cat", ([], [])),
+        ("東京都", "京 都 市", (["京", "都"], ["京", "都"])),
+        ("a & b <b>c</b>", "amp lt b", (["b"], ["b"])),
+        ("", "the cat", ([], [])),
+    ],
+)
+def test_words_are_marked_as_often_as_both_texts_have_them(true, recovered, marks):
+    texts = marked(true, recovered)
+    assert tuple(re.findall("<mark>(.*?)</mark>", text) for text in texts) == marks
+    assert [re.sub("</?mark>", "", text) for text in texts] == [escaped(true), escaped(recovered)]
+
+
+@given(strategies.text(), strategies.text())
+def test_marked_texts_have_no_markup_but_the_marks(true, recovered):
+    for text, shown in zip((true, recovered), marked(true + HOSTILE, recovered + HOSTILE), strict=True):
+        assert re.sub("</?mark>", "", shown) == escaped(text + HOSTILE)
+
+
+def test_recovered_words_are_marked_in_the_examples(found):
+    report = found.as_dict()
+    example = {"length": 4, "f1": 0.5, "true": f"Zu {HOSTILE}", "recovered": "the zu ALERT script"}
+    report["settings"][0]["attacks"][PAIRS]["examples"] = [example]
+    text = page(report)
+    assert '<td class="text"><mark>Zu</mark> &lt;<mark>script</mark>&gt;<mark>alert</mark>(1)&lt;/script&gt; ' in text
+    assert '<td class="text">the <mark>zu</mark> <mark>ALERT</mark> <mark>script</mark></td>' in text
+    assert Reading(text).open == []
 
 
 def test_no_text_of_the_index_is_in_a_report_without_examples(filled):

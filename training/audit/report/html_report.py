@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .leak_curves import chart, escaped, texts_of
+from .shared_words import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,10 @@ _CURVES = (
     "more and leaks as little, by more than a 95 % interval. Rings are of the leak at any length, in every chart. "
     "Hollow: a secret rotation that an attacker without pairs has undone as far as he can.</p>"
 )
+_EXAMPLES = (
+    "Texts of the index: keep this page as confidential as the index. Marked: words of both texts, as often as both "
+    "have them. F1 counts tokens: parts of words, and signs too."
+)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:75rem;margin:2rem auto;padding:0 1rem}
@@ -43,6 +48,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
 th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}
 th:first-child,td:first-child,td.text,th.text{text-align:left}
 td.text{overflow-wrap:anywhere;min-width:14rem}small,.faint{color:#666}.front{font-weight:600}
+mark{background:#ffe08a;color:#222}
 .scroll{overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}figure{display:inline-block;margin:.3rem}
 """
 
@@ -199,12 +205,15 @@ def _examples(report: Report) -> Iterable[str]:
         if attack["examples"]
     ]
     if shown:
-        yield "<h2>Examples</h2><p><small>Texts of the index: keep this page as confidential as the index.</small></p>"
+        yield f"<h2>Examples</h2><p><small>{_EXAMPLES}</small></p>"
     for name, examples in shown:
-        rows = [
-            f"<tr><td>{example['length']}</td><td>{example['f1']:.3f}</td>"
-            f'<td class="text">{escaped(example["true"])}</td>'
-            f'<td class="text">{escaped(example["recovered"])}</td></tr>'
-            for example in examples
-        ]
+        rows = [_example(example) for example in examples]
         yield f"<h3>{escaped(name)}</h3>{_table(['tokens', 'F1', 'true', 'recovered'], rows)}"
+
+
+def _example(example: Report) -> str:
+    true, recovered = marked(example["true"], example["recovered"])
+    return (
+        f"<tr><td>{example['length']}</td><td>{example['f1']:.3f}</td>"
+        f'<td class="text">{true}</td><td class="text">{recovered}</td></tr>'
+    )
