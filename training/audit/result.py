@@ -79,6 +79,11 @@ class DefenceResult:
         return max(recovery["f1"] for recovery in self._recoveries())
 
     @property
+    def leak_95th(self) -> float:
+        """The highest 95th percentile of token F1 over texts, of the same."""
+        return max(recovery.f1_95th or 0.0 for recovery in self._recoveries())
+
+    @property
     def learned(self) -> AttackResult:
         """The attack that learned in steps; in a quick audit the ridge."""
         return self.attacks.get(PAIRS) or self.attacks[RIDGE]
@@ -148,6 +153,7 @@ class DefenceResult:
             "difference": {name: round(value, 4) for name, value in asdict(self.difference).items()},
             "leak": round(self.leak, 4),
             "leak_high": round(self.leak_high, 4),
+            "leak_95th": self.leak_95th,
             "share": round(self.share, 4),
             **{f"highest_{name}": asdict(self.highest(name)) for name in HEADLINES},
             "attacks": {

@@ -245,6 +245,26 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
     assert "made" in found.query_source and found.queries > 3
 
 
+def test_texts_read_in_full_show_in_the_95th_percentile_though_not_in_the_mean(found):
+    plain = found.results[0]
+    recovery = plain.attacks[PAIRS].by_length[8]
+    measures = recovery.measures | {"f1": Value(0.0909, 0.0, 0.2)}
+    recovery = replace(recovery, f1=[1.0] * 2 + [0.0] * 18, measures=measures)
+    attack = replace(plain.attacks[PAIRS], by_length={8: recovery})
+    result = replace(plain, attacks={PAIRS: attack}, nearest={}, guessing={8: replace(recovery, f1=[0.1] * 20)})
+    assert (result.leak, result.leak_95th) == (0.0909, 1.0)
+    lines = text_report.lines(replace(found, results=[result]), Gate())
+    row = next(line for line in lines if line.startswith("* none"))
+    assert row.split()[5:7] == ["0.091", "1.000"]
+    assert any(line.startswith("95th: ") and "one text in twenty is read at least so well" in line for line in lines)
+    report = found.as_dict()
+    report["settings"][0] |= {"leak": 0.0909, "leak_95th": 1.0}
+    report["settings"][0]["attacks"][PAIRS]["lengths"]["8"]["f1_95th"] = 0.7654
+    text = page(report)
+    assert re.search(r"<td>0\.091 <small>at most [\d.]+</small></td><td>1\.000</td>", text)
+    assert "<td>0.765</td></tr>" in text and text.count("one text in twenty is read at least so well") == 2
+
+
 def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
     plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in found.results)
     assert plain > found.frequent[8]["f1"] + 0.05
@@ -881,7 +901,8 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     assert code == 0
     verdict, lines = out.splitlines()[:4], out.splitlines()[4:]
     assert verdict[0].startswith("Someone with these vectors reads ") and "of 10 uncommon words" in verdict[0]
-    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "share", "content", "names", "numbers", "F1@4"]
+    columns = ["bytes", "nDCG@10", "kept", "leak", "95th", "share", "content", "names", "numbers", "F1@4"]
+    assert lines[0].split() == columns
     assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")
     assert any(line.endswith("without pairs") for line in lines)
     assert lines[-2:] == [str(tmp_path / "leak/report.json"), str(tmp_path / "leak/report.html")]

@@ -40,6 +40,7 @@ _EXAMPLES = (
     "Texts of the index: keep this page as confidential as the index. Marked: words of both texts, as often as both "
     "have them. F1 counts tokens: parts of words, and signs too."
 )
+_TWENTIETH = "95th percentile, of texts: one text in twenty is read at least so well, which the mean hides."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:75rem;margin:2rem auto;padding:0 1rem}
@@ -69,7 +70,7 @@ def page(report: Report) -> str:
         "<h2>Remarks</h2>",
         f"<ul>{''.join(f'<li>{escaped(statement)}</li>' for statement in report['statements'])}</ul>",
         "<h2>All measures</h2>",
-        f"<p><small>With 95 % intervals over texts. BLEU: {escaped(report['bleu'])}.</small></p>",
+        f"<p><small>With 95 % intervals over texts. {_TWENTIETH} BLEU: {escaped(report['bleu'])}.</small></p>",
         *(_measures(report, length) for length in report["frequent"]),
         "<h2>What each defence does</h2>",
         _defences(report),
@@ -109,6 +110,7 @@ def _settings(report: Report) -> str:
             f"<td>{setting['keep']:.3f}</td>",
             f"<td>{change['value']:+.4f} <small>p {change['p']:.3f}</small></td>",
             f"<td>{setting['leak']:.3f} <small>at most {setting['leak_high']:.3f}</small></td>",
+            f"<td>{setting['leak_95th']:.3f}</td>",
             f"<td>{setting['share']:.3f}</td>",
             *(f"<td>{_value(setting[f'highest_{name}'])}</td>" for name in ("content_f1", "names", "numbers")),
         ]
@@ -124,6 +126,7 @@ def _settings(report: Report) -> str:
         "kept",
         "difference",
         "highest F1",
+        "F1, 95th percentile",
         "share",
         "content F1",
         "names",
@@ -131,8 +134,8 @@ def _settings(report: Report) -> str:
     ]
     heads += [f"F1, {texts_of(report, length)}" for length in report["frequent"]]
     note = (
-        "Bold: on the Pareto front. Highest F1: of all attackers, guessing and the nearest own text included. Share: 0 "
-        "is guessing, 1 the whole text."
+        "Bold: on the Pareto front. Highest F1: of all attackers, guessing and the nearest own text included. "
+        f"{_TWENTIETH} Share: 0 is guessing, 1 the whole text."
     )
     return f"{_table(heads, rows)}<p><small>{note}</small></p>"
 
@@ -179,11 +182,12 @@ def _measures(report: Report, length: str) -> str:
             rows.append(_measured(f"{setting['name']}{attacker}", attack["lengths"][length]))
         rows.append(_measured(f"{setting['name']}: nearest own text", setting["nearest"][length]))
     count = report["frequent"][length]["texts"]
-    return f"<h3>{count} {texts_of(report, length)}</h3>{_table(['', *_NAMES.values()], rows)}"
+    return f"<h3>{count} {texts_of(report, length)}</h3>{_table(['', *_NAMES.values(), 'F1, 95th percentile'], rows)}"
 
 
 def _measured(name: str, values: Report) -> str:
     cells = [_value(values[measure], 1 if "bleu" in measure else 3) for measure in _NAMES]
+    cells.append("–" if values["f1_95th"] is None else f"{values['f1_95th']:.3f}")
     return f"<tr><td>{escaped(name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 

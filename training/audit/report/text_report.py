@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from ..gate import Gate
     from ..result import AuditReport, ByLength, DefenceResult
 
-_COLUMNS = {"bytes": 6, "nDCG@10": 8, "kept": 6, "leak": 6, "share": 6, "content": 7, "names": 6, "numbers": 7}  # width
+_COLUMNS = {  # width
+    "bytes": 6,
+    "nDCG@10": 8,
+    "kept": 6,
+    "leak": 6,
+    "95th": 6,
+    "share": 6,
+    "content": 7,
+    "names": 6,
+    "numbers": 7,
+}
 _FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)
 
 
@@ -47,6 +57,7 @@ def _table(report: AuditReport) -> list[str]:
         *table,
         "* on the Pareto front",
         "leak: the highest token F1 at any length, of all attackers; share: 0 is guessing, 1 the whole text",
+        "95th: the highest 95th percentile of F1 over texts: one text in twenty is read at least so well",
         "content: the same of tokens that are not common; names, numbers: the share that came back",
     ]
 
@@ -58,7 +69,7 @@ def _heading(report: AuditReport, length: int) -> str:
 def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best: bool) -> list[str]:
     """Lay out a setting: its figures with the first attacker's F1, then a line for each further attacker."""
     figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"
-    figures += f"  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
+    figures += f"  {result.leak_95th:>6.3f}  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
     figures += f"  {_short(result.highest('names')):>6}  {_short(result.highest('numbers')):>7}"
     (name, first), *rest = result.attacks.items()
     rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length, lengths)}  {name}"]
