@@ -123,6 +123,14 @@ def unread() -> str:
     return _endings(sorted(table.WITHOUT_TEXT | (table.OLD_OFFICE - table.FORMATS.keys()))) + "."
 
 
+def attackers() -> str:
+    """Return the table of the audit's attackers."""
+    from binocle.training.audit.assumptions import table
+
+    rows = (f"| {name} | {_cell(sentence)} |" for name, sentence in table())
+    return "\n".join(["| attacker | must have |", "|---|---|", *rows])
+
+
 def rooms() -> str:
     """Return the table of rooms, from the docstring of each folder's `__init__.py`."""
     rows = []
@@ -165,6 +173,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "languages": languages,
     "names": names,
     "unread": unread,
+    "attackers": attackers,
     "rooms": rooms,
     "layers": layers,
     "results": results,

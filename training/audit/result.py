@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import defences
+from .assumptions import assumptions
 from .attacks.candidates import REST_KNOWN
 from .config import GENERATED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .verdict import verdict
@@ -212,6 +213,7 @@ class AuditReport:
             "front": self.front(),
             "known": self.known.as_dict(),
             "frequent": _lengths(self.frequent),
+            "assumptions": assumptions(self),
             "settings": [result.as_dict() for result in self.results],
             "statements": [*statements(self), *self.notes],
         }

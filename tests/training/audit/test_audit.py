@@ -23,6 +23,7 @@ from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
+from binocle.training.audit.assumptions import table
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import (
     AVERAGED,
@@ -517,6 +518,27 @@ def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
     lines = text_report.lines(made, Gate())
     assert any(line.startswith("  rotation: names ") and "indexed texts recognized" in line for line in lines)
     Reading(page(made.as_dict()))
+
+
+def test_the_report_says_what_each_attacker_must_have(found):
+    sentences = found.as_dict()["assumptions"]
+    attackers = {name for result in found.results for name in result.attacks}
+    assert sentences.keys() == {"guessing", "nearest", *attackers, "indexed texts recognized"}
+    ridge = f"{found.learned:,} texts of his own with their stored vectors"
+    assert sentences[RIDGE].startswith(ridge) and sentences[PAIRS].endswith("trains in 2 steps for each defence.")
+    stolen = found.results[-1].alignment.stolen
+    assert sentences[WITHOUT_PAIRS].startswith(f"Against a rotation: {stolen:,} stolen vectors")
+    lines, text = text_report.lines(found, Gate()), page(found.as_dict())
+    for name, sentence in sentences.items():
+        assert f"  {name}: {sentence}" in lines
+        assert f'<tr><td>{name}</td><td class="text">{escaped(sentence)}</td></tr>' in text
+    alone = replace(found, results=[replace(found.results[0], membership=None)])
+    assert alone.as_dict()["assumptions"].keys() == {"guessing", "nearest", RIDGE, PAIRS}
+
+
+def test_every_attacker_has_its_assumption():
+    attackers = {PAIRS, WITHOUT_PAIRS, CORRECTED, RIDGE, RIDGE_WITHOUT_PAIRS, AVERAGED}
+    assert attackers < dict(table()).keys()
 
 
 def test_a_gate_takes_the_upper_bound_of_every_measure(found):

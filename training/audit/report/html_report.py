@@ -67,6 +67,8 @@ def page(report: Report) -> str:
         "<h2>Settings</h2>",
         _settings(report),
         *_candidates(report),
+        "<h2>What each attacker must have</h2>",
+        _assumptions(report),
         "<h2>Remarks</h2>",
         f"<ul>{''.join(f'<li>{escaped(statement)}</li>' for statement in report['statements'])}</ul>",
         "<h2>All measures</h2>",
@@ -158,6 +160,14 @@ def _candidates(report: Report) -> Iterable[str]:
     yield "known of the rest of the text; and the share of indexed texts that are recognized, if 1 % of other texts "
     yield "are mistaken for indexed ones.</p>"
     yield _table(heads, rows)
+
+
+def _assumptions(report: Report) -> str:
+    rows = (
+        f'<tr><td>{escaped(name)}</td><td class="text">{escaped(sentence)}</td></tr>'
+        for name, sentence in report["assumptions"].items()
+    )
+    return _table(["attacker", "must have"], rows)
 
 
 def _value(value: Report, digits: int = 3) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..assumptions import assumptions
 from ..attacks.candidates import CANDIDATES
 from ..result import statements
 from ..verdict import verdict
@@ -30,11 +31,13 @@ _FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)
 
 
 def lines(report: AuditReport, gate: Gate) -> list[str]:
-    """Lay out a table of all settings, the statements, and the settings within the gate if it sets a limit."""
+    """Lay out the settings, the attackers, the statements, and the settings within the gate if it sets a limit."""
     return [
         *verdict(report),
         *_table(report),
         *_candidates(report),
+        "each attacker must have:",
+        *(f"  {name}: {sentence}" for name, sentence in assumptions(report).items()),
         *statements(report),
         *report.notes,
         *(_gate_lines(report, gate) if gate.is_set else ()),
