@@ -22,6 +22,7 @@ from binocle.core.progress import ignore
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
+from binocle.training.audit import texts as texts_of_audit
 from binocle.training.audit.apply import defend
 from binocle.training.audit.assumptions import table
 from binocle.training.audit.audit import audit
@@ -888,6 +889,14 @@ def test_recovered_words_are_marked_in_the_examples(found):
     assert '<td class="text"><mark>Zu</mark> &lt;<mark>script</mark>&gt;<mark>alert</mark>(1)&lt;/script&gt; ' in text
     assert '<td class="text">the <mark>zu</mark> <mark>ALERT</mark> <mark>script</mark></td>' in text
     assert Reading(text).open == []
+
+
+def test_the_page_explains_its_words(found):
+    text = page(found.as_dict())
+    words = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)
+    assert [word for word, _ in words] == ["token F1", "content word", "nDCG@10 kept", "interval", "defence"]
+    assert all(meaning.endswith(".") for _, meaning in words)
+    assert "two fifths" in words[1][1] and texts_of_audit._COMMON == 2 / 5
 
 
 def test_no_text_of_the_index_is_in_a_report_without_examples(filled):

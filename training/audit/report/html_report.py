@@ -41,6 +41,28 @@ _EXAMPLES = (
     "have them. F1 counts tokens: parts of words, and signs too."
 )
 _TWENTIETH = "95th percentile, of texts: one text in twenty is read at least so well, which the mean hides."
+_WORDS = {
+    "token F1": (
+        "How much of a text was recovered, without order. It is the harmonic mean of two shares: recovered tokens that "
+        "are right, and true tokens that were recovered. A token is a word, a part of one, or a sign. 1 is every token."
+    ),
+    "content word": (
+        "A token that is not common. Common are signs, and the most frequent tokens, which make up two fifths of all. "
+        "Content F1 is the F1 of content words alone: names and subjects count, 'the' and 'of' do not."
+    ),
+    "nDCG@10 kept": (
+        "nDCG@10 says how high a search ranks the right documents among its first ten. Kept is the share that a "
+        "defence leaves of it: 1 costs nothing."
+    ),
+    "interval": (
+        "The range that holds the true value with a confidence of 95 %, by drawing the texts or queries anew. With few "
+        "texts it is wide. Settings with overlapping intervals may be equally good."
+    ),
+    "defence": (
+        "A change of the stored vectors that reduces the text that they give away. A number after its name is its "
+        "strength, as in noise=0.03."
+    ),
+}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:75rem;margin:2rem auto;padding:0 1rem}
@@ -49,6 +71,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
 th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}
 th:first-child,td:first-child,td.text,th.text{text-align:left}
 td.text{overflow-wrap:anywhere;min-width:14rem}small,.faint{color:#666}.front{font-weight:600}
+dt{font-weight:600}summary{cursor:pointer}
 mark{background:#ffe08a;color:#222}
 .scroll{overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}figure{display:inline-block;margin:.3rem}
 """
@@ -60,6 +83,7 @@ def page(report: Report) -> str:
         f"<h1>Leak audit of {escaped(report['index'])}</h1>",
         *(f"<p>{escaped(sentence)}</p>" for sentence in report["verdict"]),
         _heading(report),
+        _words(),
         "<h2>Leak against search quality</h2>",
         _CURVES,
         f"<figure>{chart(report, None)}</figure>",
@@ -98,6 +122,11 @@ def _heading(report: Report) -> str:
         f"seed {report['seed']}, {report['seconds']:,.0f} s in all",
     )
     return f"<p>{'<br>'.join(facts)}</p>"
+
+
+def _words() -> str:
+    words = "".join(f"<dt>{escaped(word)}</dt><dd>{escaped(meaning)}</dd>" for word, meaning in _WORDS.items())
+    return f"<details><summary>What the words mean</summary><dl>{words}</dl></details>"
 
 
 def _settings(report: Report) -> str:
