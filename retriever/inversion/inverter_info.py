@@ -35,6 +35,8 @@ class InverterInfo:
     dim: int
     decoder: dict[str, Any]  # the decoder's settings
     layer: int | None = None  # that hidden states are read from
+    temperature: float = 1.0  # that divides the logits of tokens named from hidden states (arXiv:1706.04599)
+    masked_temperature: float = 1.0  # the same where the state itself is masked
     threshold: float = 0.0  # minimum cosine of a recovered text, after a few rounds of correction
     control: dict[str, float] | None = None  # cosines of recovered texts, and of vectors of no text
     no_texts: Sequence[Sequence[float]] = ()  # rounds, threshold, and threshold for a vector with a text's shape
@@ -144,6 +146,8 @@ def _check(info: InverterInfo) -> None:
         "dim": (is_whole(info.dim, 1), "a whole number from 1"),
         "decoder": (isinstance(info.decoder, dict), "settings by name"),
         "layer": (info.layer is None or is_whole(info.layer, 0), "a whole number from 0, or null"),
+        "temperature": (_is_positive(info.temperature), "a number above 0"),
+        "masked_temperature": (_is_positive(info.masked_temperature), "a number above 0"),
         "threshold": (is_real(info.threshold), "a number"),
         "control": (
             control is None or (isinstance(control, dict) and all(map(is_real, control.values()))),
@@ -156,6 +160,10 @@ def _check(info: InverterInfo) -> None:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return is_real(value) and value > 0
 
 
 def _check_thresholds(info: InverterInfo) -> None:

@@ -82,7 +82,9 @@ class StateInverter:
             if not len(targets):
                 return StateReading((), ())
             hidden_row = None if hidden is None else hidden[0][judged[0]]
-            likely, named = self._decoder.logits(targets, hidden=hidden_row).softmax(-1).max(-1)
+            logits = self._decoder.logits(targets, hidden=hidden_row)
+            temperature = self.info.masked_temperature if masked else self.info.temperature
+            named, likely = logits.argmax(-1), (logits / temperature).softmax(-1).amax(-1)
         names = states.tokenizer.convert_ids_to_tokens
         guesses = zip(names(named.tolist()), likely.tolist(), strict=True)
         return StateReading(

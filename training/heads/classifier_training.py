@@ -64,14 +64,13 @@ def values(logits: Floats, targets: Floats, settings: ClassifierSettings) -> Dou
 
 
 def _temperature(logits: Floats, targets: Floats, settings: ClassifierSettings) -> float:
-    """Return the temperature with the least cross-entropy on held-out rows (arXiv:1706.04599)."""
-    grid = np.geomspace(0.2, 5, 65)
+    """Return the temperature with the least cross-entropy on held-out rows."""
     losses = []
-    for temperature in grid:
-        likely = probabilities(logits, replace(settings, temperature=float(temperature))).clip(1e-7, 1 - 1e-7)
+    for temperature in calibration.TEMPERATURES:
+        likely = probabilities(logits, replace(settings, temperature=temperature)).clip(1e-7, 1 - 1e-7)
         loss = targets * np.log(likely)
         losses.append(-float((loss + (1 - targets) * np.log(1 - likely) * (settings.task == "labels")).mean()))
-    return float(grid[int(np.argmin(losses))])
+    return calibration.best_temperature(losses)
 
 
 def _precisions(sure: Doubles, right: Doubles) -> tuple[tuple[float, float], ...]:

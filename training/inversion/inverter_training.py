@@ -26,6 +26,7 @@ from .result import TrainedInverter
 from .rows import TokenSpans
 from .text import train_decoder
 from .text_batches import TextBatches
+from .token_calibration import calibrate
 from .tokens import TokenInversion
 from .untrained_decoder import new_decoder, token_vectors
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ..runs.training_run import LoopResult, TrainingRun
     from .config import InverterConfig
 
+_CALIBRATED = 64  # held-out texts that the temperature is fitted on
 _SHAPED = 20_000  # texts that the shape of their vectors is measured on
 _TOO_SHORT = "the texts hold too few words to learn from and to hold some out: expected more documents"
 
@@ -167,14 +169,30 @@ class StateInverterTraining(InverterTraining):
             progress=self.run.progress,
         )
         self.run.report("measuring on held-out texts")
-        correct = inversion.correct(self.held_out, limit=400)
-        measures = [summarize("token accuracy", [float(row.mean()) for row in correct])]
-        if config.masked and (correct := inversion.correct(self.held_out, limit=400, masked=config.masked)):
-            measures.append(summarize("token accuracy, masked states", [float(row.mean()) for row in correct]))
+        temperature, measures = self._measure(inversion)
+        masked_temperature, masked_measures = self._measure(inversion, config.masked) if config.masked else (1.0, [])
         info = InverterInfo(
-            "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer
+            "hidden",
+            self.encoder.name,
+            self.encoder.fingerprint,
+            settings.width,
+            asdict(settings),
+            self.layer,
+            temperature=temperature,
+            masked_temperature=masked_temperature,
         )
-        return self.finish(inversion.decoder, info, result, measures)
+        return self.finish(inversion.decoder, info, result, measures + masked_measures)
+
+    def _measure(self, inversion: TokenInversion, masked: float = 0.0) -> tuple[float, list[dict[str, Any]]]:
+        """Return the temperature of the decoder's logits, with the accuracy and the calibration of named tokens."""
+        states = ", masked states" if masked else ""
+        correct = inversion.correct(self.held_out, limit=400, masked=masked)
+        if not correct:
+            return 1.0, []
+        accuracy = summarize(f"token accuracy{states}", [float(row.mean()) for row in correct])
+        predicted = inversion.predict(self.held_out, limit=_CALIBRATED, masked=masked)
+        temperature, errors = calibrate(predicted, self.config.seed, states=states)
+        return temperature, [accuracy, *errors]
 
     def _settings(self) -> TokenDecoderSettings:
         """The decoder's sizes; a Transformer gets the sizes of a BERT encoder, to start as a copy of its layers."""

@@ -20,7 +20,7 @@ from ..pretraining.batches import by_length
 from .sampled_vocabulary import round_mask, sample_vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -152,11 +152,18 @@ class TokenInversion:
         correct = self.correct(rows, limit=limit)
         return float(np.concatenate(correct).mean()) if correct else 0.0
 
-    @torch.no_grad()
     def correct(
         self, rows: Rows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
     ) -> list[NDArray[np.bool_]]:
-        """Whether each token is named right, for each row, the shortest first.
+        """Whether each token is named right, for each row of `predict`."""
+        predicted = self.predict(rows, limit=limit, masked=masked)
+        return [(logits.argmax(-1) == tokens).cpu().numpy() for logits, tokens in predicted]
+
+    @torch.no_grad()
+    def predict(
+        self, rows: Rows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the logits (tokens, vocabulary) and the true tokens of each row, the shortest first.
 
         :param limit: maximum number of rows, taken evenly from all.
         :param masked: share of the states to hide; only their tokens then count.
@@ -164,7 +171,6 @@ class TokenInversion:
         count = len(rows) if limit is None else min(limit, len(rows))
         numbers = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64)) if count else np.empty(0, np.int64)
         sample = sorted((_tokens(rows[int(number)]) for number in numbers), key=len)
-        results: list[NDArray[np.bool_]] = []
         random = torch.Generator().manual_seed(self._seed)
         for start in range(0, len(sample), 16):
             ids, mask = self.states.frame(sample[start : start + 16])
@@ -175,9 +181,8 @@ class TokenInversion:
             for row in range(len(ids)):
                 if judged[row].any():
                     row_hidden = None if hidden is None else hidden[row][judged[row]]
-                    named = self.decoder.logits(targets[row][judged[row]], hidden=row_hidden).argmax(-1)
-                    results.append((named == ids[row][judged[row]]).cpu().numpy())
-        return results
+                    logits = self.decoder.logits(targets[row][judged[row]], hidden=row_hidden)
+                    yield logits, ids[row][judged[row]]
 
 
 def _set(layer: nn.Linear, weights: Tensor) -> None:

@@ -45,6 +45,7 @@ from binocle.training.pretraining import rows as pretraining_rows
 from binocle.training.runs.loop import Schedule, run_loop
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+CALIBRATION = ["calibration error, raw", "calibration error"]
 LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 
 
@@ -127,6 +128,29 @@ def test_states_wider_than_the_word_embeddings_are_read_back(
     assert len(inverter.read("moon cheese ship night", masked=0.9).named) > 0
 
 
+def test_the_probabilities_of_tokens_are_calibrated_and_the_tokens_stay(texts: Path, tiny_model: str, tmp_path: Path):
+    folder = tmp_path / "out"
+    result = train_inverter(texts, folder, encoder=tiny_model, config=config(kind="hidden", layers=1, masked=0.3))
+    measures = {row["name"]: row for row in result.measures}
+    card = json.loads((folder / "binocle.json").read_text("utf-8"))["measures"]
+    for states in ("", ", masked states"):
+        raw, calibrated = measures[f"calibration error{states}, raw"], measures[f"calibration error{states}"]
+        assert calibrated["value"] < raw["value"] and raw in card and calibrated in card
+    facts = json.loads((folder / "inverter.json").read_text("utf-8"))
+    temperatures = {name: facts.pop(name) for name in ("temperature", "masked_temperature")}
+    assert all(value > 0 and value != 1 for value in temperatures.values())
+    readings = load(folder)
+    (folder / "inverter.json").write_text(json.dumps(facts), "utf-8")  # as an earlier version wrote it
+    earlier = load(folder)
+    assert (earlier.info.temperature, earlier.info.masked_temperature) == (1, 1)
+    for masked, temperature in ((0.0, temperatures["temperature"]), (0.6, temperatures["masked_temperature"])):
+        now, before = (each.read("moon cheese ship night", masked=masked).named for each in (readings, earlier))
+        assert [guess.token for guess in now] == [guess.token for guess in before]
+        for guess, raw in zip(now, before, strict=True):
+            assert guess.probability >= raw.probability if temperature < 1 else guess.probability <= raw.probability
+        assert now != before
+
+
 def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("binocle.retriever.inversion.hidden_states.POSITIONS", 8)
     assert HiddenStates(tiny_model).room == 6
@@ -134,15 +158,16 @@ def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: s
 
 def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
     result = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
-    whole, masked = (row["value"] for row in result.measures)
-    assert 0 <= masked < whole
+    measures = {row["name"]: row["value"] for row in result.measures}
+    assert 0 <= measures["token accuracy, masked states"] < measures["token accuracy"]
 
 
 def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, tiny_model: str, tmp_path: Path):
     result = train_inverter(
         texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=1e-6, steps=2)
     )
-    assert [row["name"] for row in result.measures] == ["token accuracy"]
+    assert [row["name"] for row in result.measures] == ["token accuracy", *CALIBRATION]
+    assert InverterInfo.read(tmp_path / "out").masked_temperature == 1
     log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
     assert all(np.isfinite(row["loss"]) for row in log)
 
@@ -306,6 +331,13 @@ def test_an_inverter_of_an_earlier_version_is_read_with_its_highest_threshold(tm
         ({"decoder": []}, r"decoder is \[\], expected settings by name"),
         ({"layer": 1.5}, "layer is 1.5, expected a whole number from 0, or null"),
         ({"layer": -1}, "layer is -1, expected a whole number from 0, or null"),
+        ({"temperature": 0}, "temperature is 0, expected a number above 0"),
+        ({"temperature": -0.5}, "temperature is -0.5, expected a number above 0"),
+        ({"temperature": float("nan")}, "temperature is nan, expected a number above 0"),
+        ({"temperature": "warm"}, "temperature is 'warm', expected a number above 0"),
+        ({"temperature": True}, "temperature is True, expected a number above 0"),
+        ({"masked_temperature": float("inf")}, "masked_temperature is inf, expected a number above 0"),
+        ({"masked_temperature": None}, "masked_temperature is None, expected a number above 0"),
         ({"format": "1"}, "format is '1', expected 1"),
         ({"words": 3}, "damaged"),
     ],
