@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from click.core import ParameterSource
 from ...core.files import write_atomic
 
 NAME = "recipe.toml"
+_PATHS = ("data", "texts", "base", "encoder", "teacher", "guide", "index", "development", "unlabelled")  # or names
+_RELATIVE = ("./", "../")  # a path that begins so counts from the recipe's folder
 _OWN = ("recipe", "out", "as_json")  # of a call, not of the recipe
 BUILT_IN: dict[str, dict[str, dict[str, Any]]] = {  # command -> name of the recipe -> options
     "reranker": {
@@ -33,6 +36,7 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
     if value is None:
         return None
     recipe = BUILT_IN.get(str(context.command.name), {}).get(str(value)) or _load(value)
+    recipe = {name: _from_here(each, value.parent) if name in _PATHS else each for name, each in recipe.items()}
     parameters = {str(each.name): each for each in context.command.params if each.name not in _OWN}
     unknown = next((name for name in recipe if name not in parameters), None)
     if unknown is not None:
@@ -78,16 +82,34 @@ def write(folder: Path) -> None:
     """Write the options that this call was given, or took from a recipe, into the folder of the model."""
     context = click.get_current_context()
     options = {
-        name: list(value) if name == "data" and isinstance(value, tuple) and len(value) > 1 else value
+        name: _from_recipe(value, folder) if name in _PATHS else _plain(value)
         for name, value in context.params.items()
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }
-    lines = [f"{name} = {json.dumps(_plain(value), ensure_ascii=False)}\n" for name, value in sorted(options.items())]
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in sorted(options.items())]
     write_atomic(folder / NAME, "".join(lines))
 
 
 def _plain(value: Any) -> Any:
     """Return a value as an option takes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def _from_here(value: Any, folder: Path) -> Any:
+    """Return a path of a recipe in this folder as one from the current folder."""
+    if isinstance(value, list):
+        return [_from_here(each, folder) for each in value]
+    return os.path.relpath(folder / value) if isinstance(value, str) and value.startswith(_RELATIVE) else value
+
+
+def _from_recipe(value: Any, folder: Path) -> Any:
+    """Return a relative path of a file or folder as one from the recipe's folder. Other names stay as they are."""
     if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value) if isinstance(value, Path) else value
+        names = [_from_recipe(each, folder) for each in value]
+        return names[0] if len(names) == 1 else names
+    name = str(value)
+    path = name if Path(name).exists() else name.rpartition(":")[0]  # DATA:OBJECTIVE
+    if not path or Path(path).is_absolute() or not Path(path).exists():
+        return name
+    relative = os.path.relpath(path, folder)
+    return (relative if relative.startswith(_RELATIVE[1]) else f"./{relative}") + name[len(path) :]

@@ -120,7 +120,7 @@ def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, 
     code, out, err = run("train", kind, "pairs.jsonl", "--out", "one", "--base", tiny_model, *options, *FAST, "--json")
     assert code in (0, 1), err
     recipe = (home / "one" / "recipe.toml").read_text("utf-8")
-    assert 'data = "pairs.jsonl"\n' in recipe
+    assert 'data = "../pairs.jsonl"\n' in recipe
     assert "steps = 4\n" in recipe
     code, again, err = run("train", kind, "--recipe", "one/recipe.toml", "--out", "two", "--json")
     assert code in (0, 1), err
@@ -135,10 +135,28 @@ def test_the_recipe_of_several_data_sets_trains_the_same_again(home, run, tiny_m
     code, out, err = run("train", "encoder", *data, "--out", "one", "--base", tiny_model, *FAST, "--json")
     assert code in (0, 1), err
     assert json.loads(out)["objective"] == "ranking, cosine"
-    assert 'data = ["pairs.jsonl", "sts.tsv:cosine"]\n' in (home / "one" / "recipe.toml").read_text("utf-8")
+    assert 'data = ["../pairs.jsonl", "../sts.tsv:cosine"]\n' in (home / "one" / "recipe.toml").read_text("utf-8")
     code, again, err = run("train", "encoder", "--recipe", "one/recipe.toml", "--out", "two", "--json")
     assert code in (0, 1), err
     assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
+
+
+def test_the_paths_of_a_recipe_hold_in_any_folder(home, run, tiny_model, tmp_path, monkeypatch):
+    shutil.copytree(tiny_model, home / "base")
+    options = ("--base", "base", "--negatives", "2", "--index", "docs/.binocle")
+    code, out, err = run("train", "reranker", "pairs.jsonl", "--out", "models/one", *options, *FAST, "--json")
+    assert code in (0, 1), err
+    recipe = (home / "models" / "one" / "recipe.toml").read_text("utf-8")
+    paths = {name: f"../../{path}" for name, path in (("data", "pairs.jsonl"), ("base", "base"))}
+    assert tomllib.loads(recipe).items() >= (paths | {"index": "../../docs/.binocle"}).items()
+    assert str(home) not in recipe  # a published model does not tell where its author keeps files
+    monkeypatch.chdir(tmp_path)
+    for file in ("home/models/one/recipe.toml", tmp_path / "home" / "models" / "one" / "recipe.toml"):
+        code, again, err = run("train", "reranker", "--recipe", file, "--out", "home/models/two", "--json")
+        assert code in (0, 1), err
+        assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
+        assert (home / "models" / "two" / "recipe.toml").read_text("utf-8") == recipe
+        shutil.rmtree(home / "models" / "two")
 
 
 def test_a_recipe_of_binocles_own_is_called_by_its_name(home, run, tiny_model):
