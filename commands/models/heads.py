@@ -14,6 +14,7 @@ from ...core.printable import printable
 from ..options import FOLDER, FloatRange, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from . import recipes
 from .idle_options import refuse_given_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def _run_options(command: Any) -> Any:
     """Options of the training of every head."""
     for option in reversed(
         (
+            recipes.option,
             click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the trained model goes."),
             click.option("--base", metavar="MODEL", help="The encoder to start from. Default: all-MiniLM-L6-v2."),
             click.option("--epochs", type=float, default=2.0, show_default=True, help="Times through the data."),
@@ -263,6 +265,7 @@ def _refuse_idle_epochs(options: dict[str, Any]) -> None:
 
 
 def _print_result(result: HeadResult, *, as_json: bool) -> None:
+    recipes.write(result.folder)
     if as_json:
         echo_json(result.as_dict())
         return

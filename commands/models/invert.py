@@ -19,6 +19,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from . import recipes
 from .idle_options import refuse_given_options, refuse_idle_column
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def _print_reading(reading: StateReading, *, as_json: bool) -> int:
 
 @click.command()
 @click.argument("texts", nargs=-1, metavar="TEXTS...")
+@recipes.option
 @click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Folder to write the inverter to.")
 @click.option("--encoder", metavar="MODEL", help="Encoder to invert. Default: the index's, or all-MiniLM-L6-v2.")
 @click.option("--index", metavar="DIR", type=FOLDER, help="Learn from an index's documents.")
@@ -282,6 +284,7 @@ def inverter(
             column=column,
             progress=progress,
         )
+    recipes.write(out)
     if as_json:
         echo_json(result.as_dict())
         return

@@ -10,6 +10,7 @@ import click
 from ...core.errors import InputError
 from ..options import EXIT_NEGATIVE, FOLDER, json_option
 from ..output import echo, echo_json
+from . import recipes
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_options
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 
 @click.command()
 @click.argument("texts", nargs=-1, required=True, metavar="TEXTS...")
+@recipes.option
 @click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Folder to write the model to.")
 @click.option("--base", metavar="MODEL", help="Encoder to start from. Default: all-MiniLM-L6-v2.")
 @click.option("--from-scratch", type=click.Choice(_SIZES), help="Start a BERT of this size, with a new vocabulary.")
@@ -103,6 +105,7 @@ def pretrain(
             config=PretrainingConfig(**options),
             progress=progress,
         )
+    recipes.write(out)
     if as_json:
         echo_json(result.as_dict())
     else:

@@ -51,12 +51,23 @@ def _read(context: click.Context, _option: click.Parameter, value: Path | None) 
 
 
 def _check_kind(file: Path, parameter: click.Parameter, value: Any) -> None:
-    """Refuse a value that click would convert to another one: 4.5 to 4, and true to 1."""
-    is_whole = isinstance(parameter.type, click.types.IntParamType)
-    is_flag = isinstance(parameter, click.Option) and parameter.is_flag
-    if (isinstance(value, bool) and not is_flag) or (isinstance(value, float) and is_whole):
-        kind = "a whole number" if is_whole else "a number" if parameter.type is click.FLOAT else "a text"
-        raise click.BadParameter(f"{file} has {parameter.name} = {json.dumps(value)}: expected {kind}")
+    """Refuse a value that click would convert to another one: 4.5 to 4, true to 1, and a list to a text."""
+    values = value if parameter.nargs == -1 and isinstance(value, list) and value else [value]
+    kind, types = _kind(parameter)
+    if not all(type(each) in types for each in values):
+        shown = json.dumps(value, default=str, ensure_ascii=False)
+        raise click.BadParameter(f"{file} has {parameter.name} = {shown:.60}: expected {kind}")
+
+
+def _kind(parameter: click.Parameter) -> tuple[str, tuple[type, ...]]:
+    """Return what an option takes, in words, and as the types that TOML has for it."""
+    if isinstance(parameter, click.Option) and parameter.is_flag:
+        return "true or false", (bool,)
+    if isinstance(parameter.type, click.types.IntParamType):
+        return "a whole number", (int,)
+    if isinstance(parameter.type, click.types.FloatParamType):
+        return "a number", (int, float)
+    return "a list of texts" if parameter.nargs == -1 else "a text", (str,)
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -79,7 +90,12 @@ option = click.option(
 
 
 def write(folder: Path) -> None:
-    """Write the options that this call was given, or took from a recipe, into the folder of the model."""
+    """Write the options that this call was given, or took from a recipe, into the folder of the model.
+
+    Of several processes that train together, only the first one writes.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        return
     context = click.get_current_context()
     options = {
         name: _from_recipe(value, folder) if name in _PATHS else _plain(value)
