@@ -175,6 +175,13 @@ where_option = click.option(
 )
 
 
+report_to_option = click.option(
+    "--report-to",
+    type=click.Choice(["tensorboard", "wandb", "trackio"]),
+    help="A tracker that follows the run too.",
+)
+
+
 def grouped(**groups: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Pass options to a command in groups (a decorator, below the decorators of the options).
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
-from ..options import EXIT_NEGATIVE, FOLDER, json_option
+from ..options import EXIT_NEGATIVE, FOLDER, json_option, report_to_option
 from ..output import echo, echo_json
 from . import recipes
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_options
@@ -57,6 +57,7 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
     "--patience", type=int, default=3, show_default=True, help="Evaluations in a row that are worse; 0: no limit."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@report_to_option
 @json_option
 def pretrain(
     texts: tuple[str, ...],

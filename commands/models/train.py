@@ -15,6 +15,7 @@ from ..options import (
     index_option,
     json_option,
     open_index,
+    report_to_option,
     split_names,
     wait_option,
 )
@@ -89,11 +90,7 @@ def _run_options(command: Any) -> Any:
                 "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
             ),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
-            click.option(
-                "--report-to",
-                type=click.Choice(["tensorboard", "wandb", "trackio"]),
-                help="A tracker that follows the run too.",
-            ),
+            report_to_option,
         )
     ):
         command = option(command)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import checks
 from ...core.errors import InputError
+from ..runs import trackers
 from .segments import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class PretrainingConfig:
     evaluations: int | None = None  # of the held-out rows during the run; None: up to 8, in a tenth of its time
     patience: int | None = 3  # evaluations in a row that are worse by more than chance, to stop; 0: never
     seed: int = 0
+    report_to: str | None = None  # a tracker of `trackers.TRACKERS`
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
@@ -54,6 +56,7 @@ class PretrainingConfig:
         checks.from_0(self, "weight_decay")
         checks.share(self, "warmup", "dropout", "held_out", "share")
         checks.seed(self)
+        trackers.check(self.report_to)
         if self.vocabulary < 200:
             raise InputError(f"a vocabulary has 200 tokens at least, not {self.vocabulary}")
         checks.max_length(self, 8)

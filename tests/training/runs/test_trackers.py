@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 from binocle.core.errors import InputError, MissingExtraError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
+from binocle.training.pretraining.config import PretrainingConfig
 from binocle.training.runs import trackers
 from binocle.training.runs.training_config import check_training
 
@@ -44,6 +45,21 @@ def test_tensorboard_reads_the_losses_of_the_log(data, tmp_path, tiny_model):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_pretraining_is_followed_from_the_command_too(data, tmp_path, tiny_model, run):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    out = tmp_path / "out"
+    options = ("--column", "positive", "--steps", "3", "--batch-size", "8", "--evaluations", "1", "--held-out", "0.2")
+    code, _, err = run("pretrain", data, "--base", tiny_model, "--out", out, *options, "--report-to", "tensorboard")
+    assert code in (0, 1), err
+    events = reader.EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    logged = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    losses = {row["step"]: row["loss"] for row in logged if "loss" in row}
+    assert {event.step: event.value for event in events.Scalars("train/loss")} == pytest.approx(losses, abs=1e-4)
+    assert len(losses) == 3
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_run_reports_to_nothing_unless_asked(data, tmp_path, tiny_model):
     train_encoder(data, tmp_path / "out", base=tiny_model, config=EncoderConfig(**FAST))
     assert not [file for file in tmp_path.rglob("*") if "tfevents" in file.name or "tensorboard" in file.name]
@@ -52,6 +68,8 @@ def test_a_run_reports_to_nothing_unless_asked(data, tmp_path, tiny_model):
 def test_a_tracker_that_is_unknown_or_not_installed_says_what_to_do(monkeypatch):
     with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
         check_training(EncoderConfig(report_to="mlflow"))
+    with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
+        PretrainingConfig(report_to="mlflow").check()
     monkeypatch.setattr(trackers, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'binocle\[wandb\]'"):
         check_training(EncoderConfig(report_to="wandb"))
