@@ -179,6 +179,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         )
         store = self._index.prepare(store, request)
         with self._index.writer(store) as writer:
+            first_new = writer.head.next_chunk
             store = store.read_settings()  # another process may have added a folder before
             encoder = self._index.models.encoder_of(writer.head.encoder)
             cluster = self._index.connected()
@@ -198,8 +199,10 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
             )
             renew_scale(writer.snapshot(), encoder)
             from .enrichment.enrich import fill_new
+            from .search.words.documents_language import news_of_language
 
-            report.note = "; ".join(filter(None, [report.note, fill_new(writer, encoder, progress)]))
+            notes = [report.note, news_of_language(writer.snapshot(), first_new), fill_new(writer, encoder, progress)]
+            report.note = "; ".join(filter(None, notes))
             return report
 
     def enrich(

@@ -29,14 +29,14 @@ def corrected(query: str, hits: Hits) -> str:
 
 def say_language(query: str, retriever: Retriever) -> None:
     """Name an encoder for the language of the query, if the index has the default one and that is not for it."""
+    from ...retriever.search.words.documents_language import MULTILINGUAL_MODEL, is_for_english
     from ...retriever.search.words.language import foreign_language
-    from ...retriever.store.derived.relevance_scale import DEFAULT_ENCODERS
 
     language = foreign_language(query)
-    if language and retriever.snapshot().head.encoder.fingerprint in DEFAULT_ENCODERS:
+    if language and is_for_english(retriever.snapshot().head.encoder):
         echo(
             f"binocle: the query seems to be in {language}, but the encoder of this index is for English: "
-            "index with --model intfloat/multilingual-e5-small to search by meaning in other languages",
+            f"index with --model {MULTILINGUAL_MODEL} to search by meaning in other languages",
             err=True,
         )
 

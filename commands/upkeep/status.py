@@ -42,6 +42,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from ...core.units import format_bytes
+    from ...retriever.search.words.documents_language import note_on
 
     retriever = open_index(folder, index)
     status = retriever.status()
@@ -66,6 +67,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("documents", states),
         ("passages", f"{status.chunks:,}"),
         ("encoder", _encoder(status)),
+        *([("language", note_on(status.unread_language))] if status.unread_language else []),
         *([("switching", _switching(status.switching))] if status.switching else []),
         *([("previous", _previous_encoder(status, status.previous))] if status.previous else []),
         ("vectors", vectors),

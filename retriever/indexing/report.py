@@ -52,7 +52,7 @@ class Report:
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)  # of the documents that `add` was given and the index now has
     failures: list[Failure] = field(default_factory=list)
-    note: str = ""  # the vector index was damaged, or no longer meets its requirements
+    note: str = ""  # what to know, such as missing folders, or a language that the encoder does not read
 
     def count(self, entry: Entry, row: dict[str, Any], *, is_member: bool = False) -> None:
         """Count a file by its state. One that was passed over is counted already, when the folder was scanned.

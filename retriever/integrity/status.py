@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexing.vector_log import logged_vectors
+from ..search.words.documents_language import unread_language
 from ..store import erasure
 from ..store.commits import SWITCHING
 from ..store.locations.folder_location import folder_size
@@ -43,6 +44,7 @@ class Status:
     documents: dict[str, int]  # by state; forgotten files are counted without their names
     in_part: int  # of the indexed documents, those with a part that was not read
     chunks: int
+    unread_language: str | None  # of most of the text, if the encoder is for English and that is in another language
     bytes: int
     vector_index: str | None
     vector_kind: dict[str, Any] | None  # its kind, parameters, bytes and measured recall and latency
@@ -82,6 +84,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         documents=states,
         in_part=in_part,
         chunks=snapshot.chunks.count_rows(),
+        unread_language=unread_language(snapshot),
         bytes=snapshot.store.location.size(),
         vector_index=snapshot.head.vectors,
         vector_kind=_kind(snapshot),

@@ -133,6 +133,9 @@ class IndexStatus(BaseModel):
     documents: dict[str, int] = Field(description="How many, by state.")
     passages: int
     encoder: str
+    unread_language: str | None = Field(
+        description="The language of most of the text if the encoder does not read it: search by its words. Else null."
+    )
 
 
 def mcp_server(retriever: Retriever) -> MCPServer[Any]:
@@ -313,7 +316,11 @@ class _Tools:
         """Say what the index holds: its folder, documents by state, passages, encoder."""
         status = self._retriever.status()
         return IndexStatus(
-            folder=status.folder, documents=status.documents, passages=status.chunks, encoder=status.model
+            folder=status.folder,
+            documents=status.documents,
+            passages=status.chunks,
+            encoder=status.model,
+            unread_language=status.unread_language,
         )
 
     def document(self, path: str, lines: str = "") -> str:

@@ -892,6 +892,13 @@ def test_status_says_what_the_index_holds(here: Path, run, tiny_model):
     assert (row["newer_rows"], row["deleted_rows"]) == (0, 0)
 
 
+def test_status_names_a_language_that_the_encoder_does_not_read(here: Path, run, monkeypatch):
+    assert ("\nlanguage " in run("status").out, run("status", "--json").rows[0]["unread_language"]) == (False, None)
+    monkeypatch.setattr("binocle.retriever.integrity.status.unread_language", lambda _: "German")
+    assert "\nlanguage   most of the text seems to be in German, but the encoder is for English" in run("status").out
+    assert run("status", "--json").rows[0]["unread_language"] == "German"
+
+
 FILES = """\
 skipped  .gitignore  (hidden)
 indexed  README.md  (1 passage, markdown)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ....core.errors import InputError
 from ....core.version import __version__
 from ...models.encoder import encode_finite
+from ...search.words.documents_language import unread_language
 from ...store.filters.filter import Within
 from .maps import Maps
 from .refusal import Refusal
@@ -46,6 +47,15 @@ class ServedIndex:
         self.name = name
         self.retriever = retriever
         self._versions: tuple[Head | None, dict[bytes, str]] = (None, {})  # of one state, by token
+        self._language: tuple[Head | None, str | None] = (None, None)  # of one state
+
+    def unread_language(self, snapshot: Snapshot) -> str | None:
+        """The language of most of the text if the encoder does not read it; a state is measured once."""
+        head, language = self._language
+        if head is not snapshot.head:
+            language = unread_language(snapshot)
+            self._language = snapshot.head, language
+        return language
 
     def version(self, snapshot: Snapshot, token: Token) -> str:
         """A text that changes with every commit; for a token with a scope, only with its documents and the encoder.

@@ -201,8 +201,11 @@ def status(caller: Caller, _: shapes.Nothing) -> Answer:
         "writable": caller.may_write,
         "indexes": caller.server.names(caller.token),
     }
-    folder = caller.retriever.folder
-    return answer | ({"folder": None if folder is None else str(folder)} if caller.token.where is None else {})
+    if caller.token.where is None:
+        folder = caller.retriever.folder
+        answer["folder"] = None if folder is None else str(folder)
+        answer["unread_language"] = caller.index.unread_language(snapshot)
+    return answer
 
 
 OPERATIONS = (

@@ -371,6 +371,9 @@ class StatusOutput(Output):
     writable: bool
     indexes: Annotated[list[str], Field(description="The indexes of this server that the token reaches.")]
     folder: str | None = None
+    unread_language: Annotated[
+        str | None, Field(description="The language of most of the text if the encoder does not read it.")
+    ] = None
 
 
 class Health(Output):

@@ -32,7 +32,7 @@ from starlette.testclient import TestClient
 from binocle import DeadlineError, F, InputError
 from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.servers import listening
-from binocle.retriever.servers.http import access, openai, operations, shapes
+from binocle.retriever.servers.http import access, caller, openai, operations, shapes
 from binocle.retriever.servers.http.access import Access, read_tokens
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
@@ -170,6 +170,13 @@ def test_status_says_what_the_index_holds(ask, retriever):
     assert (status["passages"], status["folder"]) == (measured.chunks, str(retriever.folder))
     assert status["documents"]["indexed"] == measured.documents["indexed"]
     assert (status["index"], status["indexes"], status["writable"]) == ("notes", ["notes"], False)
+
+
+def test_status_names_a_language_that_the_encoder_does_not_read_once_for_each_state(ask, monkeypatch):
+    states = []
+    monkeypatch.setattr(caller, "unread_language", lambda snapshot: states.append(snapshot) or "German")
+    answers = [ask.get("/status").json()["unread_language"] for _ in range(3)]
+    assert (answers, len(states)) == (["German"] * 3, 1)
 
 
 def test_each_index_has_its_own_paths(retriever, tmp_path, tiny_model):
@@ -444,6 +451,7 @@ def test_no_request_widens_the_scope_of_its_token(retriever, tokens):
         assert facets == [{"value": "t1", "count": 1}]
         status = ask.get("/status", headers=mine).json()
         assert (status["documents"]["indexed"], status["passages"], status.get("folder")) == (1, 1, None)
+        assert "unread_language" not in status
         assert ask.delete("/documents/t2", headers=mine).status_code == 404
         assert (
             ask.request("DELETE", "/documents", json={"ids": ["t2", "README.md"]}, headers=mine).json()["removed"] == 0

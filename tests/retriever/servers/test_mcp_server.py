@@ -190,6 +190,12 @@ def test_files_are_listed_in_pages(server, retriever):
     assert answer(server, "status")["documents"]["indexed"] == sum(row["chunks"] > 0 for row in retriever.documents())
 
 
+def test_status_names_a_language_that_the_encoder_does_not_read(server, monkeypatch):
+    assert answer(server, "status")["unread_language"] is None
+    monkeypatch.setattr("binocle.retriever.integrity.status.unread_language", lambda _: "German")
+    assert answer(server, "status")["unread_language"] == "German"
+
+
 def test_text_that_a_person_does_not_see_stays_away_from_an_agent(tmp_path, tiny_model):
     (tmp_path / "page.html").write_text(
         "<html><body><p>Bread needs salt and an oven.</p>"
