@@ -276,6 +276,7 @@ def open_index(
     :param wait: the seconds that a write waits for another process.
     :param gpu: encode documents and search on the GPUs of this machine.
     :param narrow: FOLDER may be a file or a glob too, for commands that have a filter.
+    :raises InputError: when FOLDER lies outside of the folder of the index that --index names.
     """
     with _without_garbage_collection():
         from ..core.arrow import leave_out_pandas
@@ -291,13 +292,27 @@ def open_index(
         raise InputError(f"there is no folder{' or file' * narrow} {start}")
     if not index and start.is_file():
         raise InputError(f"{start} is a file: expected a folder")
-    path = index or (start if is_index(start) else find_index(start) or _default_collection())
+    path = index or (start if is_index(start) else find_index(start))
+    if path is None and (folder is None or narrow):
+        path = _default_collection()
     if path is None:
         raise NoIndexError(
             f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
         )
     opened = None if gpu else open_kept(path, model, ray)
-    return opened or Retriever.open(path, model=model, ray=ray, gpu=gpu, wait=wait, on_wait=print_waiting)
+    opened = opened or Retriever.open(path, model=model, ray=ray, gpu=gpu, wait=wait, on_wait=print_waiting)
+    if index and folder is not None and not narrow:
+        _check_inside(folder, opened)
+    return opened
+
+
+def _check_inside(folder: Path, retriever: Retriever) -> None:
+    """Refuse a FOLDER that the index does not hold, so that a command never acts on an index of other documents."""
+    folder_filter(folder, retriever.folder, retriever.path)
+    held, path = [each.resolve() for each in retriever.folders], folder.resolve()
+    is_held = any(path.is_relative_to(each) or each.is_relative_to(path) for each in held)
+    if held and not is_held and path != retriever.path:
+        raise InputError(f"{folder} is not in the collection at {retriever.path}")
 
 
 def _default_collection() -> Path | None:

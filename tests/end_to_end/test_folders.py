@@ -318,6 +318,24 @@ def test_collection_named_in_the_configuration_answers_where_there_is_no_index(
     assert err == f"binocle: {tmp_path / 'config.toml'}: there is no collection 'al': is it 'all'?\n"
 
 
+def test_no_command_acts_on_an_index_of_other_documents_than_those_of_its_folder(
+    collected: Path, run, tmp_path, write, monkeypatch
+):
+    write(tmp_path / "strange", {"a.md": "The cat.\n"})
+    write(tmp_path / "one", {"b.md": "The walrus.\n"})
+    assert run("index", tmp_path / "one").code == 0
+    monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('collection = "all"\n')
+    for command in ("status", "rollback", "optimize", "verify", "enrich"):
+        ran = run(command, tmp_path / "strange")
+        assert (ran.code, ran.out) == (2, "") and f"no index in {tmp_path / 'strange'} or above it" in ran.err
+        ran = run(command, tmp_path / "strange", "-n", "all")
+        assert f"{tmp_path / 'strange'} is not in the collection at " in ran.err
+        ran = run(command, tmp_path / "strange", "--index", tmp_path / "one/.binocle")
+        assert f"{tmp_path / 'strange'} is not in {tmp_path / 'one'}, the folder of the index at " in ran.err
+    assert run("status").code == run("status", collected / "work", "-n", "all").code == 0
+
+
 # Excluded patterns
 
 
