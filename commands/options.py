@@ -309,9 +309,9 @@ def open_index(
 def _check_inside(folder: Path, retriever: Retriever) -> None:
     """Refuse a FOLDER that the index does not hold, so that a command never acts on an index of other documents."""
     folder_filter(folder, retriever.folder, retriever.path)
-    held, path = [each.resolve() for each in retriever.folders], folder.resolve()
-    is_held = any(path.is_relative_to(each) or each.is_relative_to(path) for each in held)
-    if held and not is_held and path != retriever.path:
+    roots, path = [each.resolve() for each in retriever.folders], folder.resolve()
+    is_inside = any(path.is_relative_to(root) or root.is_relative_to(path) for root in roots)
+    if roots and not is_inside and path != retriever.path:
         raise InputError(f"{folder} is not in the collection at {retriever.path}")
 
 
