@@ -67,6 +67,8 @@ def news_of_language(snapshot: Snapshot, first_new: int) -> str:
 
     :param first_new: the passages that the run added have this id or a higher one.
     """
+    if snapshot.head.next_chunk == first_new:  # a run without a new passage takes no time for this
+        return ""
     ids = snapshot.chunk_ids["id"].to_numpy()
     earlier = ids[ids < first_new]
     if len(earlier) == len(ids) or (language := _unread_language(snapshot, ids)) is None:
