@@ -53,7 +53,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
     if role in (ENCODER, RERANKER):
         name, _ = split_precision(name)
     folder = _folder(name)
-    if name and _is_folder(folder):
+    if folder is not None:
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
             if (folder / PROBE).is_file():
                 raise ModelNotFoundError(
@@ -77,7 +77,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
 def split_precision(name: str) -> tuple[str, bool]:
     """Return a model's name without @int8, and whether it ended in @int8. The name of a folder stays whole."""
-    is_int8 = name.endswith(INT8) and not _is_folder(_folder(name))
+    is_int8 = name.endswith(INT8) and _folder(name) is None
     return (name.removesuffix(INT8) if is_int8 else name), is_int8
 
 
@@ -87,15 +87,15 @@ def find_default() -> Path | None:
     return None if folder is None or _missing(folder, ENCODER) else folder
 
 
-def _folder(name: str) -> Path:
-    return expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
-
-
-def _is_folder(path: Path) -> bool:
+def _folder(name: str) -> Path | None:
+    """Return the folder that a name is the path of; None if there is none."""
+    if not 0 < len(name) <= 4_096 or "\0" in name:
+        return None
     try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name that is too long
-        return False
+        folder = expand_home(name)
+        return folder if folder.is_dir() else None
+    except (OSError, ValueError):  # a part of the name is too long, or it is no valid Unicode
+        return None
 
 
 def _bundled(name: str) -> Path | None:

@@ -48,6 +48,21 @@ def test_a_folder_is_found_by_any_way_of_writing_it(tiny_model, monkeypatch):
         assert find(name) == folder.resolve()
 
 
+@pytest.mark.parametrize("name", ["モデル\u30001", "gibt\u00a0es", "enc 👩\u200d🔬", "new\nline"])
+def test_a_folder_is_found_by_a_name_with_signs_that_are_not_printable(name, tiny_model, tmp_path, monkeypatch):
+    shutil.copytree(tiny_model, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert find(name) == (tmp_path / name).resolve()
+    assert find(f"{name}@int8") == find(name)
+
+
+@pytest.mark.parametrize("name", ["", "\0", "gibt\u00a0es nicht", "x" * 300, "x/" * 3_000])
+def test_a_name_of_no_folder_is_never_the_current_folder(name, tiny_model, monkeypatch):
+    monkeypatch.chdir(tiny_model)
+    with pytest.raises(ModelNotFoundError, match="^no model folder at"):
+        find(name)
+
+
 def test_an_encoder_found_by_a_relative_path_is_remembered_by_an_absolute_one(tiny_model, monkeypatch):
     monkeypatch.chdir(Path(tiny_model).parent)
     assert load_encoder("tiny").name == str(Path(tiny_model).resolve())
