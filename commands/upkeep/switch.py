@@ -54,6 +54,8 @@ def switch(model: str, folder: Path | None, index: Path | None, gpu: bool, wait:
         echo_json(report.as_dict())
     elif report.switched:
         echo(f"{_summary(report)}; {command_hint('rollback')} brings {report.before} back")
+    elif report.model != report.before:
+        echo(f"the index has this encoder already, and finds it at {report.model} now, no longer at {report.before}")
     else:
         echo(f"the index has this encoder already: {report.model}")
 

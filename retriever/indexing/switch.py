@@ -76,7 +76,9 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
     check_encoder(before, "there is none to replace")
     after = EncoderId.of_encoder(encoder)
     if before.fingerprint == after.fingerprint:
-        return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
+        if before.model != after.model:  # the encoder has moved
+            writer.replace_encoder(replace(before, model=after.model))
+        return SwitchReport(after.model, after.fingerprint, before.model, switched=False)
     if before.document_fingerprint == after.document_fingerprint:
         return _change_queries(writer, replace(after, passage_tokens=before.passage_tokens))
     after = replace(after, passage_tokens=_passage_tokens(before, after, encoder))

@@ -180,10 +180,20 @@ def test_a_switch_to_the_previous_encoder_embeds_nothing_and_can_be_rolled_back_
 def test_a_switch_to_the_same_encoder_writes_nothing(index, models, tmp_path):
     copied = shutil.copytree(models["tiny"], tmp_path / "copy")
     before = bytes_below(index.path)
-    for model in (models["tiny"], str(copied)):
-        report = index.switch(model)
-        assert (report.switched, report.embedded) == (False, 0)
+    report = index.switch(models["tiny"])
+    assert (report.switched, report.embedded) == (False, 0)
     assert bytes_below(index.path) == before
+    report = index.switch(copied)
+    assert (report.switched, report.embedded, report.model) == (False, 0, str(copied))
+
+
+def test_a_switch_tells_an_index_where_its_encoder_is_now(models, tmp_path):
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    retriever = filled(tmp_path / "index", model)
+    before = answers(retriever)
+    model.rename(tmp_path / "moved")
+    retriever.switch(tmp_path / "moved")
+    assert answers(Retriever.open(retriever.path)) == before
 
 
 def test_equal_texts_are_embedded_once(tmp_path, models, monkeypatch):
