@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from ..runs import environment
 from ..runs.model_card import Card, write_card
 from ..runs.run_folder import check_out, folder_of
 from . import heldout, objectives
-from .config import EncoderConfig, check
+from .config import EncoderConfig, check, with_rate
 from .train import train_encoder
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ def distill(
     """
     environment.require("distillation")
     began, on_progress, out = time.monotonic(), progress or ignore, Path(out)
-    check_out(out, "student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
     config = config or student_settings(layers)
@@ -104,15 +103,18 @@ def distill(
     find(model)
     held_out = are_held_out(every, config.held_out, config.seed)
     learned, apart = ([text for text, is_out in zip(every, held_out, strict=True) if is_out == part] for part in (0, 1))
-    start = _make_start(model, out, layers, learned, on_progress)
-    rows_of_texts = ({"text": text} for text in every)
-    try:
-        train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
-    except BinocleError:
-        if not folder_of(Path(out)).exists():  # there is no checkpoint to resume
-            shutil.rmtree(start)
-        raise
-    shutil.rmtree(start)
+    start = _start_folder(out, model, layers, learned)
+    if not _is_trained(out, start, config, model):
+        check_out(out, "student")
+        _make_start(start, model, layers, learned, on_progress)
+        rows_of_texts = ({"text": text} for text in every)
+        try:
+            train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
+        except BinocleError:
+            if not folder_of(out).exists():  # there is no checkpoint to resume
+                shutil.rmtree(start)
+            raise
+    shutil.rmtree(start, ignore_errors=True)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
@@ -130,20 +132,33 @@ def distill(
     return result
 
 
-def _make_start(model: str, out: Path, layers: int, texts: list[str], on_progress: OnProgress) -> Path:
-    """Make the untrained student, in a folder beside `out` that a resumed run finds again."""
+def _start_folder(out: Path, model: str, layers: int, texts: list[str]) -> Path:
+    """Return the folder of the untrained student, beside `out`, which a resumed run finds again."""
+    whole = out.resolve()
+    return whole.with_name(f".{whole.name}-{_key(model, layers, texts)}")
+
+
+def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> bool:
+    """Whether a run with the same settings was killed while the student was measured: its card names `start`."""
+    card = out / "binocle.json"
+    if folder_of(out).exists() or not card.is_file():
+        return False
+    facts = json.loads(card.read_text("utf-8"))
+    settings = json.loads(json.dumps({**asdict(with_rate(config)), "teacher": teacher}))
+    return bool(facts.get("base") == start.name and facts.get("config") == settings)
+
+
+def _make_start(start: Path, model: str, layers: int, texts: list[str], on_progress: OnProgress) -> None:
+    """Make the untrained student."""
     on_progress(Progress("loading the teacher"))
     from . import students
 
     environment.silence()
-    whole = out.resolve()
-    start = whole.with_name(f".{whole.name}-{_key(model, layers, texts)}")
     if layers:
         students.with_layers(model, layers, start)
     else:
         on_progress(Progress("weighing the words"))
         students.as_table(model, start, texts)
-    return start
 
 
 def student_settings(layers: int, **options: Any) -> EncoderConfig:

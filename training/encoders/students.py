@@ -30,6 +30,8 @@ _SMOOTHING = 1e-3  # Arora et al.'s a
 def with_layers(model: str, layers: int, folder: Path) -> None:
     """Write the model with `layers` of its layers, evenly spread from the first to the last."""
     student = make_model(model, EncoderConfig())
+    if not hasattr(student[0], "auto_model"):
+        raise InputError(f"{model} is a table of word vectors and has no layers: expected a teacher with a transformer")
     keep_spread_layers(model, student[0].auto_model, layers)
     save_model(student, folder)
 

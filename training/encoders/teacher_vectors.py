@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
         if not file.is_file():
             part = file.with_name("teacher.part.npy")
             aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
+            _reserve(part)
             shorten = _shortener(loaded, dataset[column], length)
             stage = f"asking the teacher for {len(dataset):,} vectors"
             for start in counted(range(0, len(dataset), 2_048), run.progress, stage):
@@ -45,6 +47,16 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
             aside.flush()
             part.replace(file)
     return file
+
+
+def _reserve(file: Path) -> None:
+    """Take the space of a sparse file now: writing to a map of it on a full disk would kill the process.
+
+    :raises OSError: when the disk is full.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with file.open("r+b") as stream:
+            os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)
 
 
 def with_vectors(dataset: Any, file: Path) -> Any:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+pytest.importorskip("sentence_transformers", reason="training needs torch", exc_type=ImportError)
+
+from binocle.core.errors import InputError
+from binocle.training.encoders import distill as distillation
+from binocle.training.encoders.distill import distill, student_settings
+
+TEXTS = [f"the cat number {number} sat on the mat" for number in range(40)]
+SETTINGS = {"steps": 2, "batch_size": 4, "max_length": 16, "patience": None}
+
+
+def table(teacher, out):
+    return distill(str(teacher), out, texts=TEXTS, layers=0, config=student_settings(0, **SETTINGS))
+
+
+def test_a_run_that_was_killed_while_it_measured_the_student_is_repeated(tmp_path, tiny_model, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(distillation, "_rate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            table(tiny_model, tmp_path / "student")
+    weights = (tmp_path / "student" / "model.safetensors").stat().st_mtime_ns
+    with pytest.raises(InputError, match="is not empty"):
+        distill(tiny_model, tmp_path / "student", texts=TEXTS[1:], layers=0, config=student_settings(0, **SETTINGS))
+    table(tiny_model, tmp_path / "student")
+    assert json.loads((tmp_path / "student" / "binocle.json").read_text("utf-8"))["config"]["layers"] == 0
+    assert (tmp_path / "student" / "model.safetensors").stat().st_mtime_ns == weights
+    assert [path.name for path in tmp_path.iterdir()] == ["student"]
+    with pytest.raises(InputError, match="is not empty"):
+        table(tiny_model, tmp_path / "student")
+    with pytest.raises(InputError, match="student is a table of word vectors and has no layers"):
+        distill(str(tmp_path / "student"), tmp_path / "next", texts=TEXTS, layers=1)
+
+
+def test_a_full_disk_is_noticed_before_the_teachers_vectors_are_written(tmp_path, tiny_model, monkeypatch):
+    def fallocate(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        table(tiny_model, tmp_path / "student")
