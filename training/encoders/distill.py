@@ -26,7 +26,7 @@ from ..data.sources import rows
 from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
 from ..runs.model_card import Card, write_card
-from ..runs.run_folder import check_out, folder_of
+from ..runs.run_folder import check_out, check_outside, folder_of
 from . import heldout, objectives
 from .config import EncoderConfig, check, with_rate
 from .train import train_encoder
@@ -101,6 +101,7 @@ def distill(
     if not every:
         raise InputError(f"{texts} holds no texts")
     find(model)
+    check_outside(out, model)
     held_out = are_held_out(every, config.held_out, config.seed)
     learned, apart = ([text for text, is_out in zip(every, held_out, strict=True) if is_out == part] for part in (0, 1))
     start = _start_folder(out, model, layers, learned)

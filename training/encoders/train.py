@@ -17,7 +17,7 @@ from ..data import dataset as datasets
 from ..data.dataset import Shape
 from ..data.sources import by_name
 from ..runs import environment
-from ..runs.run_folder import files_of
+from ..runs.run_folder import check_outside, files_of
 from ..runs.training_run import TrainingRun
 from . import objectives
 from .config import EncoderConfig, check, with_rate
@@ -72,6 +72,7 @@ def train_encoder(
     if len(sources) > 1 and (teacher or environment.processes() > 1):
         raise InputError("several data sets are trained on in one process and without a teacher: give one data set")
     run = TrainingRun(out, base, config, progress)
+    check_outside(run.out, teacher)
     run.open(_run_settings(sources, split, teacher, development))
     with run.discard_on_error():
         sets = _training_sets(run, [source for source, _ in sources.values()], split, development, teacher)

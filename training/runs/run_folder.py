@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.files import write_atomic
+from ...core.files import expand_home, write_atomic
 from ...retriever.documents.scan import is_index, scan
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ def check_out(out: Path, kind: str = "model") -> None:
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
+
+
+def check_outside(out: Path, *models: str | None) -> None:
+    """:raises InputError: if the output folder is inside a model's: more files there would change its fingerprint."""
+    for model in filter(None, models):
+        folder = expand_home(model)
+        is_model = any((folder / name).is_file() for name in ("config.json", "modules.json"))
+        if is_model and out.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{out} is inside the model {model}, which it would change: give another folder")
 
 
 def check_order(earlier: Mapping[str, Any], out: Path) -> None:

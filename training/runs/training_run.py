@@ -18,7 +18,7 @@ from . import model_card
 from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
-from .run_folder import ORDER, SETTINGS, check_order, check_out, folder_of
+from .run_folder import ORDER, SETTINGS, check_order, check_out, check_outside, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -133,6 +133,7 @@ class TrainingRun(Generic[ConfigT]):
         :raises LockedError: if another process trains in it.
         """
         check_out(self.out, kind)
+        check_outside(self.out, self.base)
         facts = {"order": ORDER, "base": self.base, "config": asdict(self.config), **settings}
         self.settings = json.loads(json.dumps(facts))
         self.folder.mkdir(parents=True, exist_ok=True)

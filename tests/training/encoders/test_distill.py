@@ -3,14 +3,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 
 import pytest
 
 pytest.importorskip("sentence_transformers", reason="training needs torch", exc_type=ImportError)
 
 from binocle.core.errors import InputError
+from binocle.retriever.models.load import load_encoder
 from binocle.training.encoders import distill as distillation
 from binocle.training.encoders.distill import distill, student_settings
+from binocle.training.encoders.train import train_encoder
 
 TEXTS = [f"the cat number {number} sat on the mat" for number in range(40)]
 SETTINGS = {"steps": 2, "batch_size": 4, "max_length": 16, "patience": None}
@@ -45,3 +48,12 @@ def test_a_full_disk_is_noticed_before_the_teachers_vectors_are_written(tmp_path
     monkeypatch.setattr(os, "posix_fallocate", fallocate, raising=False)
     with pytest.raises(OSError, match="No space left"):
         table(tiny_model, tmp_path / "student")
+
+
+def test_a_student_is_not_written_inside_its_teacher(tmp_path, tiny_model):
+    teacher = shutil.copytree(tiny_model, tmp_path / "teacher")
+    with pytest.raises(InputError, match="inside the model"):
+        table(teacher, teacher / "student")
+    with pytest.raises(InputError, match="inside the model"):
+        train_encoder([{"query": "a", "positive": "b"}] * 9, teacher / "new", base=str(teacher))
+    assert load_encoder(str(teacher)).fingerprint == load_encoder(tiny_model).fingerprint
