@@ -164,7 +164,7 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
     """
     from ...retriever.store.documents import ids_passing
 
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, narrow=True)
     root = retriever.folder
     inside = folder_filter(folder, root, retriever.path)
     below = ids_passing(retriever.snapshot(), inside)

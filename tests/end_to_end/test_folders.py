@@ -336,6 +336,24 @@ def test_no_command_acts_on_an_index_of_other_documents_than_those_of_its_folder
     assert run("status").code == run("status", collected / "work", "-n", "all").code == 0
 
 
+def test_a_folder_of_another_index_is_refused_wherever_the_index_is_named(
+    here: Path, collected: Path, run, tmp_path, write, monkeypatch
+):
+    write(tmp_path / "else", {"README.md": "The cat.\n"})
+    other = tmp_path / "else"
+    expected = f"binocle: {other} is not in {here}, the folder of the index at {here}/.binocle\n"
+    monkeypatch.setenv("BINOCLE_INDEX", str(here / ".binocle"))
+    for command in (["rollback"], ["status"], ["verify"], ["trust"], ["forget", "README.md"]):
+        ran = run(*command, other)
+        assert (ran.code, ran.err) == (2, expected)
+    assert run("status", here / "notes").code == 0
+    monkeypatch.delenv("BINOCLE_INDEX")
+    assert f"{other} is not in the collection at " in run("status", other, "-n", "all").err
+    monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('collection = "all"\n')
+    assert f"no index in {other} or above it" in run("rollback", other).err
+
+
 # Excluded patterns
 
 
