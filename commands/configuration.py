@@ -94,8 +94,8 @@ def _parse(file: Path, text: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        reason, _, _ = str(error).partition(" (at ")
+    except (ValueError, RecursionError) as error:  # a ValueError also for an integer of thousands of digits
+        reason = re.split(r" \(at |: value has", str(error))[0]
         line = re.search(r"\(at line (\d+)", str(error))
         raise InputError(f"{file}{f':{line[1]}' if line else ''}: not TOML: {reason or 'too deep'}") from None
 

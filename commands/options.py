@@ -200,6 +200,11 @@ def grouped(**groups: type[Any]) -> Callable[[Callable[..., Any]], Callable[...,
     return decorate
 
 
+def is_typed(name: str) -> bool:
+    """Whether an option was given on the command line, and not by the configuration."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def check_rerank_options(*, used: bool, by: str) -> None:
     """Refuse options of reranking in a command that does not rerank.
 

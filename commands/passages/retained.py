@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..options import is_typed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 def recovery(
     inverter: Path | None, retriever: Retriever, *, explain: bool
 ) -> Callable[[str, Kind], RetainedFacts] | None:
-    """A function that recovers the words of a text from its vector; None without --inverter."""
-    if inverter is None:
-        return None
-    if not explain:
+    """A function that recovers the words of a text from its vector; None without --inverter or --explain."""
+    if inverter is not None and not explain and is_typed("inverter"):
         raise click.UsageError("--inverter goes with --explain")
+    if inverter is None or not explain:
+        return None
     from functools import cache
 
     from ...retriever.inversion.facts import retained_facts

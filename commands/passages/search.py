@@ -19,6 +19,7 @@ from ..options import (
     folders_argument,
     grouped,
     index_option,
+    is_typed,
     json_option,
     k_option,
     path_from_here,
@@ -102,7 +103,7 @@ class _ReadingOptions(NamedTuple):
         """Refuse one of --answer and --reader without the other."""
         if self.answers and not self.reader:
             raise click.UsageError("--answer needs --reader MODEL: 'binocle train reader' makes one")
-        if self.reader and not self.answers:
+        if self.reader and not self.answers and is_typed("reader"):
             raise click.UsageError("--reader goes with --answer")
 
 
@@ -236,7 +237,7 @@ def search(
     ranking = _allowed_ranking(ranking, retriever, join=not printing.as_json)
     with stdout_for_answers(source.ray):
         hits = retriever.search(query, where=filters, **ranking.arguments())
-        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.reader else None
+        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.answers else None
     query = corrected(query, hits)
     if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE

@@ -59,6 +59,7 @@ def test_file_in_force_is_named(configured, here, run):
         ("search = 3\n", ":1:", "'search' is a table of options, such as [search], not 3"),
         ("[train.encodr]\nepochs = 3\n", ":1:", "[train] has no option 'encodr', is it 'encoder'?"),
         ("collection = 3\n", ":1:", "the name of a collection is a text, not 3"),
+        (f"k = {'9' * 5_000}\n", ":", "not TOML: Exceeds the limit"),
         ("k = 1\n[search\n", ":2:", "not TOML: "),
     ],
 )

@@ -354,6 +354,14 @@ def test_a_folder_of_another_index_is_refused_wherever_the_index_is_named(
     assert f"no index in {other} or above it" in run("rollback", other).err
 
 
+def test_a_model_in_the_configuration_counts_only_with_its_option(here: Path, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('[search]\nreader = "no-reader"\ninverter = "no-inverter"\n')
+    assert run("search", "cheese", "--mode", "lexical").code == 0
+    assert "--reader goes with --answer" in run("search", "cheese", "--reader", "x").err
+    assert "--inverter goes with --explain" in run("search", "cheese", "--inverter", "x").err
+
+
 # Excluded patterns
 
 
