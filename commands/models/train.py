@@ -11,6 +11,7 @@ import click
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
+    command_hint,
     folder_argument,
     index_option,
     json_option,
@@ -368,7 +369,7 @@ def _print_tuning(result: TuningResult) -> None:
             f"{log.before:.4f} -> {log.after:.4f}"
         )
         echo(log.difference.sentence("  gain"))
-    done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
+    done = f"the index uses it: {command_hint('rollback')} undoes it" if result.published else "the index is unchanged"
     echo(f"{result.model}; {done}")
 
 

@@ -41,7 +41,11 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
     :raises InputError: when there is no editor, or the document is no text file below `root`.
     """
     leave_to_a_process_of_its_own()
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        editor = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"the editor {command!r} cannot be read as a command: {error}") from None
     if not editor:
         raise InputError("--open needs an editor: set the variable EDITOR, for example to nano or 'code --wait'")
     file = _file(hit, root)

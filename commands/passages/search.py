@@ -228,7 +228,10 @@ def search(
     check_line_options(lines)
     reading.check()
     check_rerank_options(used=ranking.rerank is not None, by="--rerank")
-    query, retriever = _read_query(query), _opened(source, scope)
+    query = _read_query(query)
+    if lines.regex or lines.fixed:
+        query = _pattern(query)
+    retriever = _opened(source, scope)
     root = retriever.folder
     filters: list[str | Filter] = [*scope.conditions, *folder_filter(scope.folder, root, retriever.path)]
     if lines.regex or lines.fixed:
@@ -267,6 +270,14 @@ def _read_query(query: str) -> str:
     if sys.stdin is None:
         raise InputError("the query '-' is read from standard input, but that is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _pattern(query: str) -> str:
+    """A pattern for lines, without the line break that ends it in a file or a pipe."""
+    pattern = query.removesuffix("\n").removesuffix("\r")
+    if "\n" in pattern:
+        raise click.UsageError("--regex and --fixed take a pattern of one line: it is compared with single lines")
+    return pattern
 
 
 def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever, *, join: bool) -> _RankingOptions:

@@ -362,6 +362,18 @@ def test_a_model_in_the_configuration_counts_only_with_its_option(here: Path, ru
     assert "--inverter goes with --explain" in run("search", "cheese", "--inverter", "x").err
 
 
+def test_a_pattern_from_a_pipe_loses_its_last_line_break(here: Path, run):
+    assert run("search", "--fixed", "-", stdin=b"cheese\n").code == 0
+    assert run("search", "--regex", "-", stdin=b"chee.e\n").code == 0
+    assert "a pattern of one line" in run("search", "--fixed", "a\nb").err
+
+
+def test_an_open_quote_in_the_name_of_the_editor_is_one_line(here: Path, run, monkeypatch):
+    monkeypatch.setenv("VISUAL", "vi '")
+    ran = run("search", "cheese", "--mode", "lexical", "--open")
+    assert (ran.code, ran.err) == (2, 'binocle: the editor "vi \'" cannot be read as a command: No closing quotation\n')
+
+
 # Excluded patterns
 
 
