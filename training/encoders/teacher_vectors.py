@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +55,14 @@ def _reserve(file: Path) -> None:
 
     :raises OSError: when the disk is full.
     """
-    if hasattr(os, "posix_fallocate"):
-        with file.open("r+b") as stream:
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with file.open("r+b") as stream:
+        try:
             os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system without it
+                raise
 
 
 def with_vectors(dataset: Any, file: Path) -> Any:
