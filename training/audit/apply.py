@@ -57,7 +57,7 @@ def defend(
     encoder = save_defended_encoder(target, retriever.encoder, defence)
     try:
         report = retriever.switch(encoder, keep=keep, progress=progress)
-    except BaseException:
+    except Exception:  # an interrupted switch goes on later, with this key
         if retriever.snapshot().head.encoder.model != str(encoder):
             shutil.rmtree(encoder)  # no vector was embedded with this secret
         raise

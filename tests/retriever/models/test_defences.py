@@ -12,6 +12,7 @@ import pytest
 
 from binocle import Retriever, load_encoder
 from binocle.core.errors import BinocleError, EncoderMismatchError, InputError
+from binocle.retriever.indexing import switch as switching
 from binocle.retriever.models.defences import KINDS, Binary, Int8, Noise, ProductCodes, Rotation, from_parts, to_parts
 from binocle.retriever.models.encoders.defended_encoder import DefendedEncoder, save_defended_encoder
 from binocle.training.audit import defences
@@ -375,6 +376,15 @@ def test_every_application_has_a_secret_of_its_own(retriever, tmp_path):
 
 def stored_bytes(retriever):
     return b"".join(file.read_bytes() for file in retriever.path.rglob("*") if file.is_file())
+
+
+def test_an_interrupted_defence_keeps_its_key_and_goes_on_with_it(tmp_path, retriever, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(switching, "_rows", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            defend(retriever, "rotation", folder=tmp_path / "key")
+    report = retriever.switch(tmp_path / "key")
+    assert (report.switched, report.embedded) == (True, 0)
 
 
 def test_undefended_vectors_stay_for_a_rollback_unless_they_are_erased(retriever, tmp_path):
