@@ -172,7 +172,7 @@ def _change(
     start = time.monotonic()
     snapshot = writer.snapshot()
     before = snapshot.head.encoder
-    _check_own(snapshot)
+    check_own(snapshot)
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     is_previous = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
@@ -186,7 +186,7 @@ def _change(
     return report
 
 
-def _check_own(snapshot: Snapshot) -> None:
+def check_own(snapshot: Snapshot) -> None:
     """Check that each vector is of the encoder.
 
     :raises EncoderMismatchError: when a document came with an embedding of its own.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...core.files import user_folder
 from ...core.progress import OnProgress, ignore
+from ...retriever.indexing.switch import check_own
 from ...retriever.models.defences import SECRET_BYTES
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
 from . import defences, search_cost
@@ -68,6 +69,7 @@ def check(retriever: Retriever, folder: str | Path | None) -> None:
     """:raises InputError: when no defended encoder can be put there, or the index has one already."""
     if isinstance(retriever.encoder, DefendedEncoder):
         raise InputError(f"{retriever.path} has a defended encoder already: 'binocle rollback' brings its base back")
+    check_own(retriever.snapshot())
     if folder is None:
         return
     target = Path(folder).expanduser()

@@ -16,7 +16,7 @@ from binocle.retriever.indexing import switch as switching
 from binocle.retriever.models.defences import KINDS, Binary, Int8, Noise, ProductCodes, Rotation, from_parts, to_parts
 from binocle.retriever.models.encoders.defended_encoder import DefendedEncoder, save_defended_encoder
 from binocle.training.audit import defences
-from binocle.training.audit.apply import defend
+from binocle.training.audit.apply import check, defend
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
 NAMES = ["none", "noise=0.01", "truncate=16", "int8", "binary", "pq=8", "rotation"]
@@ -376,6 +376,12 @@ def test_every_application_has_a_secret_of_its_own(retriever, tmp_path):
 
 def stored_bytes(retriever):
     return b"".join(file.read_bytes() for file in retriever.path.rglob("*") if file.is_file())
+
+
+def test_documents_with_embeddings_of_their_own_are_refused_before_an_audit(retriever):
+    retriever.add([{"id": "own", "text": "a text", "embedding": [1.0] + [0.0] * (retriever.encoder.dim - 1)}])
+    with pytest.raises(EncoderMismatchError, match="embedding of their own"):
+        check(retriever, None)
 
 
 def test_an_interrupted_defence_keeps_its_key_and_goes_on_with_it(tmp_path, retriever, monkeypatch):
