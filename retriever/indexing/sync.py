@@ -167,9 +167,10 @@ def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:
             "'binocle index --name NAME --drop FOLDER' takes a folder out"
         )
     where = "the collection" if within else printable_path(str(root))
+    name = "--name NAME " if within else ""
     return (
         f"{report.missing:,} indexed documents are missing from {where}, and the index keeps them: is a disk not "
-        "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"
+        f"mounted? If they were deleted, 'binocle index {name}--yes' or sync(drop_missing=True) drops them"
     )
 
 

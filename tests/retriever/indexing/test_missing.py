@@ -162,3 +162,11 @@ def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(tmp_path):
     (tmp_path / "disk").mkdir()
     assert len(take_doubtful(tmp_path, dict(gone), 20, set())) == 6
     assert take_doubtful(tmp_path / "gone", dict(gone), 20, set()) == []
+
+
+def test_the_note_on_missing_documents_of_a_collection_names_it(tmp_path, write, tiny_model):
+    write(tmp_path / "notes", {f"{number}.md": f"note {number}" for number in range(4)})
+    retriever = Retriever.open(tmp_path / "index", model=str(tiny_model))
+    retriever.sync([tmp_path / "notes"])
+    empty(tmp_path / "notes")
+    assert "'binocle index --name NAME --yes'" in retriever.sync().note
