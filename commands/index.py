@@ -181,11 +181,13 @@ def is_collection(retriever: Retriever) -> bool:
 def _check_free(retriever: Retriever, index: Path | None) -> None:
     """Refuse to put an index into a folder with other files."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
+    from ..retriever.store.collection import is_collection_path
     from ..retriever.store.locations.open_location import is_s3
 
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
-        raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
+        other = "another --name" if is_collection_path(str(index)) else "another folder with --index"
+        raise StoreError(f"{index} is not empty and not a whole index: give {other}")
 
 
 def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: str | None) -> Retriever:

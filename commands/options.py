@@ -290,7 +290,7 @@ def open_index(
         from ..retriever.documents.scan import find_index, is_index
         from ..retriever.retriever import Retriever
 
-    start = folder or Path.cwd()
+    start = folder or (Path() if index else _current_folder())
     if narrow:
         start = folder_above(start)
     if not index and not start.exists():
@@ -309,6 +309,17 @@ def open_index(
     if index and folder is not None and not narrow:
         _check_inside(folder, opened)
     return opened
+
+
+def _current_folder() -> Path:
+    """Return the current folder.
+
+    :raises InputError: when another process has removed it.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InputError("the current folder was removed: name the FOLDER, or go to another one") from None
 
 
 def _check_inside(folder: Path, retriever: Retriever) -> None:

@@ -374,6 +374,25 @@ def test_an_open_quote_in_the_name_of_the_editor_is_one_line(here: Path, run, mo
     assert (ran.code, ran.err) == (2, 'binocle: the editor "vi \'" cannot be read as a command: No closing quotation\n')
 
 
+def test_a_removed_current_folder_is_named_and_a_named_index_needs_none(collected: Path, run, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = run("status")
+    assert (ran.code, ran.err) == (
+        2,
+        "binocle: the current folder was removed: name the FOLDER, or go to another one\n",
+    )
+    assert run("status", "-n", "all").code == 0
+
+
+def test_files_in_the_folder_of_a_new_collection_ask_for_another_name(collected: Path, run, tmp_path, write):
+    write(tmp_path / "data/binocle/collections/half", {"strange.txt": "not an index"})
+    err = run("index", collected, "--name", "half").err
+    assert "half is not empty and not a whole index: give another --name" in err
+
+
 # Excluded patterns
 
 
