@@ -186,8 +186,8 @@ def _check_free(retriever: Retriever, index: Path | None) -> None:
 
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
-        other = "another --name" if is_collection_path(str(index)) else "another folder with --index"
-        raise StoreError(f"{index} is not empty and not a whole index: give {other}")
+        hint = "another --name" if is_collection_path(str(index)) else "another folder with --index"
+        raise StoreError(f"{index} is not empty and not a whole index: give {hint}")
 
 
 def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: str | None) -> Retriever:

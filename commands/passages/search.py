@@ -240,7 +240,7 @@ def search(
     ranking = _allowed_ranking(ranking, retriever, join=not printing.as_json)
     with stdout_for_answers(source.ray):
         hits = retriever.search(query, where=filters, **ranking.arguments())
-        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.answers else None
+        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.reader and reading.answers else None
     query = corrected(query, hits)
     if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE
