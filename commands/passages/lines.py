@@ -1,4 +1,4 @@
-"""`binocle search --regex, --fixed`: print lines of the stored texts, as grep prints lines of files."""
+"""`binocle search --regex, --fixed, -l`: print lines of the stored texts, or paths, as grep prints those of files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from ..options import EXIT_NEGATIVE, path_from_here
 from ..output import echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from ...retriever.retriever import Retriever
     from ...retriever.search.grep import Line
+    from ...retriever.search.results.hit import Hit
     from ...retriever.store.filters.where import Where
 
 _PATH, _NUMBER, _MATCH, _FAINT, _END = "\x1b[35m", "\x1b[32m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
@@ -29,7 +31,13 @@ _OPTIONS = (
     click.option("-A", "after", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines after each."),
     click.option("-B", "before", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines before each."),
     click.option("-C", "around", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines around each."),
-    click.option("-l", "paths_only", is_flag=True, help="Lines: print only the paths of the documents."),
+    click.option(
+        "-l",
+        "--files-with-matches",
+        "paths_only",
+        is_flag=True,
+        help="Print only paths, each once: of documents with a line, or without --regex and --fixed the best N.",
+    ),
     click.option("-c", "count_only", is_flag=True, help="Lines: print only their number in each document."),
 )
 _OF_PASSAGES = {  # options that order or print passages
@@ -56,8 +64,11 @@ _OF_LINES = {
     "after": "-A",
     "before": "-B",
     "around": "-C",
-    "paths_only": "-l",
     "count_only": "-c",
+}
+_OF_TEXTS = {  # options that have no effect where only paths are printed
+    name: _OF_PASSAGES[name]
+    for name in ("answers", "explain", "inverter", "per_document", "join", "full", "open_first")
 }
 
 
@@ -83,13 +94,21 @@ def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_line_options(options: LineOptions) -> None:
-    """Refuse options that have no effect: options of lines for passages, and options of passages for lines."""
+    """Refuse options that have no effect: options of lines for passages, of passages for lines, of texts for paths."""
     if options.regex and options.fixed:
         raise click.UsageError("--regex does not go with --fixed")
-    context, for_lines = click.get_current_context(), options.regex or options.fixed
-    for name, option in (_OF_PASSAGES if for_lines else _OF_LINES).items():
+    if options.regex or options.fixed:
+        _refuse(_OF_PASSAGES, "does not go with --regex and --fixed")
+        return
+    _refuse(_OF_LINES, "goes with --regex or --fixed")
+    if options.paths_only:
+        _refuse(_OF_TEXTS, "does not go with -l")
+
+
+def _refuse(options: dict[str, str], rule: str) -> None:
+    context = click.get_current_context()
+    for name, option in options.items():
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            rule = "does not go with --regex and --fixed" if for_lines else "goes with --regex or --fixed"
             raise click.UsageError(f"{option} {rule}", context)
 
 
@@ -119,6 +138,18 @@ def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineO
             for group in (group for part in parts for group in part.groups):
                 writer.group(path, group)
     return EXIT_NEGATIVE if is_empty else 0
+
+
+def print_paths(hits: Iterable[Hit], root: Path | None, *, copies: bool, as_json: bool) -> None:
+    """Print the files of hits as `--regex -l` prints them, each once, in order of rank.
+
+    :param copies: print the files of the copies of a passage behind its own.
+    """
+    from_here = path_from_here(root)
+    writer = _JsonWriter() if as_json else _TextWriter(separated=False)
+    citations = (citation for hit in hits for citation in (hit, *(hit.copies if copies else ())))
+    for stored, source in dict.fromkeys((file_of(citation.path), citation.source) for citation in citations):
+        writer.count(stored if as_json or source != "file" else from_here(stored), None)
 
 
 class _JsonWriter:

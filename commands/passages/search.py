@@ -32,7 +32,7 @@ from ..options import (
 from ..output import echo
 from .answer import print_answer
 from .hits import PrintOptions, comment, print_hits
-from .lines import LineOptions, check_line_options, line_options, print_lines
+from .lines import LineOptions, check_line_options, line_options, print_lines, print_paths
 from .places import open_in_editor
 from .remarks import corrected, say_language, say_nothing, say_too_long
 from .retained import recovered, recovery
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
     from ...retriever.search.answers import Answer
+    from ...retriever.search.arguments import GroupBy
     from ...retriever.search.query import Mode
     from ...retriever.search.results.hits import Hits
     from ...retriever.store.filters.filter import Filter
@@ -206,7 +207,8 @@ def search(
     every passage. Words with a minus at the end of QUERY (-word) must not.
 
     With --regex or --fixed it prints the lines that match QUERY in the stored texts, as grep does, for PDF and office
-    files too.
+    files too. With -l it prints paths alone, for programs: without --regex and --fixed those of the best N documents,
+    best first.
 
     A word that no passage has is corrected to the nearest word of the index, unless it is in quotes.
 
@@ -237,11 +239,20 @@ def search(
     if lines.regex or lines.fixed:
         return print_lines(retriever, query, filters, lines, as_json=printing.as_json)
     recover = recovery(reading.inverter, retriever, explain=printing.explain)
-    ranking = _allowed_ranking(ranking, retriever, join=not printing.as_json)
+    ranking = _allowed_ranking(ranking, retriever, join=not (printing.as_json or lines.paths_only))
+    group_by: GroupBy = "document" if lines.paths_only else "passage"
     with stdout_for_answers(source.ray):
-        hits = retriever.search(query, where=filters, **ranking.arguments())
-        answered = retriever.answer(query, reader=reading.reader, hits=hits) if reading.reader and reading.answers else None
+        hits = retriever.search(query, where=filters, group_by=group_by, **ranking.arguments())
+        reader = reading.reader if reading.answers else None
+        answered = retriever.answer(query, reader=reader, hits=hits) if reader else None
     query = corrected(query, hits)
+    if lines.paths_only:
+        answering = _answering(hits, ranking)
+        print_paths(answering, root, copies=printing.copies, as_json=printing.as_json)
+        _say_notes(hits, query, retriever, ranking, is_shown=False)
+        if hits and not answering:
+            return EXIT_NEGATIVE
+        return comment(answering, query, scope.conditions, scope.folder, root, retriever, as_json=printing.as_json)
     if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE
     if reading.open_first and hits:
@@ -311,15 +322,34 @@ def _print_answers(
     """
     if recover and not printing.as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
-    may_answer = not hits or hits.answerable is not False or ranking.min_relevance is not None
+    may_answer = _may_answer(hits, ranking)
     if answers is not None and may_answer and not printing.as_json:
         print_answer(answers, retriever)
     shares_of = word_shares(query, retriever) if printing.explain and ranking.mode != "lexical" else None
     shown = hits if may_answer or printing.as_json else []
     print_hits(shown, query, root, printing, recover, shares_of, answers)
+    _say_notes(hits, query, retriever, ranking, is_shown=printing.as_json)
+    return may_answer
+
+
+def _answering(hits: Hits, ranking: _RankingOptions) -> Hits:
+    """The hits that are not weak, or all that --min-relevance has left."""
+    if ranking.min_relevance is not None:
+        return hits
+    return hits.replaced_by(hit for hit in hits if not hit.weak) if _may_answer(hits, ranking) else hits.replaced_by(())
+
+
+def _may_answer(hits: Hits, ranking: _RankingOptions) -> bool:
+    return not hits or hits.answerable is not False or ranking.min_relevance is not None
+
+
+def _say_notes(hits: Hits, query: str, retriever: Retriever, ranking: _RankingOptions, *, is_shown: bool) -> None:
+    """Print notes on the query, and that nothing answers it.
+
+    :param is_shown: whether the nearest hit was printed all the same.
+    """
     if ranking.mode != "lexical":
         say_too_long(query, retriever)
         say_language(query, retriever)
-    if not may_answer:
-        say_nothing(hits, path_from_here(root), is_shown=printing.as_json)
-    return may_answer
+    if not _may_answer(hits, ranking):
+        say_nothing(hits, path_from_here(retriever.folder), is_shown=is_shown)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,3 +39,46 @@ def test_lines_have_the_exit_codes_of_grep(here: Path, run, write):
     for option in (["--open"], ["--full"], ["--min-relevance", "0.5"], ["--model", "m"]):
         assert f"{option[0]} does not go with --regex and --fixed" in run("search", "one", "--fixed", *option).err
     assert "--mode does not go with --regex and --fixed" in run("search", "one", "--fixed", "--mode", "lexical").err
+
+
+def test_a_search_prints_the_path_of_each_document_once_in_order_of_rank(here: Path, run):
+    words = "search", "the bread of the year", "--mode", "lexical"
+    ranked = [row["path"] for row in run(*words, "--json", "--per-document", 0, "-k", 100).rows]
+    paths = list(dict.fromkeys(ranked))
+    assert len(paths) > 1
+    assert run(*words, "-l").out.splitlines() == paths
+    assert run(*words, "--files-with-matches", "-k", 1).out.splitlines() == paths[:1]
+    assert run(*words, "-l", "--json").rows == [{"path": path} for path in paths]
+
+
+def test_a_search_prints_no_path_of_a_weak_hit(here: Path, run, monkeypatch):
+    relevance = "binocle.retriever.search.ranking.relevance"
+    monkeypatch.setattr(f"{relevance}.relevance", lambda cosines, *_: 1 - np.arange(len(cosines)) / len(cosines))
+    monkeypatch.setattr(f"{relevance}.line", lambda *_: 0.7)
+    words = "search", "cat mat", "-l", "-k", 100
+    rows = run("search", "cat mat", "--json", "--per-document", 0, "-k", 100).rows
+    paths = list(dict.fromkeys(row["path"] for row in rows if not row["weak"]))
+    assert 0 < len(paths) < len({row["path"] for row in rows})
+    assert run(*words).out.splitlines() == paths
+    monkeypatch.setattr(f"{relevance}.line", lambda *_: 1.1)
+    nothing = run(*words)
+    assert (nothing.code, nothing.out) == (1, "")
+    assert "nothing here answers this; the nearest is" in nothing.err
+    assert run(*words, "--json").out == ""
+    assert run(*words, "--min-relevance", 0).code == 0
+
+
+def test_the_paths_of_copies_are_printed_on_demand(here: Path, run, write):
+    text = "The quokka is a small marsupial that lives on an island.\n"
+    write(here, {"one.md": text, "two.md": text})
+    run("index", ".")
+    words = "search", "quokka", "-l", "--mode", "lexical"
+    assert len(run(*words).out.splitlines()) == 1
+    assert sorted(run(*words, "--copies").out.splitlines()) == ["one.md", "two.md"]
+
+
+def test_options_of_texts_do_not_go_with_paths(here: Path, run):
+    for option in (["--full"], ["--explain"], ["--join"], ["--no-join"], ["--open"], ["--per-document", "1"]):
+        refused = run("search", "cat", "-l", *option)
+        assert (refused.code, refused.out) == (2, "")
+        assert "does not go with -l" in refused.err
