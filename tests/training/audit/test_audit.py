@@ -899,6 +899,33 @@ def test_the_page_explains_its_words(found):
     assert "two fifths" in words[1][1] and texts_of_audit._COMMON == 2 / 5
 
 
+def test_text_and_charts_are_readable_on_a_light_and_on_a_dark_page(found):
+    text = page(found.as_dict())
+    light, dark = re.search(r"<style>(.*?)@media\(prefers-color-scheme:dark\)\{(.*?\})\}\n", text, re.DOTALL).groups()
+    kinds = list(defences.TABLE)
+    for style in (light, dark):
+        colours = dict(re.findall(r"--(\w+):(#\w+)", style))
+        of_kind = dict(re.findall(r"\.(\w+)\{color:(#\w{6})\}", style))
+        assert list(of_kind) == kinds
+        assert min(_contrast(colour, colours["page"]) for colour in (colours["ink"], colours["faint"])) >= 4.5
+        assert _contrast(colours["ink"], colours["mark"]) >= 4.5
+        assert min(_contrast(colour, colours["page"]) for colour in [*of_kind.values(), colours["axis"]]) >= 3
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        assert set(re.findall(r'(?:fill|stroke)="([^"]*)"', drawing)) == {"currentColor", "none"}
+    assert text.count("<table>") == text.count('<div class="scroll" tabindex="0"><table>')
+
+
+def _contrast(first, second):
+    """The ratio of two colours' luminances by WCAG 2.2; 4.5 is enough for text, and 3 for charts."""
+    luminances = []
+    for colour in (first, second):
+        digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
+        parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        luminances.append(np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05)
+    return max(luminances) / min(luminances)
+
+
 def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
     made = audit(Retriever.open(filled), settings=[], attacker=Ridge, examples=0, **OPTIONS)
     assert "house by the water" not in json.dumps(made.as_dict())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .leak_curves import chart, escaped, texts_of
+from .leak_curves import chart, colours, escaped, texts_of
 from .shared_words import marked
 
 if TYPE_CHECKING:
@@ -64,16 +64,22 @@ _WORDS = {
     ),
 }
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:75rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}h3{font-size:1rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
-th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}
-th:first-child,td:first-child,td.text,th.text{text-align:left}
-td.text{overflow-wrap:anywhere;min-width:14rem}small,.faint{color:#666}.front{font-weight:600}
-dt{font-weight:600}summary{cursor:pointer}
-mark{background:#ffe08a;color:#222}
-.scroll{overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}figure{display:inline-block;margin:.3rem}
+_LIGHT = "--ink:#222;--page:#fff;--faint:#666;--axis:#767676;--line:#ddd;--grid:#eee;--mark:#ffe08a"
+_DARK = "--ink:#e4e4e4;--page:#17191c;--faint:#a2a2a2;--axis:#8a8a8a;--line:#3b3e44;--grid:#2b2e33;--mark:#6b5200"
+_STYLE = f"""
+:root{{color-scheme:light dark;{_LIGHT}}}{colours(dark=False)}
+@media(prefers-color-scheme:dark){{:root{{{_DARK}}}{colours(dark=True)}}}
+body{{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:75rem;margin:2rem auto}}
+body{{padding:0 1rem;overflow-wrap:anywhere}}
+h1{{font-size:1.6rem}}h2{{font-size:1.2rem;margin-top:2.2rem}}h3{{font-size:1rem}}
+table{{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0;overflow-wrap:normal}}
+th,td{{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}}
+th:first-child,td:first-child,td.text,th.text{{text-align:left}}
+td.text{{overflow-wrap:anywhere;min-width:14rem}}small{{color:var(--faint)}}.front{{font-weight:600}}
+dt{{font-weight:600}}summary{{cursor:pointer}}mark{{background:var(--mark);color:var(--ink)}}
+.scroll,figure{{overflow-x:auto}}figure{{display:inline-block;max-width:100%;margin:.3rem 0}}
+svg{{display:block;max-width:100%;height:auto}}svg.wide{{min-width:40rem}}
+svg text{{fill:currentColor}}.grid{{color:var(--grid)}}.axis{{color:var(--axis)}}.hollow{{fill:var(--page)}}
 """
 
 
@@ -106,7 +112,8 @@ def page(report: Report) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width"><meta name="referrer" content="no-referrer">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
 
@@ -208,7 +215,7 @@ def _value(value: Report, digits: int = 3) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[str]) -> str:
     head = "".join(f"<th>{escaped(name)}</th>" for name in heads)
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
 def _measures(report: Report, length: str) -> str:

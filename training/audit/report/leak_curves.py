@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
     Report = Mapping[str, Any]
 
-_COLOURS = {  # Okabe and Ito's, by kind of defence
-    "none": "#000000",
-    "noise": "#D55E00",
-    "truncate": "#0072B2",
-    "int8": "#009E73",
-    "binary": "#CC79A7",
-    "pq": "#E69F00",
-    "rotation": "#56B4E9",
+_COLOURS = {  # Okabe and Ito's by kind of defence, darker on a light page and lighter on a dark one
+    "none": ("#000000", "#ffffff"),
+    "noise": ("#c24e00", "#f58a4b"),
+    "truncate": ("#0072b2", "#4da6e0"),
+    "int8": ("#00795a", "#2cc799"),
+    "binary": ("#b5538a", "#e39bc6"),
+    "pq": ("#9a6a00", "#f0b53c"),
+    "rotation": ("#2e86c1", "#8fd0f7"),
 }
+
+
+def colours(*, dark: bool) -> str:
+    """Return the style of the kinds of defences, for a light page or a dark one."""
+    return "".join(f".{kind}{{color:{pair[dark]}}}" for kind, pair in _COLOURS.items())
 
 
 def escaped(value: object) -> str:
@@ -68,13 +73,13 @@ class _Axes:
         left, right, top, bottom = self.left, self.right, self.top, self.bottom
         for keep in _ticks(self.lowest_keep, self.highest_keep):
             x = self.x(keep)
-            yield _line([(x, top), (x, bottom)], "#eee")
+            yield _line([(x, top), (x, bottom)], "grid")
             yield f'<text x="{x:.1f}" y="{bottom + 15}" font-size="11" text-anchor="middle">{keep:.4g}</text>'
         for f1 in _ticks(0, self.highest_f1):
             y = self.y(f1)
-            yield _line([(left, y), (right, y)], "#eee")
+            yield _line([(left, y), (right, y)], "grid")
             yield f'<text x="{left - 6}" y="{y + 4:.1f}" font-size="11" text-anchor="end">{f1:.4g}</text>'
-        yield _line([(left, top), (left, bottom), (right, bottom)], "#888")
+        yield _line([(left, top), (left, bottom), (right, bottom)], "axis")
         centre, middle = (left + right) / 2, (top + bottom) / 2
         yield f'<text x="{centre}" y="{bottom + 33}" font-size="12" text-anchor="middle">nDCG@10 kept</text>'
         yield (
@@ -100,16 +105,17 @@ def chart(report: Report, length: str | None) -> str:
     parts = [f'<text x="{left}" y="18" font-size="14" font-weight="600">{title}</text>', *axes.draw()]
     if length is not None:
         y = axes.y(report["frequent"][length]["f1"]["value"])
-        parts.append(_line([(axes.left, y), (axes.right, y)], "#999", 'stroke-dasharray="2 3"'))
+        parts.append(_line([(axes.left, y), (axes.right, y)], "axis", 'stroke-dasharray="2 3"'))
         parts.append(f'<text x="{left + 4}" y="{y - 4:.1f}" font-size="10">most frequent tokens</text>')
     parts += _curves(report, points, axes)
     parts += _points(report, points, axes)
     parts += _without_pairs(report, length, axes)
     if length is None:
         parts += _legend(report, axes.right + 14, top + 8)
+    size = ' class="wide"' if length is None else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" font-family="system-ui,sans-serif"><title>{title}</title>{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg"{size} viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" font-family="system-ui,sans-serif"><title>{title}</title>{"".join(parts)}</svg>'
     )
 
 
@@ -133,9 +139,10 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(number * step, 4) for number in range(int(low / step) + 1, int(high / step) + 1)] or [round(high, 4)]
 
 
-def _line(corners: Sequence[tuple[float, float]], colour: str, attributes: str = "") -> str:
+def _line(corners: Sequence[tuple[float, float]], name: str, attributes: str = "") -> str:
+    """Draw a line in the colour of a class of the page's style."""
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" {attributes}/>'
+    return f'<polyline class="{name}" points="{points}" fill="none" stroke="currentColor" {attributes}/>'
 
 
 def _curves(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[str]:
@@ -144,7 +151,7 @@ def _curves(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[s
     for kind in dict.fromkeys(setting["kind"] for setting in settings if setting["kind"] != "none"):
         strengths = [point for setting, point in zip(settings, points, strict=True) if setting["kind"] == kind]
         corners = [(axes.x(point.keep), axes.y(point.f1)) for point in (points[0], *strengths)]
-        yield _line(corners, _COLOURS[kind], 'stroke-width="1.3" opacity="0.6"')
+        yield _line(corners, kind, 'stroke-width="1.3" opacity="0.6"')
 
 
 def _without_pairs(report: Report, length: str | None, axes: _Axes) -> Iterable[str]:
@@ -155,8 +162,8 @@ def _without_pairs(report: Report, length: str | None, axes: _Axes) -> Iterable[
             f1 = max(values["f1"]["value"] for key, values in attack["lengths"].items() if length in (None, key))
             title = escaped(f"{setting['name']}, {name}: F1 {f1:.3f}")
             yield (
-                f'<circle cx="{axes.x(setting["keep"]):.1f}" cy="{axes.y(f1):.1f}" r="4" fill="#fff" '
-                f'stroke="{_COLOURS[setting["kind"]]}" stroke-width="2"><title>{title}</title></circle>'
+                f'<circle cx="{axes.x(setting["keep"]):.1f}" cy="{axes.y(f1):.1f}" r="4" class="hollow '
+                f'{setting["kind"]}" stroke="currentColor" stroke-width="2"><title>{title}</title></circle>'
             )
 
 
@@ -164,19 +171,17 @@ def _points(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[s
     """Draw each setting with its interval and number; a ring marks the Pareto front."""
     taken: list[tuple[float, float]] = []
     for number, (setting, point) in enumerate(zip(report["settings"], points, strict=True), 1):
-        colour, x, y = _COLOURS[setting["kind"]], axes.x(point.keep), axes.y(point.f1)
-        yield _line([(x, axes.y(point.low)), (x, axes.y(point.high))], colour, 'opacity="0.5"')
+        kind, x, y = setting["kind"], axes.x(point.keep), axes.y(point.f1)
+        yield _line([(x, axes.y(point.low)), (x, axes.y(point.high))], kind, 'opacity="0.5"')
         if setting["name"] in report["front"]:
-            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="none" stroke="#333" stroke-width="1.5"/>'
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         interval = f"[{point.low:.3f}, {point.high:.3f}]"
         title = escaped(f"{setting['name']}: F1 {point.f1:.3f} {interval}, nDCG@10 kept {point.keep:.3f}")
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{title}</title></circle>'
+        centre = f'cx="{x:.1f}" cy="{y:.1f}"'
+        yield f'<circle {centre} r="4" class="{kind}" fill="currentColor"><title>{title}</title></circle>'
         label = _label_position(x, y, taken)
         taken += [label, (x, y)]
-        yield (
-            f'<text x="{label[0]:.1f}" y="{label[1] + 4:.1f}" font-size="11" text-anchor="middle" '
-            f'fill="{colour}">{number}</text>'
-        )
+        yield (f'<text x="{label[0]:.1f}" y="{label[1] + 4:.1f}" font-size="11" text-anchor="middle">{number}</text>')
 
 
 def _label_position(x: float, y: float, taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -189,6 +194,6 @@ def _label_position(x: float, y: float, taken: Sequence[tuple[float, float]]) ->
 
 def _legend(report: Report, x: int, y: int) -> Iterable[str]:
     for number, setting in enumerate(report["settings"], 1):
-        colour = _COLOURS[setting["kind"]]
-        yield f'<circle cx="{x}" cy="{y + 18 * number - 4}" r="4" fill="{colour}"/>'
+        centre = f'cx="{x}" cy="{y + 18 * number - 4}"'
+        yield f'<circle {centre} r="4" class="{setting["kind"]}" fill="currentColor"/>'
         yield f'<text x="{x + 10}" y="{y + 18 * number}" font-size="12">{number} {escaped(setting["name"])}</text>'
