@@ -147,8 +147,12 @@ def print_paths(hits: Iterable[Hit], root: Path | None, *, copies: bool, as_json
     """
     from_here = path_from_here(root)
     writer = _JsonWriter() if as_json else _TextWriter(separated=False)
-    citations = (citation for hit in hits for citation in (hit, *(hit.copies if copies else ())))
-    for stored, source in dict.fromkeys((file_of(citation.path), citation.source) for citation in citations):
+    files = (
+        (file_of(path), source)
+        for hit in hits
+        for path, source in [(hit.path, hit.source), *((copy.path, copy.source) for copy in hit.copies if copies)]
+    )
+    for stored, source in dict.fromkeys(files):
         writer.count(stored if as_json or source != "file" else from_here(stored), None)
 
 

@@ -9,6 +9,7 @@ matches as one character and as a letter with a mark.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from bisect import bisect_right
@@ -112,6 +113,8 @@ class LinePattern:
             raise InputError(f"the pattern has {len(pattern):,} characters: expected 1 to {_MAX_CHARACTERS:,}")
         flags = "(?i)" if ignore_case else ""
         body = composed(encodable(pattern))
+        if not fixed:
+            _check(body, pattern)  # before anything stands around it
         body = _escaped(body) if fixed else _unicode(body)
         ascii_span, span, edges = body, body, (word, word)
         if not fixed:
@@ -138,10 +141,11 @@ class LinePattern:
         for pattern, is_ascii in ((self.ascii_span, True), (self.span, False)):
             numbers = [number for number, line in enumerate(lines) if line.isascii() is is_ascii]
             texts = _array([lines[number] for number in numbers])
-            marked = pc.replace_substring_regex(texts, pattern, f"{_START}\\1{_END}").to_pylist()
-            for number, text in zip(numbers, marked, strict=True):
+            marked = pc.replace_substring_regex(texts, pattern, f"{_START}\\1{_END}").cast(pa.large_binary())
+            for number, text in zip(numbers, marked.to_pylist(), strict=True):
                 if _START not in lines[number] and _END not in lines[number]:
-                    spans[number] = tuple(_marked_spans(text, lines[number], self.edges))
+                    with contextlib.suppress(UnicodeDecodeError):  # RE2's \B and \C match within a character
+                        spans[number] = tuple(_marked_spans(text.decode(), lines[number], self.edges))
         return spans
 
 
@@ -282,7 +286,10 @@ def _escaped(text: str) -> str:
 
 
 def _unicode(pattern: str) -> str:
-    r"""Widen the classes `\w`, `\d` and `\s` and their opposites, which RE2 reads as ASCII, to all alphabets."""
+    r"""Widen the classes `\w`, `\d` and `\s` and their opposites, which RE2 reads as ASCII, to all alphabets.
+
+    An open `\Q` is closed.
+    """
     pieces = []
     is_inside = False
     for match in _TOKEN.finditer(pattern):
@@ -293,6 +300,8 @@ def _unicode(pattern: str) -> str:
             is_inside = False
         elif piece[0] == "\\" and piece[1:] in _CLASSES:
             piece = _CLASSES[piece[1:]][is_inside]
+        elif piece.startswith(r"\Q") and not piece.endswith(r"\E"):
+            piece += r"\E"
         pieces.append(_POSIX.get(piece, piece) if is_inside else piece)
     return "".join(pieces)
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .store import Store
     from .tables import TableLocation
 
-SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any other writer
+SWITCHING = "switching"  # the folder of a switch's new vectors
+_KEEP_SWITCH = timedelta(days=30)  # after its last vector, for an interrupted switch to go on
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 _TIDY_DELAY = 1.5  # in lifetimes of an old version: versions are removed together when the oldest has this age
 _MAX_FRAGMENTS = 32  # of a table, before small ones are merged
@@ -197,10 +198,18 @@ class Commits:
             )
         parts = {*self.head.published, *self._oldest.published}
         self.store.location.tidy(parts, math.inf if erase else time.time() - keep.total_seconds())
-        shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
+        if erase or self._is_switch_over():
+            shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
         if erase:
             self._check_erased()
             self.commit(replace(self.head, erase=False))
+
+    def _is_switch_over(self) -> bool:
+        """Tell whether no switch can go on with the vectors in `SWITCHING`: it was completed, or abandoned."""
+        encoder, oldest = self.head.encoder, time.time() - _KEEP_SWITCH.total_seconds()
+        names = {f"{name}-{encoder.dim}" for name in (encoder.fingerprint, encoder.document_fingerprint)}
+        files = [*self.store.path.glob(f"{SWITCHING}/*-*")]
+        return all(file.name in names or file.lstat().st_mtime < oldest for file in files)
 
     def _can_compact(self, name: str) -> bool:
         """Tell whether Lance can write the full-text index again, as it does when it merges fragments of the chunks."""

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -784,7 +785,7 @@ def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["sync", "add", "switch", "delete", "rollback"])
-def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retriever, folder, models, monkeypatch):
+def test_what_a_switch_cut_short_leaves_is_tidied_once_it_is_of_no_use(what, retriever, folder, models, monkeypatch):
     name = "binocle.retriever.store.commits._KEEP_VERSIONS"
     monkeypatch.setattr(name, timedelta(days=1))  # leftovers go with an old version, which must not go before
     retriever.switch(models["wide"])
@@ -803,9 +804,35 @@ def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retr
         "delete": lambda: another.delete("README.md", erase=True),
         "rollback": another.rollback,
     }[what]()
-    assert not (retriever.path / "switching").exists()
+    assert (retriever.path / "switching").exists() == (what in ("sync", "add"))  # these vectors are still of use
     assert not (data / "of a killed writer.lance").exists()
     assert another.verify().faults == []
+
+
+def test_a_switch_cut_short_goes_on_after_other_writes(tmp_path, models, monkeypatch):
+    retriever = filled(tmp_path / "index", models["tiny"])
+    with monkeypatch.context() as patch:
+        patch.setattr(switching, "_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.switch(models["other"])
+    retriever.add([{"id": "new", "text": "The moon."}])
+    retriever.delete("new")
+    assert retriever.status().switching["embedded"] == 4
+    report = retriever.switch(models["other"])
+    assert (report.embedded, report.reused) == (0, 4)
+    assert not (retriever.path / "switching").exists()
+    assert retriever.verify().faults == []
+
+
+def test_the_vectors_of_an_abandoned_switch_go_after_thirty_days(index, models, monkeypatch):
+    monkeypatch.setattr(switching, "_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        index.switch(models["other"])
+    (log,) = (index.path / "switching").glob("*-32")
+    for days, is_there in ((29, True), (31, False)):
+        os.utime(log, (time.time() - days * 86_400,) * 2)
+        index.add([{"id": str(days), "text": "The moon."}])
+        assert log.exists() == is_there
 
 
 def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
@@ -955,7 +982,7 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
         assert opened.verify().faults == [], index.name
         if index.name.endswith(("0", "3", "6")):  # something else is written first
             opened.add(texts[:1])
-            assert not (index / "switching").exists()
+            assert name != encoder_of(retriever) or not (index / "switching").exists()
         if name != encoder_of(retriever):
             change(opened)
             assert not (index / "switching").exists()

@@ -124,10 +124,21 @@ def test_lines_are_numbered_as_citations_number_them(tmp_path, tiny_model, monke
     assert page == ("page.html", hit.line_start, "a needle")
 
 
-@pytest.mark.parametrize("pattern", ["(a", "a(?=b)", r"(a)\1", "[z-a]", "a{2000}", ""])
+@pytest.mark.parametrize("pattern", ["(a", "a(?=b)", r"(a)\1", "[z-a]", "a{2000}", "", "own)|(rules", "a\\"])
 def test_what_is_no_pattern_is_refused(pattern, retriever):
     with pytest.raises(InputError, match="pattern|regular expression"):
         retriever.grep(pattern)
+
+
+def test_an_open_quote_ends_with_the_pattern(retriever):
+    assert lines_of(retriever, r"\Q(foo) [bar]") == lines_of(retriever, "(foo) [bar]", fixed=True) != []
+    assert LinePattern.parse("\\Qa\\").spans(["a\\b"]) == [((0, 2),)]
+
+
+@pytest.mark.parametrize("pattern", [r"\B", r"\C"])
+def test_matches_within_a_character_are_no_spans(pattern, retriever):
+    assert ("d.md", 5, "- élan vital") in lines_of(retriever, pattern)
+    assert LinePattern.parse(pattern).spans(["é"]) == [()]
 
 
 def test_no_pattern_takes_long(tmp_path, tiny_model):
