@@ -32,7 +32,7 @@ class RetrievalResult:
     documents: int
     chunks: int
     index_seconds: float
-    query_milliseconds: float  # mean, one query at a time
+    query_milliseconds: float  # mean of the first 50, searched one at a time
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by the bootstrap over queries
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
     reranker: str | None = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.progress import Progress, counted, ignore
+from ...core.progress import Progress, ignore
 from ...retriever.models.load import load_reranker
 from ...retriever.retriever import Retriever
 from ...retriever.search.arguments import check_reranking
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...core.progress import OnProgress
+    from ...retriever.search.results.hits import Hits
     from ...retriever.searches import Rerank
 
+    Ranking = list[tuple[str, float]]  # documents with their scores, best first
+
 _DEPTH = 100  # documents ranked for each query
+_TIMED = 50  # queries searched one at a time, for the time of a query; the others together
+_TOGETHER, _MOST_HITS = 64, 20_000  # queries searched together, and their hits in memory
 
 
 def evaluate(
@@ -73,9 +78,8 @@ def evaluate(
         options: dict[str, Any] = {"mode": mode}
         if reranker is not None:
             options |= {"rerank": reranker, "rerank_depth": rerank_depth}
-        began = time.monotonic()
-        run = _run(retriever, judged, texts, 2 * _DEPTH * math.ceil(chunks / max(1, documents)), progress, **options)
-        seconds = time.monotonic() - began
+        passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
+        run, seconds = _run(retriever, judged, texts, passages, progress, **options)
         encoder_name = retriever.encoder.name
     if run_file is not None:
         write_run(Path(run_file), run, mode)
@@ -91,7 +95,7 @@ def evaluate(
         documents=documents,
         chunks=chunks,
         index_seconds=round(index_seconds, 3),
-        query_milliseconds=round(1e3 * seconds / max(1, len(judged)), 3),
+        query_milliseconds=round(1e3 * seconds, 3),
         intervals=intervals(per_query),
         per_query=per_query,
     )
@@ -131,17 +135,31 @@ def _run(
     passages: int,
     progress: OnProgress,
     **options: Any,
-) -> dict[str, list[tuple[str, float]]]:
-    """Rank documents for each judged query.
+) -> tuple[dict[str, Ranking], float]:
+    """Rank documents for each judged query. Also return the mean seconds of the queries that were searched alone.
 
     :param passages: to search for each query.
     """
-    queries = counted(judged, progress, f"{len(judged)} queries")
-    return {query: _ranking(retriever, texts[query], passages, **options) for query in queries}
+    run: dict[str, Ranking] = {}
+    queries, stage = list(judged), f"{len(judged)} queries"
+    progress(Progress(stage, 0, len(queries)))
+    start = time.monotonic()
+    for query in queries[:_TIMED]:
+        run[query] = _ranking(retriever.search(texts[query], passages, collapse=False, **options))
+        progress(Progress(stage, len(run), len(queries)))
+    seconds = (time.monotonic() - start) / max(1, len(run))
+    size = max(1, min(_TOGETHER, _MOST_HITS // max(1, passages)))
+    for first in range(_TIMED, len(queries), size):
+        batch = queries[first : first + size]
+        hits = retriever.search_many([texts[query] for query in batch], passages, collapse=False, **options)
+        run |= zip(batch, map(_ranking, hits), strict=True)
+        progress(Progress(stage, len(run), len(queries)))
+    return run, seconds
 
 
-def _ranking(retriever: Retriever, query: str, passages: int, **options: Any) -> list[tuple[str, float]]:
+def _ranking(hits: Hits) -> Ranking:
+    """The paths of the best documents, with the score of the best passage of each."""
     best: dict[str, float] = {}
-    for hit in retriever.search(query, passages, collapse=False, **options):
+    for hit in hits:
         best.setdefault(hit.path, hit.score)
     return list(best.items())[:_DEPTH]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binocle import evaluate
+from binocle import Retriever, evaluate
 from binocle.core.errors import InputError
 from binocle.training.data import beir
 from binocle.training.evaluation.measures import values
@@ -112,6 +112,37 @@ def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(co
     queries = [("3 queries", number, 3) for number in range(4)]
     assert [(event.stage, event.done, event.total) for event in events] == [*indexing, *queries]
     assert events[2].message == "indexing tiny-collection: 2 documents read"
+
+
+@pytest.mark.parametrize(("mode", "reranks"), [("lexical", False), ("hybrid", False), ("semantic", True)])
+def test_queries_searched_together_have_the_rankings_of_single_searches(
+    mode, reranks, collection, tiny_model, make_reranker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("binocle.training.evaluation.retrieval._TIMED", 1)
+    monkeypatch.setattr("binocle.training.evaluation.retrieval._TOGETHER", 3)
+    queries = QUERIES | {f"q{number}": f"{text} again" for number, text in enumerate(QUERIES.values(), 5)}
+    asked, judged, searches = tmp_path / "queries.tsv", tmp_path / "qrels.tsv", []
+    asked.write_text("".join(f"{number}\t{text}\n" for number, text in queries.items()))
+    judged.write_text("".join(f"{number}\td1\t1\n" for number in queries))
+    many = Retriever.search_many
+    monkeypatch.setattr(
+        Retriever, "search_many", lambda self, texts, *a, **k: searches.append(len(texts)) or many(self, texts, *a, **k)
+    )
+    options = {"rerank": str(make_reranker(tmp_path / "reranker")), "rerank_depth": 2} if reranks else {}
+    run, index = tmp_path / "run.txt", tmp_path / "index"
+    arguments = {"mode": mode, "model": tiny_model, "index": index, "queries": asked, "qrels": judged, **options}
+    events = []
+    monkeypatch.setattr("binocle.core.progress._INTERVAL", 0.0)
+    evaluate(collection, run_file=run, progress=events.append, **arguments)
+    together = [line.split() for line in run.read_text().splitlines()]
+    assert searches == [3, 3, 1]
+    assert [event.done for event in events if event.stage == "8 queries"] == [0, 1, 4, 7, 8]
+    monkeypatch.setattr("binocle.training.evaluation.retrieval._TIMED", 8)
+    evaluate(collection, run_file=run, **arguments)
+    assert searches == [3, 3, 1]
+    alone = [line.split() for line in run.read_text().splitlines()]
+    assert [row[:4] for row in alone] == [row[:4] for row in together]  # a vector encoded in a batch differs by 1e-7
+    assert [float(row[4]) for row in alone] == pytest.approx([float(row[4]) for row in together], abs=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["lexical", "hybrid", "semantic"])
