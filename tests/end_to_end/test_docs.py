@@ -412,6 +412,14 @@ def test_pages_quote_the_committed_results():
         assert f"| {leak} (at most {most}) |" in row and row.endswith(f"| {keep} |")
 
 
+def test_the_changelog_counts_the_objectives():
+    from binocle.training.encoders.objectives import OBJECTIVES as OF_ENCODERS
+    from binocle.training.rerankers.ranking_objectives import OBJECTIVES as OF_RERANKERS
+
+    counts = f"`train encoder` has {len(OF_ENCODERS)} objectives of sentence-transformers and `train reranker` {len(OF_RERANKERS)}"
+    assert counts in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
 def charts_results() -> list[Path]:
     return sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 
