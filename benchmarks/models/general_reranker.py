@@ -1,4 +1,4 @@
-"""A reranker for collections that it has never seen, by the recipe `general`, measured on four of them.
+"""A reranker for collections that it has never seen, measured on four of them.
 
     python -m benchmarks.models.general_reranker --data DIR --work DIR [--queries 120]
 
@@ -10,6 +10,9 @@ from
 
 and reranks the best 50 of hybrid search on scifact, cranfield, Debian's descriptions and tldr pages. No text of these
 is learned. The gain is of nDCG@10, with p by randomisation over the queries. Work of an earlier call is not done again.
+
+It trains by the recipe `general`. With a `training.json` and a folder `reranker` in the work folder, it only measures:
+the committed result is of such a model, trained on a GPU with the settings that the result names.
 """
 
 from __future__ import annotations

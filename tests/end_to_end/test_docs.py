@@ -420,6 +420,19 @@ def test_the_changelog_counts_the_objectives():
     assert counts in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
+def test_the_page_on_rerankers_tells_the_recipe_from_the_settings_that_were_measured():
+    from binocle.commands.models.recipes import BUILT_IN
+
+    recipe = BUILT_IN["reranker"]["general"]
+    training = json.loads((ROOT / "benchmarks/results/general_reranker.json").read_text("utf-8"))["results"]["training"]
+    assert training["lists"].startswith("of eight passages")
+    measured = training | {"negatives": 7}
+    page = (DOCS / "how-to" / "rerankers.md").read_text("utf-8")
+    for option in ("batch_size", "learning_rate", "max_length", "negatives"):
+        row = f"| `--{option.replace('_', '-')}` | {recipe[option]} | {measured[option]} |"
+        assert row in page
+
+
 def charts_results() -> list[Path]:
     return sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 
