@@ -3,7 +3,8 @@
 hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's paragraphs: token accuracy on scifact, for
            each decoder, for each layer, and of states that are masked
 embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a book, manual pages and Cranfield: token
-           F1 on other documents of these and on scifact, before and after correction; and vectors of no text
+           F1 on other documents of these and on scifact, before and after correction; and vectors of no text.
+           SQuAD's paragraphs are split at random, so the others come from the same articles
 restarts   texts of scifact corrected for 10 s, with and without new starts of a search that has stopped rising: token
            F1 and cosine, paired, and the seconds used
 no-text    for how many vectors the inverter gives a text: vectors of no text, of texts, and of texts with noise
