@@ -388,7 +388,7 @@ def test_model_folder_that_is_broken(name: str, here: Path, tmp_path: Path, asse
         ("./no-such-folder", "./no-such-folder"),
         ("README.md", "README.md"),
         ("notes", "notes"),
-        ("no\x1bsuch", "no␛such"),
+        ("no\x1bsuch", r"no\x1bsuch"),
         ("../../../etc", "etc"),
         ("https://example.org/model", "https://example.org/model"),
     ],
