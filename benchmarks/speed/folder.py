@@ -51,7 +51,7 @@ def edit(folder: Path) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     found = json.loads(hit)
     assert found["path"] == file.relative_to(folder).as_posix(), found["path"]
-    return {"seconds_index_and_search": round(seconds, 3), "chunks": json.loads(report)["chunks"]}
+    return {"seconds_index_and_search": round(seconds, 3), "passages": json.loads(report)["passages"]}
 
 
 def copies(folder: Path, target: Path, times: int) -> None:

@@ -80,14 +80,10 @@ def enrich(
     _check_free(snapshot, fitted, stored)
     staying = [head for key, head in stored.items() if key not in {*remove, *labellers} and not head.is_removed]
     labellers |= _load_waiting(staying, encoder, snapshot)
-    changed = [head.key for head in fitted if head.key in stored and stored[head.key] != head]
-    stored = {
-        key: replace(head, is_removed=head.is_removed or key in {*remove, *changed}) for key, head in stored.items()
-    }
-    store_heads(location, stored)
+    stored = {key: replace(head, is_removed=head.is_removed or key in remove) for key, head in stored.items()}
+    stored |= {head.key: _in_place_of(stored.get(head.key), head) for head in fitted}
+    store_heads(location, stored)  # at once, so that a killed run loses no head
     _take_out(writer, stored, report)
-    stored |= {head.key: head for head in fitted}
-    store_heads(location, stored)
     _fill(writer, stored, labellers, report, progress)
     writer.finish(new_rows=False)
     report.seconds = time.monotonic() - start
@@ -143,7 +139,7 @@ def _check_free(snapshot: Snapshot, heads: Sequence[StoredHead], stored: Mapping
     :raises InputError: naming the first one.
     """
     taken = {key: head.key for head in [*stored.values(), *heads] for key in head.keys}
-    filled = {(head.key, key) for head in stored.values() for key in head.keys}
+    filled = {(head.key, key) for head in stored.values() for key in (*head.keys, *head.earlier_keys)}
     for head in heads:
         for key in head.keys:
             if taken[key] != head.key or ((head.key, key) not in filled and with_keys(snapshot, [key]).any()):
@@ -155,14 +151,24 @@ def _load_waiting(heads: Sequence[StoredHead], encoder: Encoder, snapshot: Snaps
     return {head.key: load_stored(head, encoder, snapshot) for head in heads if len(unlabelled(snapshot, head))}
 
 
+def _in_place_of(earlier: StoredHead | None, head: StoredHead) -> StoredHead:
+    """Return a new head that knows which values are taken out before it: those of another head of its key."""
+    if earlier is None or earlier == head:
+        return head
+    return replace(head, earlier_keys=tuple(dict.fromkeys([*earlier.keys, *earlier.earlier_keys])))
+
+
 def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichReport) -> None:
-    """Remove the values of heads that are marked so, then the heads."""
-    for head in [head for head in stored.values() if head.is_removed]:
-        snapshot = writer.snapshot()
-        rows = snapshot.document_rows.filter(with_keys(snapshot, head.keys)).to_pylist()
-        rewrite_rows(writer, [_without(row, head.keys) for row in rows])
+    """Remove the values of heads that are marked so or replaced, then the heads that are marked so."""
+    for head in [head for head in stored.values() if head.is_removed or head.earlier_keys]:
+        snapshot, keys = writer.snapshot(), head.earlier_keys or head.keys
+        rows = snapshot.document_rows.filter(with_keys(snapshot, keys)).to_pylist()
+        rewrite_rows(writer, [_without(row, keys) for row in rows])
         report.removed[head.key] = len(rows)
-        del stored[head.key]
+        if head.is_removed:
+            del stored[head.key]
+        else:
+            stored[head.key] = replace(head, earlier_keys=())
         store_heads(snapshot.store.location, stored)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -103,27 +103,39 @@ def collections() -> list[Collection]:
 def remove_collection(name: str) -> Collection:
     """Remove the index of a collection. The folders that it holds are not touched.
 
+    After a removal that was interrupted, this removes the rest.
+
     :raises NoIndexError: when there is none, or another process removed it meanwhile.
     :raises StoreError: when it is a symbolic link.
     :raises LockedError: when another process writes it.
     """
-    path = existing_collection(name)
-    if path.is_symlink():
-        raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
-    from .locations.folder_location import reachable
     from .store import locked
 
-    collection, settings = _describe(path.name), _settings(path)
+    path = collection_path(name)
     removed = path.with_name(f".{path.name}")  # no collection has such a name
-    with locked(open_location(path)):
-        shutil.rmtree(removed, ignore_errors=True)  # left by a process that was killed here
-        path.rename(removed)  # at once: a writer that waits finds no half of it
-        shutil.rmtree(removed, ignore_errors=True)  # a writer that opened it before may put its ticket there now
-        with reachable(removed, "remove it yourself"), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(removed)
+    if not is_index(path) and removed.is_dir() and not removed.is_symlink():  # left by a process that was killed below
+        collection, settings = replace(_describe(removed.name), name=path.name), _settings(removed)
+        _erase(removed)
+    else:
+        path = existing_collection(name)
+        if path.is_symlink():
+            raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
+        collection, settings = _describe(path.name), _settings(path)
+        with locked(open_location(path)):
+            shutil.rmtree(removed, ignore_errors=True)
+            path.rename(removed)  # at once: a writer that waits finds no half of it
+            _erase(removed)
     if settings and settings.id:
         trust.forget(settings.id)
     return collection
+
+
+def _erase(removed: Path) -> None:
+    from .locations.folder_location import reachable
+
+    shutil.rmtree(removed, ignore_errors=True)  # a writer that opened it before may put its ticket there now
+    with reachable(removed, "remove it yourself"), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(removed)
 
 
 def _home() -> Path:

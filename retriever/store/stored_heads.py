@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -39,15 +39,19 @@ class StoredHead:
     precision: float | None = None  # promised share of right labels
     fingerprint: str = ""  # of the model, or of the names
     is_removed: bool = False  # its values are being taken out of the documents
+    earlier_keys: tuple[
+        str, ...
+    ] = ()  # of the head that it replaces: their values are taken out before it fills its own
 
     def is_valid(self) -> bool:
         """Whether the values are possible ones: the file may come from a stranger."""
-        texts = (self.key, self.model, self.fingerprint, *self.keys, *self.names)
+        keys = (*self.keys, *self.earlier_keys)
+        texts = (self.key, self.model, self.fingerprint, *keys, *self.names)
         return (
             all(isinstance(text, str) for text in texts)
-            and all(key == encodable(key) for key in self.keys)
+            and all(key == encodable(key) for key in keys)
             and bool(self.model) != bool(self.names)
-            and 0 < len(self.keys) <= _MOST
+            and 0 < len(self.keys) <= len(keys) <= _MOST
             and isinstance(self.is_removed, bool)
             and (self.precision is None or (is_real(self.precision) and 0 < self.precision < 1))
         )
@@ -57,15 +61,23 @@ def read_heads(location: Location) -> dict[str, StoredHead]:
     """Return the heads of an index by their keys; none if the file is damaged."""
     try:
         rows = json.loads(location.read(_FILE)[0])
-        heads = [StoredHead(**{**row, "keys": tuple(row["keys"]), "names": tuple(row["names"])}) for row in rows]
+        heads = [_head(**row) for row in rows]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
     return {head.key: head for head in heads[:_MOST] if head.is_valid()}
 
 
+def _head(*, keys: Sequence[str], names: Sequence[str], earlier_keys: Sequence[str] = (), **facts: Any) -> StoredHead:
+    return StoredHead(keys=tuple(keys), names=tuple(names), earlier_keys=tuple(earlier_keys), **facts)
+
+
 def store_heads(location: Location, heads: Mapping[str, StoredHead]) -> None:
     """Write the heads of an index over earlier ones."""
-    location.write(_FILE, json.dumps([asdict(head) for head in heads.values()]).encode(), over=ANY)
+    rows = [asdict(head) for head in heads.values()]
+    for row in rows:
+        if not row["earlier_keys"]:  # a program of before would not read the file
+            del row["earlier_keys"]
+    location.write(_FILE, json.dumps(rows).encode(), over=ANY)
 
 
 def keys_of(location: Location) -> frozenset[str]:

@@ -393,6 +393,15 @@ def test_files_in_the_folder_of_a_new_collection_ask_for_another_name(collected:
     assert "half is not empty and not a whole index: give another --name" in err
 
 
+def test_an_interrupted_removal_of_a_collection_is_finished_by_the_same_command(collected: Path, run, tmp_path):
+    home = tmp_path / "data/binocle/collections"
+    (home / "all").rename(home / ".all")
+    ran = run("collections", "--remove", "all")
+    assert ran.code == 0 and ran.out.startswith("all  (")
+    assert not list(home.iterdir())
+    assert "there is no collection 'all'" in run("collections", "--remove", "all").err
+
+
 # Excluded patterns
 
 

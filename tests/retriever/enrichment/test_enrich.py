@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -177,6 +178,25 @@ def test_a_probe_that_was_trained_again_labels_nothing_until_it_is_given_anew(pe
     report = pets.enrich({"topic": copied})
     assert (report.removed, report.labelled) == ({"topic": 3}, {"topic": 4})
     assert pets.facets("topic")["topic"].counts == (("animal", 3), ("food", 1))
+
+
+def test_a_head_given_anew_goes_on_where_a_killed_run_stopped(pets, monkeypatch):
+    pets.enrich({"kind": ["animal", "meal"], "other": ["cat", "dog"]})
+    for stage in ("_take_out", "_fill"):
+        names = (f"pet {stage}", "food")
+        with monkeypatch.context() as patch:
+            patch.setattr(f"binocle.retriever.enrichment.enrich.{stage}", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                pets.enrich({"kind": names, "new": names})
+        heads = read_heads(pets.location)
+        assert heads["kind"].names == heads["new"].names == names
+        assert pets.sync().note == ""
+        heads = read_heads(pets.location)
+        assert heads["kind"].names == names and heads["kind"].earlier_keys == ()
+        assert {row["key"]: row["waiting"] for row in pets.status().labels} == {"kind": 0, "other": 0, "new": 0}
+        assert all(record.metadata["kind"] in (*names, []) for record in pets.iterate())
+        pets.enrich(remove=["new"])
+    assert "earlier_keys" not in pets.location.read("heads.json")[0].decode()
 
 
 def test_a_tagger_with_other_labels_writes_no_key_that_could_not_be_removed(pets, make_head, tmp_path):
