@@ -12,7 +12,7 @@ and reranks the best 50 of hybrid search on scifact, cranfield, Debian's descrip
 is learned. The gain is of nDCG@10, with p by randomisation over the queries. Work of an earlier call is not done again.
 
 It trains by the recipe `general`. With a `training.json` and a folder `reranker` in the work folder, it only measures:
-the committed result is of such a model, trained on a GPU with the settings that the result names.
+the model of the committed result was trained on a GPU, and the result names its settings.
 """
 
 from __future__ import annotations

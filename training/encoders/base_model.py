@@ -59,8 +59,8 @@ def _load(folder: Path) -> Any:
 def save_model(model: Any, folder: Path) -> None:
     """Write a finished encoder or reranker, with a tokenizer that neither pads nor truncates.
 
-    A fast tokenizer keeps, and saves, the padding and truncation of its last call. That call differs between a run and
-    the same run resumed, whose models would then differ in their fingerprints.
+    A fast tokenizer keeps, and saves, the padding and truncation of its last call. That call is another one in a
+    resumed run, and the fingerprint of the model would be another one too.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is not None:

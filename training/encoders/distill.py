@@ -108,13 +108,7 @@ def distill(
     if not _is_trained(out, start, config, model):
         check_out(out, "student")
         _make_start(start, model, layers, learned, on_progress)
-        rows_of_texts = ({"text": text} for text in every)
-        try:
-            train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
-        except BinocleError:
-            if not folder_of(out).exists():  # there is no checkpoint to resume
-                shutil.rmtree(start)
-            raise
+        _train(every, out, start, model, config, progress)
     shutil.rmtree(start, ignore_errors=True)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
@@ -139,14 +133,30 @@ def _start_folder(out: Path, model: str, layers: int, texts: list[str]) -> Path:
     return whole.with_name(f".{whole.name}-{_key(model, layers, texts)}")
 
 
+def _train(
+    texts: list[str], out: Path, start: Path, teacher: str, config: EncoderConfig, progress: OnProgress | None
+) -> None:
+    """Train the student from `start`, which stays if the run can be resumed."""
+    rows_of_texts = ({"text": text} for text in texts)
+    try:
+        train_encoder(rows_of_texts, out, base=str(start), teacher=teacher, config=config, progress=progress)
+    except BinocleError:
+        if not folder_of(out).exists():  # there is no checkpoint to resume
+            shutil.rmtree(start)
+        raise
+
+
 def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> bool:
     """Whether a run with the same settings was killed while the student was measured: its card names `start`."""
     card = out / "binocle.json"
     if folder_of(out).exists() or not card.is_file():
         return False
-    facts = json.loads(card.read_text("utf-8"))
     settings = json.loads(json.dumps({**asdict(with_rate(config)), "teacher": teacher}))
-    return bool(facts.get("base") == start.name and facts.get("config") == settings)
+    try:
+        facts = json.loads(card.read_text("utf-8"))
+        return bool(facts["base"] == start.name and facts["config"] == settings)
+    except (ValueError, TypeError, KeyError):  # a file of another program
+        return False
 
 
 def _make_start(start: Path, model: str, layers: int, texts: list[str], on_progress: OnProgress) -> None:

@@ -32,7 +32,7 @@ def check_outside(out: Path, *models: str | None) -> None:
         folder = expand_home(model)
         is_model = any((folder / name).is_file() for name in ("config.json", "modules.json"))
         if is_model and out.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"{out} is inside the model {model}, which it would change: give another folder")
+            raise InputError(f"{out} is inside the model {model} and would change its fingerprint: give another folder")
 
 
 def check_order(earlier: Mapping[str, Any], out: Path) -> None:

@@ -42,7 +42,7 @@ _SCRIPTS = {
 }
 _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 _LETTERS = 4  # of another script that tell a language
-_MANY_LETTERS = 20  # of prose; so many Chinese characters without a Japanese syllable are Chinese
+_MANY_LETTERS = 20  # of a script in prose; 20 Chinese characters and no Japanese syllable mean Chinese
 _WORDS, _SHARE = 2, 0.3  # frequent words of a language, and their share of all words, that tell it in a query
 _DIFFERENT, _SHARE_OF_PROSE = 4, 0.1  # the same in prose, where as many words must differ: in code, few words repeat
 _PROSE_WORDS = 20  # fewer may be a heading or a list of names

@@ -41,6 +41,14 @@ def test_a_run_that_was_killed_while_it_measured_the_student_is_repeated(tmp_pat
         distill(str(tmp_path / "student"), tmp_path / "next", texts=TEXTS, layers=1)
 
 
+@pytest.mark.parametrize("card", ["{", "[]", "{}", '{"base": 3}'])
+def test_a_card_of_another_program_is_no_student(card, tmp_path, tiny_model):
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "binocle.json").write_text(card)
+    with pytest.raises(InputError, match="is not empty"):
+        table(tiny_model, tmp_path / "student")
+
+
 def test_a_full_disk_is_noticed_before_the_teachers_vectors_are_written(tmp_path, tiny_model, monkeypatch):
     def fallocate(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

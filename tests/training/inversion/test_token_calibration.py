@@ -13,7 +13,7 @@ from binocle.training.inversion.token_calibration import calibrate
 
 
 def sample(temperature: float, *, seed: int = 0, texts: int = 200, tokens: int = 8, vocabulary: int = 50):
-    """Logits of texts, whose true tokens are drawn from the softmax at a temperature."""
+    """Logits of texts; the softmax at a temperature draws their true tokens."""
     torch.manual_seed(seed)
     logits = 3 * torch.randn(texts, tokens, vocabulary)
     true = torch.multinomial((logits / temperature).softmax(-1).flatten(0, 1), 1).view(texts, tokens)
