@@ -205,7 +205,7 @@ def _reaches(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> list[int]:
     if reach <= 1:
         return [reach] * len(hits)
     rows = snapshot.documents_by_id(sorted({hit.document_row for hit in hits}), ["chunks"])
-    limit = min(reach, snapshot.chunks.count_rows())
+    limit = min(reach, snapshot.passage_count)
     return [min(limit, rows[hit.document_row]["chunks"]) for hit in hits]
 
 

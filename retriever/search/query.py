@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+_THREADS = 32  # searches by words at once
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
@@ -106,7 +108,7 @@ class Query:
         self._text = text
         self._words = WordSearch(snapshot, text)
         self._exact = ExactMatches(snapshot, parts, self._words) if parts else None
-        self._total = snapshot.chunks.count_rows()
+        self._total = snapshot.passage_count
         self._vector = cache(vector)
         self._deadline = deadline
         self._nearest = nearest
@@ -336,7 +338,9 @@ class Query:
         return search(depth, passing).best_first()
 
     def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
-        by_words, by_meaning = self._lexical(depth, passing), self._semantic(depth, passing)
+        self._encode()  # by all cores: a search by words beside it would cost it as much time as it saves
+        words = _threads().submit(self._lexical, depth, passing)
+        by_meaning, by_words = self._semantic(depth, passing), words.result()
         lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
         if lexical is not None and neighbourhood is not None:
             with self._timed("neighbours"), contextlib.suppress(DamagedError), one_thread:
@@ -369,8 +373,7 @@ class Query:
         return Candidates.by_meaning(ids, np.concatenate([candidates.semantic, self._cosines(missing)]))
 
     def _semantic(self, depth: int, passing: Passing | None) -> Candidates:
-        with self._timed("encoding"):
-            vector = self._vector()
+        vector = self._encode()
         with self._timed("semantic"):
             if self._nearest is not None and passing is None and len(self._nearest[1]) == depth:
                 cosines, ids = self._nearest
@@ -379,6 +382,11 @@ class Query:
                 cosines, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
             exists = ids >= 0  # an index fills up with -1
             return Candidates.by_meaning(ids[exists], cosines[exists])
+
+    def _encode(self) -> Floats:
+        """The vector of the query, shape (1, dim)."""
+        with self._timed("encoding"):
+            return self._vector()
 
     def _cosines(self, ids: Ids) -> Floats:
         vector = self._vector()[0]
@@ -415,6 +423,12 @@ class Query:
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that search by words while the threads of the callers search by meaning."""
+    return ThreadPoolExecutor(_THREADS, "binocle-words")
 
 
 def _without(ids: Ids, excluded_ids: Ids) -> Ids:

@@ -197,6 +197,6 @@ def _nearest(
         vector = request.vector if text is None else encoded.get(text)
         if vector is not None and request.where is None and len(vector) == snapshot.head.encoder.dim:
             vectors[number] = vector
-    depth = min(snapshot.chunks.count_rows(), SEARCH_DEPTH)
+    depth = min(snapshot.passage_count, SEARCH_DEPTH)
     nearest = snapshot.index.search_each(np.stack(list(vectors.values())), depth) if vectors else None
     return {} if nearest is None else dict(zip(vectors, zip(*nearest, strict=True), strict=True))

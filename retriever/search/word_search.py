@@ -85,7 +85,7 @@ class WordSearch:
         """
         if passing is None:
             return self._snapshot.full_text(words, depth, every=every)
-        share = len(passing.chunks) / self._snapshot.chunks.count_rows()
+        share = len(passing.chunks) / self._snapshot.passage_count
         limit = math.ceil(_SPARE * depth / share)
         while limit < len(passing.documents):
             table = self._snapshot.full_text(words, limit, every=every)

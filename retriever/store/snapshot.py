@@ -107,6 +107,12 @@ class Snapshot:
             raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
 
+    @locked_cached_property
+    def passage_count(self) -> int:
+        """The number of chunks. Lance counts anew at each call, which takes a fifth of a millisecond and more."""
+        count: int = self.chunks.count_rows()
+        return count
+
     def _opened(self, name: Table, version: int) -> lance.LanceDataset:
         with self.reading(name):
             table = open_table(self._locations[name], version)

@@ -40,7 +40,7 @@ def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
     """
     if snapshot.head.encoder.is_none:
         return
-    passages, location = snapshot.chunks.count_rows(), snapshot.store.location
+    passages, location = snapshot.passage_count, snapshot.store.location
     earlier = read_scale(location, snapshot.head.encoder)
     is_current = earlier is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
     if passages >= _PASSAGES and not is_current:
@@ -75,7 +75,7 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
 
 def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
     """The cosines of the nearest passages of each text, shape (n, 10), or fewer columns in a smaller index."""
-    depth = min(DEPTH, snapshot.chunks.count_rows())
+    depth = min(DEPTH, snapshot.passage_count)
     nearest: Floats = snapshot.index.search(encode_finite(encoder, texts, kind="query"), depth)[0]
     return nearest
 

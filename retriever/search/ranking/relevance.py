@@ -23,6 +23,7 @@ hits gets at least the relevance of every later one. Every further hit gets the 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,13 +140,12 @@ def shares(lexical: LexicalIndex | None, stems: Sequence[str], ids: Ids) -> Floa
     It is NaN without an inverted index, or without stems.
     """
     terms = list(dict.fromkeys(stems))[:_MAX_WORDS]
-    unknown = np.full(len(ids), np.nan, np.float32)
+    coverage: Floats = np.full(len(ids), np.nan, np.float32)
     if lexical is None or not terms:
-        return unknown
-    try:
-        table, idf = lexical.frequency_table(terms, ids)
-    except DamagedError:  # the inverted index is a cache
-        return unknown
-    weights = np.array(idf)
-    coverage: Floats = (weights @ (table > 0) / weights.sum()).astype(np.float32)
+        return coverage
+    order = np.argsort(ids)
+    with contextlib.suppress(DamagedError):  # the inverted index is a cache
+        table, idf = lexical.frequency_table(terms, ids[order])
+        weights = np.array(idf)
+        coverage[order] = weights @ (table > 0) / weights.sum()
     return coverage

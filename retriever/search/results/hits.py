@@ -32,7 +32,7 @@ class Hits(list[Hit]):
             not judged: in mode "lexical", in `similar`, or if the index was not measured, or is often wrong about it.
             False without any hit.
         :param corrections: unknown words of the query -> the words that were searched for instead.
-        :param seconds: stage of the search -> how long it took.
+        :param seconds: stage of the search -> how long it took; words and vectors are searched at the same time.
         :param version: of the index: it grows with each commit.
         :param total: the number of passages that were searched: all of the index, or all that pass the filter.
         """

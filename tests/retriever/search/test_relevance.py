@@ -13,7 +13,7 @@ from binocle.core.errors import InputError
 from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
-from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance
+from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance, shares
 from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
@@ -104,6 +104,16 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
     assert relevances == sorted(relevances, reverse=True)
     assert not any(hit.weak for hit in hits)  # no error was measured with this encoder, so none is promised
     assert hits.answerable is None
+
+
+def test_the_shares_of_words_are_in_the_order_of_the_passages(retriever):
+    snapshot = retriever.snapshot()
+    ids = np.random.default_rng(0).permutation(snapshot.sorted_ids)
+    texts = [row["text"] for row in snapshot.passage_texts.of(ids.tolist()).values()]
+    cat, night, both = (shares(snapshot.lexical, stems, ids) for stems in (["cat"], ["night"], ["cat", "night"]))
+    assert cat.tolist() == [float("cat" in text) for text in texts]
+    assert night.tolist() == [float("night" in text) for text in texts]
+    assert np.array_equal(both == 1, (cat == 1) & (night == 1))
 
 
 @pytest.fixture
