@@ -57,7 +57,13 @@ if TYPE_CHECKING:
     "if a check on some of the files finds it faster, with nearly the same ranking. fp32, bf16: in "
     "this run. Default: bf16 if the processor has it, else float32.",
 )
-@click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
+@click.option("--ocr", is_flag=True, help="Also read the text in images, scanned pages and pictures, with Tesseract.")
+@click.option(
+    "--ocr-language",
+    metavar="NAMES",
+    help="Read that text in these languages, such as deu+eng, and what was read in others again. Implies --ocr. "
+    "Default: those of the last run, at first those of the locale and English.",
+)
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")
 @click.option(
     "--no-durable",
@@ -81,6 +87,7 @@ def index(
     model: str | None,
     precision: str | None,
     ocr: bool,
+    ocr_language: str | None,
     retry: bool,
     durable: bool,
     yes: bool,
@@ -122,7 +129,7 @@ def index(
     if is_collection(retriever):
         folders = list(folder) or None
 
-    options = {"exclude": exclude, "exclude_anew": no_exclude, "retry": retry, "ocr": ocr}
+    options = {"exclude": exclude, "exclude_anew": no_exclude, "retry": retry, "ocr": ocr, "ocr_language": ocr_language}
     report = _sync(retriever, folders, ray, as_json=as_json, drop=drop, drop_missing=yes, **options)
     if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
         report = _sync(retriever, folders, ray, as_json=as_json, drop_missing=True, **options)

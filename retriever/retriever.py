@@ -151,6 +151,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         retry: bool = False,
         drop_missing: bool = False,
         ocr: bool = False,
+        ocr_language: str | None = None,
         progress: OnProgress = ignore,
     ) -> Report:
         """Update the index to a folder. A text that was embedded before is not embedded again.
@@ -164,7 +165,11 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param drop_missing: drop the documents of missing files, however many. By default, more than three
             stay, counted as `missing`, if they are over half of the index or their folder is empty. Its disk may
             not be mounted.
-        :param ocr: also read the text in images and in PDF pages without text, with Tesseract, which must be installed.
+        :param ocr: also read the text in images, in PDF pages without text and in pictures in Office files. Tesseract
+            must be installed.
+        :param ocr_language: the languages of these texts, as Tesseract names them: "deu+eng". This implies `ocr`, and
+            reads pictures again that were read in others. By default those of the last run, at first those of the
+            locale and English.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
@@ -192,7 +197,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
                 exclude=store.settings.exclude,
                 retry=retry,
                 drop_missing=drop_missing,
-                ocr=ocr,
+                ocr=ocr_language or ("" if ocr else None),
                 leave_out=self.path,
                 file_indexer=file_indexer,
                 progress=progress,

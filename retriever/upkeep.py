@@ -174,15 +174,19 @@ class Upkeep:
         Vectors are wrong if they changed in the store since the vector index was published; with `deep`, also if they
         do not belong to their texts. If the committed state is damaged, the one before is committed again first.
 
-        :raises InputError: when the folder does not exist, before anything is changed.
+        :raises InputError: when the folder does not exist, or pictures cannot be read again, before anything is
+            changed.
         """
-        from .integrity.repair import repair
+        from .integrity.repair import languages_of_dropped, repair
 
         check_flags(deep=deep)
         if self._index.folder:
             to_sync(self._index.location, self._index.existing(), None, self.documents)
         faults = self.verify().faults
+        languages = self._index.read(lambda snapshot: languages_of_dropped(snapshot, faults))
         self._index.commit_previous()
         with self._index.writer() as writer:
             result = repair(writer, faults, self._index.models.encoder_of, deep=deep, progress=progress)
-        return result.followed_by(self.sync()) if self._index.folder else result
+        if not self._index.folder:
+            return result
+        return result.followed_by(self.sync(ocr_language=languages or None))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
+OCR = "ocr"  # the key of metadata with the languages in which the pictures of the file were read: "deu+eng"
 
 SOURCE_CODE = frozenset(
     ("c", "cpp", "csharp", "cuda", "go", "java", "javascript", "php", "python", "ruby", "rust", "shell", "typescript")
@@ -92,6 +93,11 @@ class Document:
     def _part_at(self, position: int) -> Part | None:
         index = bisect_right(self.parts, position, key=lambda part: part.start) - 1
         return self.parts[index] if index >= 0 else None
+
+
+def add_unread(metadata: dict[str, Any], reason: str) -> None:
+    """Add a reason why a part of the file is not in the text, behind those that the metadata has."""
+    metadata[UNREAD] = "; ".join(filter(None, [metadata.get(UNREAD), reason]))
 
 
 def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int], ...]:

@@ -14,10 +14,10 @@ from ..readers.containers.members import has_members
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
 from ..readers.large_files import cut
-from ..readers.ocr import FORMATS as OCR_FORMATS
 from ..store import tombstones
 from .member_rows import Members
 from .missing import count_indexed, take_away, take_doubtful
+from .picture_rows import is_to_read
 from .report import Report
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ def find_changes(
     exclude: Sequence[str] = (),
     retry: bool = False,
     drop_missing: bool = False,
-    ocr: bool = False,
+    ocr: str = "",
 ) -> FolderChanges:
     """Compare a folder with the file rows of a snapshot. A file is hashed only if its size or mtime leaves doubt.
 
     :param within: the folders and files of a collection; documents elsewhere are dropped. Those below one that is not
         there stay.
     :param retry: read again what failed before or was forgotten.
-    :param ocr: read again the images and scanned pages that were passed over.
+    :param ocr: read again the files whose pictures were passed over, or read in other languages than these.
     :param drop_missing: drop missing documents even if they may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
@@ -113,7 +113,8 @@ def find_changes(
         row, inside = gone.pop(entry.path, None), members.take(entry.path)
         state = classify(entry, row, root, retry=retry)
         is_same = state in (State.UNCHANGED, State.TOUCHED)
-        if row and is_same and ((retry and _is_to_open(row, inside, snapshot)) or (ocr and _has_picture(row, inside))):
+        has_picture = ocr and row and any(is_to_read(known, ocr) for known in (row, *inside))
+        if row and is_same and (has_picture or (retry and _is_to_open(row, inside, snapshot))):
             state = State.CHANGED
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
@@ -167,16 +168,6 @@ def _has_a_reader_now(row: Row) -> bool:
     """Whether an earlier version had no reader for a file, and this one has."""
     reason: str = row["reason"]
     return reason.startswith("no reader for") and ending_of(row["path"]) in FORMATS
-
-
-def _has_picture(row: Row, members: list[Row]) -> bool:
-    """Whether a file, some of its pages or some of its members were passed over as pictures."""
-    return any(map(_is_picture, (row, *members)))
-
-
-def _is_picture(row: Row) -> bool:
-    reason: str = row["reason"]
-    return ending_of(row["path"]) in OCR_FORMATS and (reason.startswith("no reader for") or "(scanned" in reason)
 
 
 def _is_left(row: Row) -> bool:

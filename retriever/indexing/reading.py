@@ -11,10 +11,9 @@ from ..documents.scan import Entry
 from ..readers.containers.members import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from ..readers.formats import Format
     from ..readers.pool.pool import ReaderPool
     from ..readers.pool.reading import Reading
 
@@ -22,18 +21,16 @@ _TOO_DEEP = f"it lies more than {MAX_DEPTH} files deep"
 _TOO_MANY = f"its file holds more than {MAX_MEMBERS:,} files, or more than {MAX_BYTES >> 20} MB"
 
 
-def read_entries(
-    root: Path, entries: list[Entry], formats: Mapping[str, Format] | None = None
-) -> Iterator[tuple[Entry, Reading | None]]:
+def read_entries(root: Path, entries: list[Entry], ocr: str = "") -> Iterator[tuple[Entry, Reading | None]]:
     """Read the files in order; an entry that is passed over comes with None.
 
-    :param formats: readers of more formats; see `ReaderPool`.
+    :param ocr: the languages to read pictures in; see `ReaderPool`.
 
     Members of a file come before it: their rows are committed when its row is.
     """
     from ..readers.pool.pool import ReaderPool
 
-    with ReaderPool(formats=formats) as pool, ReaderPool(formats=formats) as member_pool:
+    with ReaderPool(ocr=ocr) as pool, ReaderPool(ocr=ocr) as member_pool:
         readings = pool.read_all(root / entry.path for entry in entries if not entry.reason)
         for entry in entries:
             reading = None if entry.reason else next(readings)

@@ -16,25 +16,26 @@ from ...core.printable import printable_path
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
 from ..documents.scan import away
-from ..readers import ocr as ocr_reader
 from ..readers.containers.members import may_hold
+from ..readers.ocr import choose_languages
+from ..readers.pictures import may_have_pictures
 from ..readers.plain_text.definitions import GRAMMARS, has_parser
 from ..readers.pool.reading import DENIED
 from ..store.documents import documents_at
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
+from .picture_rows import latest_languages
 from .reading import read_entries
 from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ..documents.document import Document
     from ..documents.scan import Entry
     from ..models.encoder import Encoder
-    from ..readers.formats import Format
     from ..readers.pool.reading import Reading
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
@@ -57,7 +58,7 @@ def sync(
     exclude: Sequence[str] = (),
     retry: bool = False,
     drop_missing: bool = False,
-    ocr: bool = False,
+    ocr: str | None = None,
     leave_out: Path | None = None,
     file_indexer: FileIndexer | None = None,
     progress: OnProgress = ignore,
@@ -67,14 +68,13 @@ def sync(
     :param within: the folders and files of a collection, relative to `root`; by default all of it.
     :param exclude: patterns of files to leave out.
     :param drop_missing: drop missing documents, however many: else many stay, since a disk may be away.
-    :param ocr: read the text in images and scanned pages too.
+    :param ocr: the languages to read pictures in; "": those of the last run or of the locale; None to read none.
     :param leave_out: the folder of the index.
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
     start = time.monotonic()
-    if ocr:
-        ocr_reader.require()
     snapshot = writer.snapshot()
+    languages, note_on_languages = _languages(ocr, snapshot)
     changes = find_changes(
         root,
         snapshot,
@@ -83,26 +83,38 @@ def sync(
         exclude=exclude,
         retry=retry,
         drop_missing=drop_missing,
-        ocr=ocr,
+        ocr=languages,
     )
     report = changes.report
     chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
     entries = changes.read
-    if file_indexer and entries:  # files that may hold others are read here, as only this process commits
-        file_indexer(
-            writer, root, [entry for entry in entries if not may_hold(entry.path)], changes.known, report, progress
-        )
-        entries = [entry for entry in entries if may_hold(entry.path)]
-    formats = ocr_reader.FORMATS if ocr else None
-    _index(writer, root, encoder, changes, entries, retry=retry, formats=formats, progress=progress)
+    if file_indexer and entries:
+        here = {entry.path for entry in entries if _is_read_here(entry, languages)}
+        elsewhere = [entry for entry in entries if entry.path not in here]
+        file_indexer(writer, root, elsewhere, changes.known, report, progress)
+        entries = [entry for entry in entries if entry.path in here]
+    _index(writer, root, encoder, changes, entries, retry=retry, ocr=languages, progress=progress)
     report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
-    report.note = "; ".join(
-        filter(None, [_note_of_missing(report, root, within), _note_of_code(report), writer.finish()])
-    )
+    notes = [_note_of_missing(report, root, within), _note_of_code(report), note_on_languages, writer.finish()]
+    report.note = "; ".join(filter(None, notes))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report
+
+
+def _languages(choice: str | None, snapshot: Snapshot) -> tuple[str, str]:
+    """The languages to read pictures in, "" to read none, and a note on them where nobody has chosen them."""
+    if choice is None:
+        return "", ""
+    before = latest_languages(snapshot.document_rows.to_pylist())
+    languages = choose_languages(choice, before)
+    return languages, "" if choice or before else f"pictures are read in {languages}: --ocr-language names others"
+
+
+def _is_read_here(entry: Entry, languages: str) -> bool:
+    """Whether no other machine of a cluster reads a file: only this process commits members and runs Tesseract."""
+    return may_hold(entry.path) or (bool(languages) and may_have_pictures(entry.path))
 
 
 def _index(
@@ -113,7 +125,7 @@ def _index(
     entries: list[Entry],
     *,
     retry: bool,
-    formats: Mapping[str, Format] | None,
+    ocr: str,
     progress: OnProgress,
 ) -> None:
     """Read, embed and commit files with their members, and drop the documents that are gone."""
@@ -123,7 +135,7 @@ def _index(
     indexer = Indexer(writer, encoder, report)
     members: set[str] = set()  # read so far
     tracker = _Tracker(entries, indexer, progress)
-    for entry, reading, is_member in tracker.follow(read_entries(root, entries, formats)):
+    for entry, reading, is_member in tracker.follow(read_entries(root, entries, ocr)):
         if is_member and not retry and snapshot.tombstone_of(entry.path) is not None:
             report.skipped += 1
             continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..indexing.picture_rows import latest_languages
+from ..readers.ocr import choose_languages
 from .verify import changed_documents, documents_to_drop, vector_faults
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from ..indexing.report import Report
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
+    from ..store.snapshot import Snapshot
     from ..store.writer import Writer
     from .verify import Fault
     from .wrong_vectors import VectorCheck
@@ -52,6 +55,17 @@ def repair(
     faults = [*faults, *vector_faults(snapshot, vectors.wrong)]
     note = _rebuild(writer, faults)
     return Repair(faults, vectors, notes=tuple(filter(None, [note])))
+
+
+def languages_of_dropped(snapshot: Snapshot, faults: Iterable[Fault]) -> str:
+    """The languages in which pictures of the files that `repair` drops were read; "" if none were.
+
+    :raises InputError: when Tesseract cannot read these languages now: their text would be lost.
+    """
+    faults = list(faults)
+    paths = documents_to_drop(faults) | changed_documents(faults)
+    languages = latest_languages(row for row in snapshot.document_rows.to_pylist() if row["path"] in paths)
+    return choose_languages(languages) if languages else ""
 
 
 def _mend_vectors(

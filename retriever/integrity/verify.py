@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import BinocleError, DamagedError
+from ...core.errors import BinocleError, DamagedError, InputError
 from ...core.progress import OnProgress, ignore
 from ...indexes.manifest import IndexManifest
 from ..documents.document import HIDDEN, Document, LineCounter, context_of, hidden_spans, metadata_of
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
+from ..indexing.picture_rows import languages_of
+from ..readers.ocr import choose_languages
 from ..store.derived import lexical, neighbours
 from ..store.tables import PREVIOUS
 
@@ -214,19 +216,45 @@ def _is_finite(vector: bytes) -> bool:
 
 
 def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
-    from ..readers import ocr
+    indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
+    files = {row["id"]: file_below(root, row["path"]) for row in indexed}
+    for row in indexed:
+        if files[row["id"]] is None:
+            yield Fault("document", row["path"], f"does not lie in {root}, or lies behind a symbolic link")
+    by_languages: dict[str, list[dict[str, Any]]] = {}  # in which pictures were read; "" without OCR
+    for row in indexed:
+        if files[row["id"]]:
+            by_languages.setdefault(languages_of(row), []).append(row)
+    for languages, documents in by_languages.items():
+        if lack := _lack_of(languages):
+            yield from (Fault("document", row["path"], f"{_UNREADABLE}: {lack}") for row in documents)
+        else:
+            paths = [path for row in documents if (path := files[row["id"]])]
+            yield from _reading_faults(snapshot, documents, paths, languages)
+
+
+def _lack_of(languages: str) -> str:
+    """The reason why pictures cannot be read in these languages here; "" if they can."""
+    try:
+        if languages:
+            choose_languages(languages)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _reading_faults(
+    snapshot: Snapshot, rows: list[dict[str, Any]], files: list[Path], languages: str
+) -> Iterator[Fault]:
+    """Read files again, and compare them with their rows.
+
+    :param languages: to read pictures in; "" to read none.
+    """
     from ..readers.pool.pool import ReaderPool
 
-    indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
-    files = [file_below(root, row["path"]) for row in indexed]
-    for row, file in zip(indexed, files, strict=True):
-        if file is None:
-            yield Fault("document", row["path"], f"does not lie in {root}, or lies behind a symbolic link")
-    indexed = [row for row, file in zip(indexed, files, strict=True) if file]
-    has_pictures = any('"ocr": true' in row["metadata"] for row in indexed)
-    with ReaderPool(formats=ocr.FORMATS if has_pictures else None) as pool:
-        readings = pool.read_all(file for file in files if file)
-        for row, chunks, text in _with_chunks(snapshot, indexed):
+    with ReaderPool(ocr=languages) as pool:
+        readings = pool.read_all(files)
+        for row, chunks, text in _with_chunks(snapshot, rows):
             reading = next(readings)
             problem = _changed(row, reading)
             if problem:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import UnsupportedError
 from .detect import choose_format
 from .formats import FORMATS
+from .pictures import WITH_PICTURES, Pictures
 from .plain_text.encoded import drop_encoded
 
 if TYPE_CHECKING:
@@ -33,16 +34,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS) -> Document:
+def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS, *, ocr: str = "") -> Document:
     """Read the text of a file, and the source of every part of it.
 
     A file without text gives a Document without parts.
 
     :param name: any path; only its ending matters.
+    :param ocr: the languages to read pictures in, as Tesseract names them; "" to read none.
     :raises UnsupportedError: when no reader takes the file.
     :raises UnreadableError: when its reader cannot read it, with the reason in one line.
     """
     format_name, reader = choose_format(data, name, formats)
     module, _, function = reader.partition(":")
-    document: Document = getattr(import_module(module, __name__), function)(data, format_name)
+    arguments = [Pictures(ocr)] if reader.startswith(".") and format_name in WITH_PICTURES else []
+    document: Document = getattr(import_module(module, __name__), function)(data, format_name, *arguments)
     return drop_encoded(document)

@@ -15,14 +15,15 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ...core.errors import UnreadableError
-from ..documents.document import UNREAD
+from ..documents.document import add_unread
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .pdf_hidden import mark_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ..documents.document import Document
+    from .pictures import Pictures
 
 _FILE = r".*\.(?:pdf|docx?|pptx?|xlsx?|od[tps]|rtf|txt|html?|tex|dvi|e?ps|indd|qxd|pub|pages|wpd|ai|cdr)"
 _UNTITLED = re.compile(
@@ -42,11 +43,8 @@ _MAX_LISTED = 20  # pages in a reason
 Entry = tuple[int, str]  # level and title in the document's outline
 
 
-def read_pdf(data: bytes, format_name: str, recognize: Callable[[bytes], str] | None = None) -> Document:
-    """Read a PDF; pages that are damaged or only pictures give no text.
-
-    :param recognize: reads a picture of a page without text, in the format PGM.
-    """
+def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
+    """Read a PDF; pages that are damaged give no text. A page without text is read as a picture."""
     builder = DocumentBuilder()
     try:
         file = pdfium.PdfDocument(data)
@@ -59,20 +57,19 @@ def read_pdf(data: bytes, format_name: str, recognize: Callable[[bytes], str] | 
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
         headings = HeadingStack()
-        pictures = []
+        without_text = []
         for index in range(len(file)):
             text = _page_text(file, index)
             if not text.strip() and _is_picture(file, index):
-                text = recognize(_picture(file, index)) if recognize else ""
-                if recognize and text.strip():
-                    builder.metadata["ocr"] = True
-                else:
-                    pictures.append(index + 1)
+                text = (pictures.text(_picture(file, index)) or "") if pictures.languages else ""
+                if not text.strip():
+                    without_text.append(index + 1)
             _add_page(builder, text, index, entries.get(index, []), headings)
-        if pictures:
-            builder.metadata[UNREAD] = _without_text(pictures)
     finally:
         file.close()
+    if without_text:
+        add_unread(builder.metadata, _without_text(without_text, pictures.languages))
+    pictures.describe(builder.metadata)
     return builder.document(format_name)
 
 
@@ -99,9 +96,10 @@ def _page_objects(page: Any) -> int:
     return min(int(pdfium_c.FPDFPage_CountObjects(page.raw)), _MAX_OBJECTS)
 
 
-def _without_text(pages: list[int]) -> str:
+def _without_text(pages: list[int], languages: str) -> str:
     listed = ", ".join(map(str, pages[:_MAX_LISTED])) + ", …" * (len(pages) > _MAX_LISTED)
-    return f"{'page' if len(pages) == 1 else 'pages'} {listed} without text (scanned?)"
+    why = f"OCR: {languages}" if languages else "scanned?"
+    return f"{'page' if len(pages) == 1 else 'pages'} {listed} without text ({why})"
 
 
 def _title(file: Any) -> str:

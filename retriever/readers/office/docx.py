@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...documents.document import Document
+    from ..pictures import Pictures
 
 _SKIPPED = name_set("""
     del moveFrom delText instrText delInstrText rPr pPr sdtPr tblPr trPr tcPr sectPr rt fldChar Fallback docPr
@@ -39,33 +40,35 @@ class _Paragraph:
     text: str = ""
     boxes: list[Any] = field(default_factory=list)  # text boxes: their paragraphs follow this one
     notes: list[tuple[str, str]] = field(default_factory=list)
-    graphics: list[str] = field(default_factory=list)
+    graphics: list[str] = field(default_factory=list)  # the words in charts, SmartArt and pictures
 
 
-def read_docx(data: bytes, format_name: str) -> Document:
+def read_docx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     """Read a Word document."""
     package = Package(data)
     main, root = package.main("word/document.xml", "Word document")
     styles = package.xml(next(package.related(main, "styles"), ""))
     mark_word(root, styles)
-    reader = _WordReader(package, main, Styles.read(styles))
+    reader = _WordReader(package, main, Styles.read(styles), pictures)
     try:
         reader.read(root)
     except RecursionError:
         raise UnreadableError("its tables or text boxes are nested too deeply") from None
+    pictures.describe(reader.builder.metadata)
     return reader.builder.document(format_name)
 
 
 class _WordReader:
     """Add the body, notes, headers and footers of a document to a builder."""
 
-    def __init__(self, package: Package, main: str, styles: Styles) -> None:
+    def __init__(self, package: Package, main: str, styles: Styles, pictures: Pictures) -> None:
         self.builder = DocumentBuilder()
         self._package = package
-        self._main = main
+        self._main = self._part = main  # `_part` is being read: its elements name other parts by its relations
+        self._pictures = pictures
         self._headings = HeadingStack()
         self._levels, self._titles = styles.levels, styles.titles
-        self._notes: dict[tuple[str, str], Any] = {}
+        self._notes: dict[tuple[str, str], tuple[str, Any]] = {}  # kind and id -> part and element
         self._in_note = False
 
     def read(self, root: Any) -> None:
@@ -85,14 +88,14 @@ class _WordReader:
             root = self._package.xml(part)
             for note in root if root is not None else ():
                 if local_name(note) == kind and attribute(note, "type") in {None, "normal"}:
-                    self._notes[kind, attribute(note, "id") or ""] = note
+                    self._notes[kind, attribute(note, "id") or ""] = part, note
 
     def _add_margins(self) -> None:
         """Add headers and footers, each text once, without page numbers: these would be passages of their own."""
         texts: set[str] = set()
         for kind in ("header", "footer"):
             for part in self._package.related(self._main, kind):
-                root = self._package.xml(part)
+                root, self._part = self._package.xml(part), part
                 for paragraph in self._lines(root) if root is not None else ():
                     if paragraph not in texts:
                         texts.add(paragraph)
@@ -141,9 +144,10 @@ class _WordReader:
     def _add_note(self, key: tuple[str, str]) -> None:
         note = self._notes.pop(key, None)
         if note is not None:
-            before, self._in_note = self._in_note, True
-            self._add_blocks(note)
-            self._in_note = before
+            before = self._in_note, self._part
+            self._in_note, (self._part, element) = True, note
+            self._add_blocks(element)
+            self._in_note, self._part = before
 
     def _heading_level(self, element: Any, style: str) -> int | None:
         """The heading level of a paragraph, from 1; None for body text."""
@@ -168,7 +172,7 @@ class _WordReader:
             paragraph.notes.append((_NOTES[name], attribute(element, "id") or ""))
         elif name in _BOXES:
             paragraph.boxes.extend(_boxes(element))
-            paragraph.graphics.extend(graphics_text(self._package, self._main, element))
+            paragraph.graphics.extend(graphics_text(self._package, self._part, element, self._pictures))
             paragraph.graphics.extend(_word_art(element))
         elif name == "ffData":
             pieces.append(_form_field(element))

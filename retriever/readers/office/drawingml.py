@@ -1,4 +1,4 @@
-"""Read DrawingML, which Word, PowerPoint and Excel share: text bodies, charts and SmartArt."""
+"""Read DrawingML, which Word, PowerPoint and Excel share: text bodies, charts, SmartArt and pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from .package import attribute, local_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..pictures import Pictures
     from .package import Package
+
+
+# An element that shows another part: its attribute with the id of that relation. VML has `imagedata`.
+_REFERENCES = {"chart": "id", "relIds": "dm", "blip": "embed", "imagedata": "id"}
 
 
 def paragraphs(element: Any) -> Iterator[str]:
@@ -44,15 +49,16 @@ def diagram_text(package: Package, part: str) -> list[str]:
     return [] if root is None else list(paragraphs(root))
 
 
-def graphics_text(package: Package, part: str, element: Any) -> list[str]:
-    """The words in charts and SmartArt below an element of a part."""
+def graphics_text(package: Package, part: str, element: Any, pictures: Pictures) -> list[str]:
+    """The words in charts, SmartArt and pictures below an element of a part."""
     relations = package.relations(part)
     lines: list[str] = []
-    for node in element.iter("{*}chart", "{*}relIds"):
-        name = "dm" if local_name(node) == "relIds" else "id"
-        kind, target = relations.get(attribute(node, name) or "", ("", ""))
+    for node in element.iter(*(f"{{*}}{name}" for name in _REFERENCES)):
+        kind, target = relations.get(attribute(node, _REFERENCES[local_name(node)]) or "", ("", ""))
         if kind.lower().startswith("chart"):
             lines.extend(chart_text(package, target))
         elif kind == "diagramData":
             lines.extend(diagram_text(package, target))
+        elif kind == "image" and (text := pictures.text_in(package, target).strip()):
+            lines.append(text)
     return lines

@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...documents.document import Document
+    from ..pictures import Pictures
 
 _SKIPPED = name_set("""
     tracked-changes deletion sequence-decls variable-decls forms scripts font-face-decls automatic-styles styles
     desc bibliography-configuration settings annotation-end note-citation page-number shapes database-ranges
     named-expressions content-validations
 """)
-_BLOCKS_INSIDE = name_set("text-box note annotation custom-shape rect object")
+_BLOCKS_INSIDE = name_set("text-box note annotation custom-shape rect object image")
 _CHARACTERS = {"tab": "\t", "line-break": "\n"}
 _MAX_SPACES = 100
 _MAX_COPIES = 100  # of one cell in a row; more are the format of a column, not content
 
 
-def read_odf(data: bytes, format_name: str) -> Document:
-    """Read an OpenDocument file, packed as a ZIP or flat as one XML file."""
+def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
+    """Read an OpenDocument file, packed as a ZIP or flat as one XML file. Pictures are only read in a ZIP."""
+    package = None
     if data[:4] == b"PK\x03\x04":
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
@@ -39,13 +41,14 @@ def read_odf(data: bytes, format_name: str) -> Document:
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
         raise UnreadableError("damaged: no content in it")
-    reader = _OdfReader(_title_styles(content))
+    reader = _OdfReader(_title_styles(content), package, pictures)
     try:
         mark_odf(body, [root for root in (styles, content) if root is not None])
         reader.add_blocks(body)
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
+    pictures.describe(reader.builder.metadata)
     return reader.builder.document(format_name)
 
 
@@ -67,8 +70,10 @@ def _title_styles(content: Any) -> frozenset[str]:
 class _OdfReader:
     """Add the blocks of a document to a builder; slides and sheets count as pages."""
 
-    def __init__(self, title_styles: frozenset[str]) -> None:
+    def __init__(self, title_styles: frozenset[str], package: Package | None, pictures: Pictures) -> None:
         self._title_styles = title_styles
+        self._package = package
+        self._pictures = pictures
         self.builder = DocumentBuilder()
         self._headings = HeadingStack()
         self._page: int | None = None
@@ -90,6 +95,8 @@ class _OdfReader:
                 self._add_table(child)
             elif name == "list":
                 self._add_list(child)
+            elif name == "image":
+                self._add_picture(child)
             elif name and name not in _SKIPPED:
                 self.add_blocks(child)
 
@@ -97,6 +104,12 @@ class _OdfReader:
         before, self._gap = self._gap, "\n"
         self.add_blocks(element)
         self._gap = before
+
+    def _add_picture(self, image: Any) -> None:
+        name = (attribute(image, "href") or "").removeprefix("./")
+        if self._package is not None:
+            text = self._pictures.text_in(self._package, name)
+            self.builder.add(text, page=self._page, heading=self._headings.path)
 
     def _add_slide(self, page: Any) -> None:
         self._page = (self._page or 0) + 1
@@ -115,8 +128,7 @@ class _OdfReader:
         if not self.builder.title and attribute(element, "style-name") in self._title_styles:
             self.builder.title = text
         self.builder.add(text, page=self._page, heading=self._headings.path, gap=self._gap)
-        for block in inner:
-            self.add_blocks(block)
+        self.add_blocks(inner)
 
     def _add_table(self, table: Any) -> None:
         if self._spreadsheet:
@@ -130,8 +142,7 @@ class _OdfReader:
             add_rows(self.builder, rows, self._page or 0, attribute(table, "name") or "")
         else:
             self.builder.add("\n".join(filter(None, rows)), page=self._page, heading=self._headings.path, kind="table")
-        for element in inner:
-            self.add_blocks(element)
+        self.add_blocks(inner)
         for shapes in table:
             if local_name(shapes) == "shapes":
                 self.add_blocks(shapes)

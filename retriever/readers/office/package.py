@@ -126,6 +126,21 @@ class Package:
             raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
         return data
 
+    def size(self, name: str) -> int:
+        """The bytes of one file, unpacked, of which `read` returns no more; 0 if there is no such file."""
+        entry = self._entries.get(name.lower())
+        return entry.file_size if entry else 0
+
+    def picture(self, name: str) -> bytes:
+        """The bytes of a picture; b"" if it is damaged. They do not count against the limit of the text."""
+        left = self._bytes_left
+        try:
+            return self.read(name)
+        except UnreadableError:
+            return b""
+        finally:
+            self._bytes_left = left
+
     def _inflate(self, file: IO[bytes]) -> bytes:
         """Unpack a file, up to the bytes that the package may still unpack to."""
         pieces = []

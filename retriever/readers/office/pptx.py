@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...documents.document import Document
+    from ..pictures import Pictures
 
 _TITLES = name_set("title ctrTitle")
 _WIDTH, _HEIGHT = 9_144_000, 6_858_000  # of a slide; an inch has 914,400 units
 _SKIPPED_PLACEHOLDERS = name_set("sldNum sldImg dt")  # PowerPoint fills these in itself
 
 
-def read_pptx(data: bytes, format_name: str) -> Document:
+def read_pptx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     """Read a presentation; slides count as pages."""
     package = Package(data)
     main, root = package.main("ppt/presentation.xml", "presentation")
@@ -27,8 +28,9 @@ def read_pptx(data: bytes, format_name: str) -> Document:
     parts = (package.part_of(main, slide) for slide in root.iter("{*}sldId"))
     size = _size(root)
     for number, part in enumerate(filter(None, parts), 1):
-        _Slide(package, part, number, builder, size).read()
+        _Slide(package, part, number, builder, size, pictures).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
+    pictures.describe(builder.metadata)
     return builder.document(format_name)
 
 
@@ -43,13 +45,20 @@ class _Slide:
     """Add one slide to a builder."""
 
     def __init__(
-        self, package: Package, part: str, number: int, builder: DocumentBuilder, size: tuple[int, int]
+        self,
+        package: Package,
+        part: str,
+        number: int,
+        builder: DocumentBuilder,
+        size: tuple[int, int],
+        pictures: Pictures,
     ) -> None:
         self._package = package
         self._part = part
         self._number = number
         self._builder = builder
         self._size = size
+        self._pictures = pictures
         self._heading: Heading = ()
 
     def read(self) -> None:
@@ -81,9 +90,9 @@ class _Slide:
         if name == "graphicFrame":
             for table in shape.iter("{*}tbl"):
                 self._add("\n".join(_rows(table)), "table")
-            self._add("\n".join(graphics_text(self._package, self._part, shape)))
         elif _placeholder(shape) not in _SKIPPED_PLACEHOLDERS:
             self._add("\n".join(paragraphs(shape)))
+        self._add("\n".join(graphics_text(self._package, self._part, shape, self._pictures)))
 
     def _add_notes(self) -> None:
         for part in self._package.related(self._part, "notesSlide"):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...documents.document import Document
+    from ..pictures import Pictures
 
 # Excel's built-in number formats of times, by id. For dates "d" stands for any format of a date.
 _BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
@@ -32,7 +33,7 @@ _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML cannot hold,
 _COLUMN_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
 
 
-def read_xlsx(data: bytes, format_name: str) -> Document:
+def read_xlsx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     """Read a workbook; sheets count as pages, and their names are headings."""
     package = Package(data)
     if package.main_part("").endswith(".bin"):
@@ -43,8 +44,9 @@ def read_xlsx(data: bytes, format_name: str) -> Document:
     for number, (name, part, is_hidden) in enumerate(book.sheets(), 1):
         rows = book.rows(part)
         add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
-        for line in book.extras(part):
+        for line in book.extras(part, pictures):
             builder.add(line, page=number, heading=(name,))
+    pictures.describe(builder.metadata)
     return builder.document(format_name)
 
 
@@ -134,8 +136,8 @@ class _Workbook:
         codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
         return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
 
-    def extras(self, part: str) -> Iterator[str]:
-        """The text on a sheet outside its cells: comments, text boxes and charts."""
+    def extras(self, part: str, pictures: Pictures) -> Iterator[str]:
+        """The text on a sheet outside its cells: comments, text boxes, charts and pictures."""
         for kind, target in self._package.relations(part).values():
             if target not in self._package:
                 continue
@@ -144,13 +146,15 @@ class _Workbook:
             elif kind == "drawing":
                 root = self._package.tree(target)
                 yield "\n".join(paragraphs(root))
-                for relation_type, chart in self._package.relations(target).values():
-                    if (
+                for relation_type, graphic in self._package.relations(target).values():
+                    if relation_type == "image":
+                        yield pictures.text_in(self._package, graphic)
+                    elif (
                         relation_type.lower().startswith("chart")
-                        and chart in self._package
+                        and graphic in self._package
                         and not relation_type.endswith(("Style", "Colors"))
                     ):
-                        yield "\n".join(chart_text(self._package, chart))
+                        yield "\n".join(chart_text(self._package, graphic))
 
     def _comments(self, part: str) -> Iterator[str]:
         root = self._package.tree(part)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from ...documents.document import HIDDEN, UNREAD, Document
+from ...documents.document import HIDDEN, Document, add_unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,8 @@ def drop_encoded(document: Document) -> Document:
     pieces = (text[end:start] + _note(text[start:stop]) for (_, end), (start, stop) in pairwise([(0, 0), *spans]))
     shorter = "".join(pieces) + text[spans[-1][1] :]
     parts = tuple(replace(part, start=moved(part.start), end=moved(part.end)) for part in document.parts)
-    metadata = {**document.metadata, UNREAD: _reason(sum(end - start for start, end in spans))}
+    metadata = dict(document.metadata)
+    add_unread(metadata, _reason(sum(end - start for start, end in spans)))
     if not any(map(str.isalnum, shorter)):  # the ellipses are all that is left
         return replace(document, text="", parts=(), metadata=metadata)
     if isinstance(concealed := metadata.get(HIDDEN), list):

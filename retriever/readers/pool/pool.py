@@ -43,6 +43,7 @@ class ReaderPool:
         memory: int = 1_200_000_000,
         max_bytes: int = MAX_BYTES,
         formats: Mapping[str, Format] | None = None,
+        ocr: str = "",
     ) -> None:
         """
         :param root: the folder of relative paths; the working directory if None.
@@ -53,6 +54,7 @@ class ReaderPool:
         :param max_bytes: the size in bytes above which files are skipped.
         :param formats: endings of your own: {".msg": ("outlook", "package.module:function")}. The function takes the
             bytes and the format's name, and returns a Document.
+        :param ocr: the languages to read pictures in, as Tesseract names them: "deu+eng"; "" to read none.
         """
         self._root = os.fspath(root) if root is not None else ""
         self._max_workers = workers or min(_usable_cores(), 4)
@@ -62,6 +64,7 @@ class ReaderPool:
             "memory": memory,
             "max_bytes": max_bytes,
             "formats": dict(formats or {}),
+            "ocr": ocr,
         }
         self._workers: list[WorkerProcess] = []
 

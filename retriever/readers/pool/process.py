@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BinocleError
+from ...documents.document import OCR, UNREAD
 from ..containers.members import safe_path
 from .protocol import LENGTHS, Json, Lengths, frame, load, load_document
 from .reading import Job, MemberName, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 _START = """
@@ -167,8 +168,8 @@ class WorkerProcess:
             members = tuple(_members(message.get("members", ())))
             if document.parts or members:
                 return Reading(job.path, **identity, document=document, state="ok", members=members)
-            scanned = " (scanned pages?)" if document.metadata.get("pages") else ""
-            return Reading(job.path, **identity, document=document, state="skipped", reason="no text in it" + scanned)
+            reason = " ".join(("no text in it" + _pictures(document.metadata)).split())
+            return Reading(job.path, **identity, document=document, state="skipped", reason=reason)
         state, reason = message["state"], str(message["reason"])
         if state not in {"skipped", "failed"}:
             raise ValueError("an unknown state")
@@ -214,6 +215,15 @@ class WorkerProcess:
         if code < 0:
             return f"its reader crashed (signal {-code})"
         return f"its reader ended with status {code}"
+
+
+def _pictures(metadata: Mapping[str, Any]) -> str:
+    """What to know of the pictures in a file without text."""
+    if metadata.get(OCR):
+        return f" (OCR: {metadata[OCR]})"
+    if metadata.get("pages"):
+        return " (scanned pages?)"
+    return f"; {metadata[UNREAD]}" if metadata.get(UNREAD) else ""
 
 
 def _members(fields: Iterable[Any]) -> Iterator[MemberName]:

@@ -20,6 +20,7 @@ from ..containers.members import CutBytes, OpenFile, has_members, list_members
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
+from ..pictures import FORMATS as PICTURES
 from .protocol import LENGTHS, Lengths, document_json, frame, load
 from .reading import DENIED
 
@@ -53,7 +54,8 @@ def main(settings: Json) -> NoReturn:
     _set_limits(settings["memory"])
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
-    formats = FORMATS | {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
+    own = {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
+    formats = FORMATS | (PICTURES if settings["ocr"] else {}) | own
     loader = _Loader(settings["max_bytes"], formats)
     while head := requests.read(LENGTHS.size):
         for index, path in load(requests.read(Lengths.read(head).json))["files"]:
@@ -74,7 +76,9 @@ def _serve(
         _stop_timers()  # the limits do not run while the pool takes the answer
         _send(answers, {"index": index, **identity})
         _start_timers(settings)
-        document = read_part(data, *context, path, formats) if context else read(data, path, formats)
+        document = (
+            read_part(data, *context, path, formats) if context else read(data, path, formats, ocr=settings["ocr"])
+        )
         if isinstance(data, CutBytes):
             document = _note(document, data.unread)
         text, result = document.text, dict[str, Any](state="ok", document=document_json(document))

@@ -1260,8 +1260,8 @@ def test_pictures_that_were_passed_over_are_to_be_read_again_where_a_run_asks_fo
     world.write("c.txt", CAT)
     world.sync()
     snapshot, index = world.retriever.snapshot(), world.folder / ".binocle"
-    for ocr_is_on, names in ((False, []), (True, ["a.zip", "duck.bmp"])):
-        changes = find_changes(world.folder, snapshot, leave_out=index, ocr=ocr_is_on)
+    for languages, names in (("", []), ("eng", ["a.zip", "duck.bmp"])):
+        changes = find_changes(world.folder, snapshot, leave_out=index, ocr=languages)
         assert [entry.path for entry in changes.read] == names
 
 
@@ -1274,7 +1274,93 @@ def test_pictures_are_read_where_a_run_asks_for_it(world):
     assert world.sync() == {"unchanged": 1}
     world.folder.joinpath("broken.bmp").write_bytes(b"BM nothing")
     assert world.sync(ocr=True) == {"unchanged": 1, "failed": 1}
-    assert world.reasons() == {"broken.bmp": "Tesseract cannot read it as a picture"}
+    assert world.reasons()["broken.bmp"].startswith("Tesseract cannot read it as a picture: ")
+
+
+@pytest.fixture
+def tesseract(tmp_path, monkeypatch):
+    """A command that knows two languages, reads as text what pictures have behind their first word, and logs."""
+    command = tmp_path / "commands" / "tesseract"
+    command.parent.mkdir()
+    command.write_text(
+        "#!/bin/sh\n"
+        "if [ \"$1\" = --list-langs ]; then printf 'deu\\neng\\n'; exit; fi\n"
+        f"read first words; echo $4 $words >> {tmp_path}/log; echo $words\n"
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("LC_ALL", "C")
+    return lambda: (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
+
+
+def word_file(world, name, words):
+    """Write a Word document that shows a picture."""
+    blip = '<a:blip xmlns:a="a" xmlns:r="r" r:embed="one"/>'
+    relation = '<Relationship Id="one" Type="x/image" Target="media/1.png"/>'
+    with zipfile.ZipFile(world.folder / name, "w") as file:
+        file.writestr("[Content_Types].xml", "<Types/>")
+        body = f"<p><r><t>{CAT}</t></r></p><p><r><drawing>{blip}</drawing></r></p>"
+        file.writestr("word/document.xml", f"<document><body>{body}</body></document>")
+        file.writestr("word/_rels/document.xml.rels", f"<Relationships>{relation}</Relationships>")
+        file.writestr("word/media/1.png", f"picture {words}\n".ljust(2_000))
+
+
+def test_pictures_are_read_again_in_other_languages_only(world, tesseract):
+    world.write("a.png", "picture of ducks\n")
+    word_file(world, "b.docx", "a goose")
+    archive(world, {"c.png": "picture a swan\n", "empty.jpg": "picture\n"})
+    assert world.sync() == {"indexed": 2, "skipped": 3}
+    assert world.reasons()["b.docx"] == "1 picture not read (--ocr reads them)"
+    assert world.sync(ocr=True) == {"indexed": 4, "skipped": 1}
+    assert world.reasons() == {"a.zip/empty.jpg": "no text in it (OCR: eng)"}
+    assert world.retriever.text("b.docx") == f"{CAT}\na goose"
+    read = tesseract()
+    assert world.sync(ocr=True) == {"unchanged": 4, "skipped": 1}
+    assert set(tesseract()[len(read) :]) == {"eng of ducks", "eng a goose", "eng a swan"}  # by verify
+    assert world.sync(ocr_language="deu+eng") == {"indexed": 4, "skipped": 1}
+    assert world.reasons() == {"a.zip/empty.jpg": "no text in it (OCR: deu+eng)"}
+    assert world.sync(ocr=True) == {"unchanged": 4, "skipped": 1}
+    assert tesseract()[-1].startswith("deu+eng ")
+
+
+def test_the_languages_of_pictures_are_told_where_nobody_chose_them(world, tesseract):
+    world.write("a.png", "picture of ducks\n")
+    assert world.retriever.sync(world.folder, ocr=True).note == "pictures are read in eng: --ocr-language names others"
+    assert world.retriever.sync(world.folder, ocr=True).note == ""
+    assert world.retriever.sync(world.folder, ocr_language="deu").note == ""
+
+
+def test_verify_reads_only_those_pictures_that_a_run_read(world, tesseract):
+    world.write("a.png", "picture of ducks\n")
+    word_file(world, "b.docx", "a goose")
+    assert world.sync(ocr=True) == {"indexed": 2}
+    word_file(world, "c.docx", "a swan")
+    assert world.sync() == {"unchanged": 2, "indexed": 1}
+    assert not any("swan" in line for line in tesseract())
+
+
+def test_text_of_pictures_is_kept_where_tesseract_is_gone(world, tesseract, monkeypatch):
+    word_file(world, "b.docx", "a goose")
+    world.sync(ocr=True)
+    monkeypatch.setattr(ocr, "COMMAND", "no-such-command")
+    faults = world.retriever.verify().faults
+    assert [fault.problem.split(":")[0] for fault in faults] == ["cannot be read now"]
+    world.retriever.repair()
+    assert "goose" in world.retriever.text("b.docx")
+
+
+def test_a_repair_reads_the_pictures_of_a_file_again(world, tesseract):
+    word_file(world, "b.docx", "a goose")
+    world.sync(ocr_language="deu")
+    with open_writer(Store.open(world.folder / ".binocle")) as writer:
+        row = writer.snapshot().document_rows.to_pylist()[0]
+        syncing.rewrite_rows(writer, [{**row, "metadata": '{"ocr": "deu", "hidden": [0, 1]}'}])
+    assert [fault.problem for fault in world.retriever.verify().faults] == [
+        "is stored without the places of its hidden text"
+    ]
+    world.retriever.repair()
+    assert world.retriever.verify().faults == []
+    assert "goose" in world.retriever.text("b.docx")
 
 
 def test_ocr_without_tesseract_is_refused(world, monkeypatch):

@@ -1,0 +1,46 @@
+"""The rows of files with pictures: the languages in which these were read, and which files to read again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import DamagedError
+from ..documents.document import OCR, metadata_of
+from ..readers.detect import ending_of
+from ..readers.pictures import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Row = dict[str, Any]
+
+_READ = re.compile(r"\(OCR: ([^()]+)\)")
+_PASSED_OVER = ("(scanned", "(--ocr ")  # in the reason of a file with pictures that were not read
+
+
+def languages_of(row: Row) -> str:
+    """The languages in which the pictures of a file were read; "" if they were not, or the row is damaged."""
+    if f'"{OCR}"' in (row["metadata"] or ""):
+        try:
+            languages = metadata_of(row).get(OCR)
+        except DamagedError:
+            return ""
+        return languages if isinstance(languages, str) else "eng" if languages is True else ""
+    match = _READ.search(row["reason"] or "")
+    return match[1] if match else ""
+
+
+def latest_languages(rows: Iterable[Row]) -> str:
+    """The languages in which pictures were read last; "" if none were."""
+    latest = max((row for row in rows if languages_of(row)), key=lambda row: int(row["id"]), default=None)
+    return languages_of(latest) if latest else ""
+
+
+def is_to_read(row: Row, languages: str) -> bool:
+    """Whether pictures of a file were passed over, or read in other languages than these."""
+    before, reason = languages_of(row), row["reason"]
+    if before:
+        return before != languages
+    is_image = ending_of(row["path"]) in FORMATS and reason.startswith("no reader for")
+    return is_image or any(words in reason for words in _PASSED_OVER)

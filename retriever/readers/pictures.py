@@ -1,0 +1,97 @@
+"""Read the text in pictures: images, PDF pages without text, and pictures in Office files.
+
+`ocr` runs Tesseract. Here are the limits for one file, and the words for pictures that are not read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import UnreadableError
+from ..documents.document import OCR, add_unread
+from .base import DocumentBuilder
+from .detect import ending_of
+from .formats import FORMATS as ALL_FORMATS
+
+if TYPE_CHECKING:
+    from ..documents.document import Document
+    from .formats import Format
+    from .office.package import Package
+
+_SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for all pictures of a file
+_MAX_PICTURES = 200  # of an Office file
+_MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in an Office file, and of all
+_MIN_BYTES = 1_000  # a smaller picture is a line or an icon
+
+_ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
+FORMATS: dict[str, Format] = dict.fromkeys(_ENDINGS, ("image", ".pictures:read_image"))
+WITH_PICTURES = frozenset({"image", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods"})  # their readers take Pictures
+
+
+def may_have_pictures(path: str) -> bool:
+    """Whether a file is named like an image, or like a file with pictures."""
+    ending = ending_of(path)
+    return ending in FORMATS or ALL_FORMATS.get(ending, ("",))[0] in WITH_PICTURES
+
+
+def read_image(data: bytes, format_name: str, pictures: Pictures) -> Document:
+    """Read the text in an image."""
+    from .ocr import recognize
+
+    builder = DocumentBuilder(metadata={OCR: pictures.languages})
+    builder.add(recognize(data, pictures.languages, _SECONDS))
+    return builder.document(format_name)
+
+
+class Pictures:
+    """The pictures of one file: reads their text within limits, and counts those that are not read."""
+
+    def __init__(self, languages: str = "") -> None:
+        """:param languages: to read them in, as Tesseract names them: "deu+eng"; "" to read none."""
+        self.languages = languages
+        self._end = time.monotonic() + _ALL_SECONDS
+        self._seen: set[str] = set()
+        self._bytes = 0
+        self._unread = 0
+        self._is_used = False
+
+    def text(self, picture: bytes) -> str | None:
+        """The text in a picture; None if it cannot be read, or no time is left for it.
+
+        :raises UnreadableError: when Tesseract is gone. The file then fails, instead of losing its text.
+        """
+        from .ocr import find_command, recognize
+
+        find_command()
+        self._is_used = True
+        left = self._end - time.monotonic()
+        try:
+            return recognize(picture, self.languages, min(left, _SECONDS)) if left > 1 else None
+        except UnreadableError:  # the other pictures are still read
+            return None
+
+    def text_in(self, package: Package, name: str) -> str:
+        """The text in a picture of an Office file, where it is shown first; "" everywhere else.
+
+        :param name: of the file in the package.
+        """
+        size = package.size(name)
+        if name in self._seen or posixpath.splitext(name.lower())[1] not in FORMATS or size < _MIN_BYTES:
+            return ""
+        self._seen.add(name)
+        self._bytes += size
+        is_within = len(self._seen) <= _MAX_PICTURES and size <= _MAX_BYTES and self._bytes <= _MAX_ALL_BYTES
+        text = self.text(package.picture(name)) if self.languages and is_within else None
+        self._unread += text is None
+        return text or ""
+
+    def describe(self, metadata: dict[str, Any]) -> None:
+        """Add the languages to the metadata of the file, and the number of pictures that were not read."""
+        if self._is_used:
+            metadata[OCR] = self.languages
+        if self._unread:
+            count = f"{self._unread:,} {'picture' if self._unread == 1 else 'pictures'}"
+            reason = f"{count} not read ({f'OCR: {self.languages}' if self.languages else '--ocr reads them'})"
+            add_unread(metadata, reason)
