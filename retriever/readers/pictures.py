@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ _SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for all pictures of a f
 _MAX_PICTURES = 200  # of an Office file
 _MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in an Office file, and of all
 _MIN_BYTES = 1_000  # a smaller picture is a line or an icon
+_WORD = re.compile(r"\w{3}")  # in photographs, Tesseract sees a letter or two
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
 FORMATS: dict[str, Format] = dict.fromkeys(_ENDINGS, ("image", ".pictures:read_image"))
@@ -85,7 +87,7 @@ class Pictures:
         is_within = len(self._seen) <= _MAX_PICTURES and size <= _MAX_BYTES and self._bytes <= _MAX_ALL_BYTES
         text = self.text(package.picture(name)) if self.languages and is_within else None
         self._unread += text is None
-        return text or ""
+        return text if text and _WORD.search(text) else ""
 
     def describe(self, metadata: dict[str, Any]) -> None:
         """Add the languages to the metadata of the file, and the number of pictures that were not read."""
