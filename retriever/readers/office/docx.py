@@ -11,6 +11,7 @@ from ....core.errors import UnreadableError
 from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
+from .equations import equation
 from .hidden_runs import mark_word
 from .package import Package, attribute, local_name, parse_digits
 
@@ -30,7 +31,7 @@ _FIELDS = name_set("instrText fldSimple")
 _PAGE_FIELD = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b")
 _PAGE_WORDS = 4  # of a line that is a page number, at most
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
-_CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
+_CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 
 
 @dataclass(slots=True)
@@ -174,6 +175,8 @@ class _WordReader:
             paragraph.boxes.extend(_boxes(element))
             paragraph.graphics.extend(graphics_text(self._package, self._part, element, self._pictures))
             paragraph.graphics.extend(_word_art(element))
+        elif name == "oMath":
+            pieces.append(equation(element))
         elif name == "ffData":
             pieces.append(_form_field(element))
         elif name == "AlternateContent":
@@ -186,7 +189,6 @@ class _WordReader:
             pieces.append(_symbol(element))
         elif not (name == "r" and _is_hidden(element)):
             pieces.append(_CHARACTERS.get(name, ""))
-            pieces.append(_script(element, name))
             for child in element:
                 self._collect(child, pieces, paragraph)
 
@@ -303,10 +305,3 @@ def _form_field(element: Any) -> str:
             entry = parse_digits(states.get("result")) or 0
             return entries[entry] if entry < len(entries) else ""
     return ""
-
-
-def _script(element: Any, name: str) -> str:
-    """The mark before a power or an index in a formula, which separates it from its base."""
-    if name not in {"sup", "sub"} or local_name(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
-        return ""
-    return "^" if name == "sup" else "_"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .equations import equation
 from .package import attribute, local_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def paragraphs(element: Any) -> Iterator[str]:
         pieces = []
         for node in paragraph.iter():
             name = local_name(node)
-            if name == "t":
+            if name == "oMath":
+                pieces.append(equation(node))
+            elif name == "t" and "/math}" not in node.tag:
                 pieces.append(node.text or "")
             elif name == "br":
                 pieces.append("\n")

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.documents.document import LineCounter
 from binocle.retriever.readers import FORMATS, UnsupportedError, read
+from binocle.retriever.readers.office import drawingml
 from binocle.retriever.readers.office import package as package_limits
 from binocle.retriever.readers.office.xlsx import read_xls
 
@@ -1126,6 +1128,44 @@ def test_docx_gives_all_visible_text_and_no_deleted_text() -> None:
         == "See the link added\n\na note\n\ncontrolled\n\nx^2\n\nboxed\n\na | b / c\n1 | 2\n\na remark\n\npage head\n\npage foot"
     )
     assert [part.kind for part in document.parts] == ["prose", "table", "prose"]
+
+
+def math(name: str, *arguments: tuple[str, str], signs: str = "") -> str:
+    """An element of Office Math; an argument is its name and a text or elements."""
+    body = "".join(
+        f"<m:{kind}>{text if '<' in text else f'<m:r><m:t>{text}</m:t></m:r>'}</m:{kind}>" for kind, text in arguments
+    )
+    return f"<m:{name}><m:{name}Pr>{signs}</m:{name}Pr>{body}</m:{name}>"
+
+
+BRACKETS = math("d", ("e", "x+a"))
+
+
+@pytest.mark.parametrize(
+    ("element", "text"),
+    [
+        (math("sSup", ("e", "x"), ("sup", "2")), "x^2"),
+        (math("sSup", ("e", BRACKETS), ("sup", "n-1")), "(x+a)^(n-1)"),
+        (math("sSubSup", ("e", "x+y"), ("sub", "i"), ("sup", "-1")), "(x+y)_i^-1"),
+        (math("f", ("num", "a+b"), ("den", "2")), "(a+b)/2"),
+        (math("f", ("num", BRACKETS + BRACKETS), ("den", BRACKETS)), "((x+a)(x+a))/(x+a)"),
+        (math("d", ("e", math("f", ("num", "n"), ("den", "k"), signs='<m:type m:val="noBar"/>'))), "(n¦k)"),
+        (math("d", ("e", "a"), ("e", "b"), signs='<m:begChr m:val="["/><m:sepChr m:val=","/><m:endChr m:val=""/>'), "[a,b"),
+        (math("nary", ("sub", "n=1"), ("sup", "∞"), ("e", "a"), signs='<m:chr m:val="∑"/>'), "∑_(n=1)^∞ a"),
+        (math("nary", ("sub", ""), ("sup", ""), ("e", "dx")), "∫ dx"),
+        (math("rad", ("deg", ""), ("e", "b-4")), "√(b-4)"),
+        (math("rad", ("deg", "3"), ("e", "x")), "√(3&x)"),
+        (math("func", ("fName", "log"), ("e", "x")), "log x"),
+        (math("func", ("fName", math("limLow", ("e", "lim"), ("lim", "n"))), ("e", BRACKETS)), "lim_n(x+a)"),
+        (math("m", ("mr", "<m:e><m:t>1</m:t></m:e><m:e><m:t>2</m:t></m:e>"), ("mr", "<m:e><m:t>3</m:t></m:e>")), "1, 2; 3"),
+        ("<m:r><m:t>a</m:t></m:r><m:del><m:r><m:t>b</m:t></m:r></m:del>", "a"),
+    ],
+)  # fmt: skip
+def test_equations_in_docx_and_pptx_keep_their_signs(element: str, text: str) -> None:
+    equations = f"<m:oMath>{element}</m:oMath><m:oMath><m:r><m:t>1</m:t></m:r></m:oMath>"
+    assert reading(docx(f"<w:p>{equations}</w:p>"), "a.docx").text == f"{text} 1"
+    shape = f'<a:p xmlns:a="a" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">{equations}</a:p>'
+    assert list(drawingml.paragraphs(etree.fromstring(f"<slide>{shape}</slide>"))) == [f"{text} 1".strip()]
 
 
 def test_docx_leaves_page_numbers_of_headers_and_footers_out() -> None:
