@@ -1323,6 +1323,26 @@ def test_pictures_are_read_again_in_other_languages_only(world, tesseract):
     assert tesseract()[-1].startswith("deu+eng ")
 
 
+def test_files_with_pictures_are_not_for_a_cluster_where_a_run_reads_them(world, tesseract, tmp_path):
+    world.write("a.png", "picture of ducks\n")
+    word_file(world, "b.docx", "a goose")
+    world.write("x.md", CAT)
+    for languages, elsewhere in ((None, ["a.png", "b.docx", "x.md"]), ("", ["x.md"])):
+        names: list[str] = []
+        store = memory(tmp_path / str(languages), world.encoder)
+        with open_writer(store) as writer:
+            sync(
+                writer,
+                world.folder,
+                world.encoder,
+                ocr=languages,
+                file_indexer=lambda _writer, _root, entries, *_, names=names: names.extend(
+                    entry.path for entry in entries
+                ),
+            )
+        assert names == elsewhere
+
+
 def test_the_languages_of_pictures_are_told_where_nobody_chose_them(world, tesseract):
     world.write("a.png", "picture of ducks\n")
     assert world.retriever.sync(world.folder, ocr=True).note == "pictures are read in eng: --ocr-language names others"
