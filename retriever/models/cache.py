@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.checks import is_whole
-from ...core.errors import EncoderMismatchError, InputError, UntrustedError
+from ...core.errors import EncoderMismatchError, InputError, ModelNotFoundError, UntrustedError
 from .bert.bert_encoder import expect_queries, use_gpus
 from .encoders.no_encoder import NoEncoder, check_encoder
 from .files import DEFAULT_MODEL, INT8, find_default
@@ -70,7 +71,15 @@ class ModelCache:
         if identity and not self.requested and not self._is_trusted():
             return self._load_default(identity)
         name = self.requested or (identity.model if identity else DEFAULT_MODEL)
-        encoder = load_encoder(name)
+        try:
+            encoder = load_encoder(name)
+        except ModelNotFoundError as error:
+            if self.requested or not Path(name).is_absolute() or Path(name).exists():
+                raise
+            raise ModelNotFoundError(
+                f"{error}: if the encoder of this index was moved, 'binocle switch MODEL "
+                f"--index {shlex.quote(str(self._index))}' notes its new folder"
+            ) from None
         if identity and encoder.fingerprint != identity.fingerprint:
             raise EncoderMismatchError(
                 f"the index at {self._index} was made with {identity.model} (fingerprint {identity.fingerprint[:8]}) "

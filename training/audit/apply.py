@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ...core.progress import OnProgress, ignore
 from ...retriever.indexing.switch import check_own
 from ...retriever.models.defences import SECRET_BYTES
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
+from ...retriever.store.store import locked
 from . import defences, search_cost
 
 if TYPE_CHECKING:
@@ -45,14 +47,15 @@ def defend(
     """Write a defended encoder with a new secret, and switch the index to it. `Retriever.rollback` undoes it.
 
     :param setting: such as "rotation" or "noise=0.01".
-    :param folder: of the encoder; the user's data folder by default. It must be outside the index: it holds the secret.
+    :param folder: of the encoder; the user's data folder by default. It must be outside the index and the indexed
+        folders: it holds the secret.
     :param keep: whether the undefended vectors stay in the index for `rollback`; else they are erased.
     """
     defence_setting = defences.parse([setting])[-1]
     if defence_setting.kind == "none":
         raise InputError("'none' is no defence: there is nothing to put into service")
+    check(retriever, folder)
     target = _target(folder, defence_setting.name.replace("=", "-"))
-    check(retriever, target)
     vectors = search_cost.sample_passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
     defence = defences.fit(defence_setting, vectors, secrets.token_bytes(SECRET_BYTES))
     encoder = save_defended_encoder(target, retriever.encoder, defence)
@@ -66,21 +69,60 @@ def defend(
 
 
 def check(retriever: Retriever, folder: str | Path | None) -> None:
-    """:raises InputError: when no defended encoder can be put there, or the index has one already."""
+    """Check that a defence can be applied, before the long audit that chooses it.
+
+    :raises InputError: when no defended encoder can be put there, or the index has one already.
+    :raises StoreError: when the index cannot be written.
+    """
     if isinstance(retriever.encoder, DefendedEncoder):
         raise InputError(f"{retriever.path} has a defended encoder already: 'binocle rollback' brings its base back")
-    check_own(retriever.snapshot())
+    snapshot = retriever.snapshot()
+    check_own(snapshot)
     if folder is None:
-        return
-    target = Path(folder).expanduser()
-    if target.resolve().is_relative_to(retriever.path.resolve()):
+        _check_writable(_encoders())
+    else:
+        target = Path(folder).expanduser()
+        _check_outside(retriever, target)
+        check_free_folder(target)
+        _check_writable(target)
+    snapshot.store.check_trusted()
+    with locked(snapshot.store.location):
+        pass
+
+
+def _check_outside(retriever: Retriever, target: Path) -> None:
+    """Refuse a folder that goes wherever the vectors or the documents go."""
+    path = target.resolve()
+    if path.is_relative_to(retriever.path.resolve()):
         raise InputError(
             f"{target} is in the index, beside the vectors that its secret is to protect: name another folder"
         )
-    check_free_folder(target)
+    for folder in retriever.folders:
+        if path.is_relative_to(folder.resolve()):
+            raise InputError(
+                f"{target} is in {folder}, whose files are indexed, but holds a secret: name a folder outside of it"
+            )
+
+
+def _check_writable(target: Path) -> None:
+    """Write a file into the nearest folder above that exists, and remove it again."""
+    folder = target
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{target} cannot be written ({error.strerror}): name another folder for the defended encoder"
+        ) from None
 
 
 def _target(folder: str | Path | None, name: str) -> Path:
     if folder is not None:
         return Path(folder).expanduser()
-    return user_folder("DATA", "~/.local/share") / "binocle" / "encoders" / f"{name}-{secrets.token_hex(4)}"
+    return _encoders() / f"{name}-{secrets.token_hex(4)}"
+
+
+def _encoders() -> Path:
+    return user_folder("DATA", "~/.local/share") / "binocle" / "encoders"

@@ -22,7 +22,14 @@ from tokenizers import Tokenizer
 
 from binocle import BinocleError, Retriever, load_encoder
 from binocle.cli import cli
-from binocle.core.errors import EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
+from binocle.core.errors import (
+    EncoderMismatchError,
+    InputError,
+    LockedError,
+    ModelNotFoundError,
+    NoIndexError,
+    StoreError,
+)
 from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.indexer import Indexer
@@ -193,6 +200,9 @@ def test_a_switch_tells_an_index_where_its_encoder_is_now(models, tmp_path):
     retriever = filled(tmp_path / "index", model)
     before = answers(retriever)
     model.rename(tmp_path / "moved")
+    hint = re.escape(f"was moved, 'binocle switch MODEL --index {retriever.path}' notes its new folder")
+    with pytest.raises(ModelNotFoundError, match=f"no model folder at '{re.escape(str(model))}'.*{hint}"):
+        Retriever.open(retriever.path).search("cat")
     retriever.switch(tmp_path / "moved")
     assert answers(Retriever.open(retriever.path)) == before
 

@@ -20,6 +20,7 @@ from binocle.cli import cli, main
 from binocle.core.errors import InputError, MissingExtraError, ModelNotFoundError
 from binocle.core.progress import ignore
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
+from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit import texts as texts_of_audit
@@ -1092,6 +1093,10 @@ def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):
     assert index.snapshot().head == before and not (tmp_path / "secret").exists()
 
 
+def denied(*arguments, **options):
+    raise PermissionError(13, "denied")
+
+
 def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, index, tmp_path, monkeypatch):
     def measured(*arguments, **options):
         raise AssertionError
@@ -1100,10 +1105,28 @@ def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, inde
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
     asked = ("--max-token-f1", 1, "--apply", "--encoder")
-    for place, says in ((tmp_path / "full", "is there already"), (index.path / "secret", "is in the index")):
+    monkeypatch.setattr(Retriever, "folders", [tmp_path / "documents"])
+    for place, says in (
+        (tmp_path / "full", "is there already"),
+        (index.path / "secret", "is in the index"),
+        (tmp_path / "documents/secret", f"is in {tmp_path / 'documents'}, whose files are indexed"),
+        (tmp_path / "full/file/secret", "full/file/secret cannot be written (Not a directory)"),
+    ):
         code, out, err = run(*asked, place)
         assert (code, out) == (2, "")
         assert says in err.splitlines()[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.TemporaryFile", denied)
+        patch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+        code, out, err = run(*asked[:-1])
+        assert (code, out) == (2, "")
+        assert f"{tmp_path / 'data/binocle/encoders'} cannot be written (denied)" in err.splitlines()[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderLocation, "_make_folder", denied)
+        code, out, err = run(*asked, tmp_path / "secret")
+        assert (code, out) == (2, "")
+        assert str(index.path) in err.splitlines()[-1] and "denied" in err.splitlines()[-1]
+    assert not (tmp_path / "secret").exists()
     defend(index, "int8", folder=tmp_path / "first")
     code, out, err = run(*asked, tmp_path / "second")
     assert (code, out) == (2, "")
