@@ -113,6 +113,7 @@ class Experiment:
             cut_off=self._cut_off,
             epsilon=defences.epsilon(setting.strength) if setting.kind == "noise" else None,
             **self._facts(setting, own, stolen),
+            seed=self._config.seed,
         )
 
     def _attacks(
@@ -246,7 +247,9 @@ class Experiment:
         vectors = stolen[length][rows]
         recovered = attacker.correct(vectors, comparison, bags[length].tokens(vectors))
         return AttackResult(
-            {length: self._compared(length, recovered, self._cosines(length, recovered, rows), rows=rows)}, []
+            {length: self._compared(length, recovered, self._cosines(length, recovered, rows), rows=rows)},
+            [],
+            rows.tolist(),
         )
 
     def _attack(self, attacker: Attacker, stolen: Mapping[int, Floats]) -> AttackResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..inversion.metrics import share_above
 from . import defences
 from .assumptions import assumptions
 from .attacks.candidates import REST_KNOWN
@@ -37,6 +38,7 @@ class AttackResult:
 
     by_length: ByLength
     examples: list[Example]
+    rows: list[int] | None = None  # of the attacked texts of a length, if it is a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class DefenceResult:
     cut_off: bool = False  # whether the limit of time stopped an attacker's learning
     facts: dict[str, FactResult] = field(default_factory=dict)  # names, numbers and dates, picked from candidates
     membership: Value | None = None  # see `candidates.membership`
+    seed: int = 0  # of the intervals
 
     @property
     def leak(self) -> float:
@@ -126,14 +129,15 @@ class DefenceResult:
         return max(values, key=lambda value: -1.0 if value.value is None else value.value)
 
     @property
-    def share(self) -> float:
+    def share(self) -> Value:
         """The highest F1 of an attacker as a share of the way from guessing (0) to the whole text (1)."""
-        shares = [
-            (recovery["f1"] - guess["f1"]) / max(1e-9, 1 - guess["f1"])
-            for by_length in self._answers()
-            for (recovery, guess) in ((by_length[length], self.guessing[length]) for length in by_length)
-        ]
-        return max(0.0, *shares)
+        shares = []
+        for attack in (*self.attacks.values(), AttackResult(self.nearest, [])):
+            for length, recovery in attack.by_length.items():
+                guess = self.guessing[length].f1
+                guess = guess if attack.rows is None else [guess[row] for row in attack.rows]
+                shares.append(share_above(recovery.f1, guess, self.seed))
+        return max(shares, key=lambda share: share.value or 0.0)
 
     def _answers(self) -> list[ByLength]:
         return [*(attack.by_length for attack in self.attacks.values()), self.nearest]
@@ -155,7 +159,7 @@ class DefenceResult:
             "leak": round(self.leak, 4),
             "leak_high": round(self.leak_high, 4),
             "leak_95th": self.leak_95th,
-            "share": round(self.share, 4),
+            "share": asdict(self.share),
             **{f"highest_{name}": asdict(self.highest(name)) for name in HEADLINES},
             "attacks": {
                 name: {

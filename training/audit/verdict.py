@@ -20,7 +20,7 @@ def verdict(report: AuditReport) -> list[str]:
         f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}.",
         report.known.sentence(plain),
     ]
-    if best is plain or best.share >= plain.share:
+    if best is plain or _share(best) >= _share(plain):
         return [
             *sentences,
             f"No setting that keeps {_KEPT:.0%} of nDCG@10 leaks less than the vectors as they are stored.",
@@ -46,7 +46,11 @@ def _leak(result: DefenceResult) -> tuple[bool, float, float]:
 
 
 def _left(result: DefenceResult, plain: DefenceResult) -> float:
-    return min(1.0, result.share / plain.share) if plain.share else 1.0
+    return min(1.0, _share(result) / _share(plain)) if _share(plain) else 1.0
+
+
+def _share(result: DefenceResult) -> float:
+    return result.share.value or 0.0
 
 
 def _reads(result: DefenceResult) -> str:

@@ -234,6 +234,21 @@ def mean_value(values: Sequence[float], seed: int) -> Value:
     return _value(mean(values), len(values), seed)
 
 
+def share_above(f1: Sequence[float], floor: Sequence[float], seed: int) -> Value:
+    """The share of the way from one mean F1 (0) to the whole text (1) that another has come, of the same texts.
+
+    Each sample of the bootstrap draws both. It is at least 0.
+    """
+    table = np.column_stack([f1, floor])
+
+    def share(weights: Doubles) -> Doubles:
+        recovered, baseline = (weights @ table / weights.sum(1, keepdims=True)).T
+        shares: Doubles = np.maximum(0, (recovered - baseline) / np.maximum(1e-9, 1 - baseline))
+        return shares
+
+    return _value(share, len(table), seed)
+
+
 def _value(weighted: Weighted, texts: int, seed: int, samples: int = _SAMPLES) -> Value:
     value = float(weighted(np.ones((1, texts)))[0])
     drawn = bootstrap(weighted, texts, samples=samples, seed=seed)

@@ -44,12 +44,12 @@ from binocle.training.audit.report import text_report
 from binocle.training.audit.report.html_report import page
 from binocle.training.audit.report.leak_curves import escaped
 from binocle.training.audit.report.shared_words import marked
-from binocle.training.audit.result import DefenceResult
+from binocle.training.audit.result import AttackResult, DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.audit.verdict import verdict
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
-from binocle.training.inversion.metrics import Value
+from binocle.training.inversion.metrics import Value, share_above
 from binocle.training.inversion.overlap import KnownTexts
 
 
@@ -607,8 +607,33 @@ def test_no_leak_is_below_that_of_the_ridge_or_of_guessing(found):
     for result in found.results:
         ridge = [recovery["f1"] for recovery in result.attacks[RIDGE].by_length.values()]
         assert result.leak >= max(*ridge, *(recovery["f1"] for recovery in found.frequent.values()))
-        assert 0 <= result.share <= 1
-    assert found.results[0].share > found.results[1].share
+        assert 0 <= result.share.low <= result.share.value <= result.share.high <= 1
+    assert found.results[0].share.value > found.results[1].share.value
+
+
+def test_the_share_above_guessing_has_an_interval_over_the_same_texts():
+    guess = [0.1, 0.5, 0.2, 0.4]
+    paired = share_above([value + 0.5 * (1 - value) for value in guess], guess, 0)
+    assert (paired.value, paired.low, paired.high) == (0.5, 0.5, 0.5)  # whichever texts are drawn
+    other = share_above([0.6, 0.9, 0.3, 0.4], guess, 0)
+    assert other.value == round((0.55 - 0.3) / 0.7, 4) and other.low < other.value < other.high
+    assert share_above([0.0, 0.1], [0.5, 0.5], 0) == Value(0.0, 0.0, 0.0)
+
+
+def test_the_share_of_a_sample_is_measured_above_guessing_of_the_same_texts(found):
+    plain = found.results[0]
+    f1 = plain.guessing[8].f1[:3]
+    recovery = replace(plain.guessing[8], f1=[1.0, *f1[1:]])
+    sampled = AttackResult({8: recovery}, [], rows=[0, 1, 2])
+    alone = replace(plain, attacks={PAIRS: sampled}, nearest={})
+    assert alone.share == share_above([1.0, *f1[1:]], f1, 0)
+
+
+def test_the_page_and_the_report_give_the_share_with_its_interval(found):
+    share = found.results[0].share
+    assert found.as_dict()["settings"][0]["share"] == {"value": share.value, "low": share.low, "high": share.high}
+    cell = f"<td>{share.value:.3f} <small>[{share.low:.3f}, {share.high:.3f}]</small></td>"
+    assert cell in page(found.as_dict())
 
 
 def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_gate(filled):

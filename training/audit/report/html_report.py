@@ -149,7 +149,7 @@ def _settings(report: Report) -> str:
             f"<td>{change['value']:+.4f} <small>p {change['p']:.3f}</small></td>",
             f"<td>{setting['leak']:.3f} <small>at most {setting['leak_high']:.3f}</small></td>",
             f"<td>{setting['leak_95th']:.3f}</td>",
-            f"<td>{setting['share']:.3f}</td>",
+            f"<td>{_value(setting['share'])}</td>",
             *(f"<td>{_value(setting[f'highest_{name}'])}</td>" for name in ("content_f1", "names", "numbers")),
         ]
         for length in report["frequent"]:

@@ -72,7 +72,7 @@ def _heading(report: AuditReport, length: int) -> str:
 def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best: bool) -> list[str]:
     """Lay out a setting: its figures with the first attacker's F1, then a line for each further attacker."""
     figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"
-    figures += f"  {result.leak_95th:>6.3f}  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
+    figures += f"  {result.leak_95th:>6.3f}  {_short(result.share):>6}  {_short(result.highest('content_f1')):>7}"
     figures += f"  {_short(result.highest('names')):>6}  {_short(result.highest('numbers')):>7}"
     (name, first), *rest = result.attacks.items()
     rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length, lengths)}  {name}"]
