@@ -27,6 +27,7 @@ _COLUMNS = {  # width
     "names": 6,
     "numbers": 7,
 }
+_FLOOR = "guessing"
 _FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)
 
 
@@ -45,17 +46,18 @@ def lines(report: AuditReport, gate: Gate) -> list[str]:
 
 
 def _table(report: AuditReport) -> list[str]:
-    """Lay out a line for each setting; a star marks the Pareto front."""
-    width = max(len(result.name) for result in report.results)
+    """Lay out guessing, which no defence goes below, then each setting; a star marks the Pareto front."""
+    width = max(len(_FLOOR), *(len(result.name) for result in report.results))
     headings = "".join(f"{_heading(report, length):>8}" for length in report.frequent)
     columns = "".join(f"{name:>{size + 2}}" for name, size in _COLUMNS.items())
-    table = [f"  {'':<{width}}{columns}{headings}"]
+    guesses = f"{'':{_FIGURES_WIDTH}}{_f1s(report.frequent, report.frequent)}"
+    table = [
+        f"  {'':<{width}}{columns}{headings}",
+        f"  {_FLOOR:<{width}}  {guesses}  most frequent tokens, without any vector",
+    ]
     front = set(report.front())
     for result in report.results:
         table += _rows(result, report.frequent, width, is_best=result.name in front)
-    table.append(
-        f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(report.frequent, report.frequent)}  most frequent tokens"
-    )
     return [
         *table,
         "* on the Pareto front",
