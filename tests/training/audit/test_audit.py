@@ -42,7 +42,7 @@ from binocle.training.audit.known_text import KnownText
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
 from binocle.training.audit.report.html_report import page
-from binocle.training.audit.report.leak_curves import escaped
+from binocle.training.audit.report.leak_curves import escaped, overview
 from binocle.training.audit.report.shared_words import marked
 from binocle.training.audit.result import AttackResult, DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
@@ -698,7 +698,7 @@ def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_o
     text = page(report.as_dict())
     assert re.findall(r'<td class="front">\d+ ([^<]+)</td>', text) == front
     for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        assert re.findall(r'r="7"[^>]*/><circle[^>]*><title>([^:]+): F1', drawing) == front
+        assert re.findall(r'r="7"[^>]*/><circle[^>]*><title>([^:]+): ', drawing) == front
 
 
 @pytest.mark.parametrize(
@@ -872,7 +872,7 @@ def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
     read = Reading(text)
     assert read.open == []
     assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a"} & set(read.tags)
-    assert read.tags.count("svg") == 3
+    assert read.tags.count("svg") == 3 + len(list(overview(report)))
     for _, name, value in read.attributes:
         assert not name.startswith("on") and name not in ("src", "href", "style")
         assert "javascript" not in (value or "")
@@ -882,6 +882,28 @@ def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
     for name in ("noise=0.5", "truncate=16", "rotation", WITHOUT_PAIRS, "ROUGE-L", "nearest own text"):
         assert name in text
     assert text == page(report)
+
+
+def test_the_overview_has_a_point_with_its_interval_for_each_setting_and_measure(found):
+    report = found.as_dict()
+    for setting in report["settings"]:
+        setting["highest_names"] = {"value": 0.4, "low": 0.25, "high": 1.0}
+        setting["highest_numbers"] = {"value": None, "low": None, "high": None}
+    drawings = list(overview(report))
+    assert [re.search("<title>(.*?)</title>", drawing)[1] for drawing in drawings] == ["content words", "names"]
+    assert all(f"<figure>{drawing}</figure>" in page(report) for drawing in drawings)
+    heights = []
+    for drawing in drawings:
+        for number, setting in enumerate(report["settings"], 1):
+            assert f"<title>{setting['name']}: " in drawing and f">{number}</text>" in drawing
+        heights.append(re.findall(r'cy="([\d.]+)" r="4"', drawing))
+        across = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawing)]
+        assert min(across) >= 50 and max(across) <= 358
+    assert heights[0] == heights[1]  # one axis of quality
+    assert f"none: names recovered, of 10 4 [2.5, 10], nDCG@10 kept {report['settings'][0]['keep']:.3f}" in drawings[1]
+    for setting in report["settings"]:
+        setting["highest_names"] = setting["highest_content_f1"] = setting["highest_numbers"]
+    assert "What is read against search quality" not in page(report)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .leak_curves import chart, colours, escaped, texts_of
+from .leak_curves import chart, colours, escaped, overview, texts_of
 from .shared_words import marked
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ _NAMES = {
     "numbers": "numbers",
     "names": "names",
 }
+_OVERVIEW = (
+    "<p>Each point is a setting, with its 95 % interval. Across: the highest that any attacker recovered at any "
+    "length, or guessed. Up: the share of the search quality that is left. High and left is good. "
+    "Ringed: the Pareto front of the leak, as in the charts below.</p>"
+)
 _CURVES = (
     "<p>Each point is a setting. Across: the share of the search quality that is left. Up: the token F1 of the text "
     "that was recovered, or of the nearest text that the attacker learned from, whichever is higher. Low and right is "
@@ -79,6 +84,7 @@ td.text{{overflow-wrap:anywhere;min-width:14rem}}small{{color:var(--faint)}}.fro
 dt{{font-weight:600}}summary{{cursor:pointer}}mark{{background:var(--mark);color:var(--ink)}}
 .scroll,figure{{overflow-x:auto}}figure{{display:inline-block;max-width:100%;margin:.3rem 0}}
 svg{{display:block;max-width:100%;height:auto}}svg.wide{{min-width:40rem}}
+.names>span{{display:inline-block;margin-right:1rem}}
 svg text{{fill:currentColor}}.grid{{color:var(--grid)}}.axis{{color:var(--axis)}}.hollow{{fill:var(--page)}}
 """
 
@@ -90,6 +96,7 @@ def page(report: Report) -> str:
         *(f"<p>{escaped(sentence)}</p>" for sentence in report["verdict"]),
         _heading(report),
         _words(),
+        *_overview(report),
         "<h2>Leak against search quality</h2>",
         _CURVES,
         f"<figure>{chart(report, None)}</figure>",
@@ -134,6 +141,20 @@ def _heading(report: Report) -> str:
 def _words() -> str:
     words = "".join(f"<dt>{escaped(word)}</dt><dd>{escaped(meaning)}</dd>" for word, meaning in _WORDS.items())
     return f"<details><summary>What the words mean</summary><dl>{words}</dl></details>"
+
+
+def _overview(report: Report) -> Iterable[str]:
+    """Lay out the charts beside each other, or one below the other on a narrow screen, and name the numbers."""
+    drawings = list(overview(report))
+    if not drawings:
+        return
+    yield f"<h2>What is read against search quality</h2>{_OVERVIEW}"
+    yield "".join(f"<figure>{drawing}</figure>" for drawing in drawings)
+    names = (
+        f'<span class="{setting["kind"]}">●</span> {number} {escaped(setting["name"])}'
+        for number, setting in enumerate(report["settings"], 1)
+    )
+    yield f'<p class="names">{" ".join(f"<span>{name}</span>" for name in names)}</p>'
 
 
 def _settings(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""Draw the curves of an audit as SVG: recovered tokens against the search quality of each setting.
+"""Draw the charts of an audit as SVG: what is recovered against the search quality of each setting.
 
 They are drawn here, not with matplotlib as in `runs.plots`, for three reasons. Each point shows its values when the
 mouse is over it (`<title>`), which matplotlib does not write. A page can be drawn from report.json without the extra
@@ -30,6 +30,15 @@ _COLOURS = {  # Okabe and Ito's by kind of defence, darker on a light page and l
 }
 
 
+_KEPT = "nDCG@10 kept"
+_RECOVERED = {  # measure -> title, label of the axis, and its value for all of them
+    "content_f1": ("content words", "content F1 recovered", 1),
+    "names": ("names", "names recovered, of 10", 10),
+    "numbers": ("numbers", "numbers recovered, of 10", 10),
+}
+_SMALL = (370, 300)  # width and height of a chart: three are beside each other on a wide screen
+
+
 def colours(*, dark: bool) -> str:
     """Return the style of the kinds of defences, for a light page or a dark one."""
     return "".join(f".{kind}{{color:{pair[dark]}}}" for kind, pair in _COLOURS.items())
@@ -42,67 +51,101 @@ def escaped(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A setting in a chart: the share of nDCG@10 that is kept, and F1 with its interval."""
+    """A setting in a chart, with the ends of its interval."""
 
-    keep: float
-    f1: float
-    low: float
-    high: float
+    x: float
+    y: float
+    ends: tuple[tuple[float, float], tuple[float, float]]
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The pixels of a chart's box, and the values at its borders; F1 begins at 0."""
+    """The pixels of a chart's box, and the values at its borders."""
 
     left: int
     right: int
     top: int
     bottom: int
-    lowest_keep: float
-    highest_keep: float
-    highest_f1: float
+    across: tuple[float, float]  # lowest and highest value
+    up: tuple[float, float]
+    labels: tuple[str, str]
 
-    def x(self, keep: float) -> float:
-        share = (keep - self.lowest_keep) / (self.highest_keep - self.lowest_keep)
-        return self.left + share * (self.right - self.left)
+    def x(self, value: float) -> float:
+        low, high = self.across
+        return self.left + (value - low) / (high - low) * (self.right - self.left)
 
-    def y(self, f1: float) -> float:
-        return self.bottom - f1 / self.highest_f1 * (self.bottom - self.top)
+    def y(self, value: float) -> float:
+        low, high = self.up
+        return self.bottom - (value - low) / (high - low) * (self.bottom - self.top)
 
     def draw(self) -> Iterable[str]:
         left, right, top, bottom = self.left, self.right, self.top, self.bottom
-        for keep in _ticks(self.lowest_keep, self.highest_keep):
-            x = self.x(keep)
+        for value in _ticks(*self.across):
+            x = self.x(value)
             yield _line([(x, top), (x, bottom)], "grid")
-            yield f'<text x="{x:.1f}" y="{bottom + 15}" font-size="11" text-anchor="middle">{keep:.4g}</text>'
-        for f1 in _ticks(0, self.highest_f1):
-            y = self.y(f1)
+            yield f'<text x="{x:.1f}" y="{bottom + 15}" font-size="11" text-anchor="middle">{value:.4g}</text>'
+        for value in _ticks(*self.up):
+            y = self.y(value)
             yield _line([(left, y), (right, y)], "grid")
-            yield f'<text x="{left - 6}" y="{y + 4:.1f}" font-size="11" text-anchor="end">{f1:.4g}</text>'
+            yield f'<text x="{left - 6}" y="{y + 4:.1f}" font-size="11" text-anchor="end">{value:.4g}</text>'
         yield _line([(left, top), (left, bottom), (right, bottom)], "axis")
         centre, middle = (left + right) / 2, (top + bottom) / 2
-        yield f'<text x="{centre}" y="{bottom + 33}" font-size="12" text-anchor="middle">nDCG@10 kept</text>'
+        across, up = self.labels
+        yield f'<text x="{centre}" y="{bottom + 33}" font-size="12" text-anchor="middle">{across}</text>'
         yield (
             f'<text x="14" y="{middle}" font-size="12" text-anchor="middle" '
-            f'transform="rotate(-90 14 {middle})">token F1 recovered</text>'
+            f'transform="rotate(-90 14 {middle})">{up}</text>'
         )
 
 
+def overview(report: Report) -> Iterable[str]:
+    """Draw what is recovered of content words, names and numbers, each against the search quality that is kept."""
+    for measure, (title, label, whole) in _RECOVERED.items():
+        values = [setting[f"highest_{measure}"] for setting in report["settings"]]
+        if any(value["value"] is None for value in values):
+            continue  # no attacked text has a name, or a number
+        points = [
+            _recovered(setting, value, f"{setting['name']}: {label}", whole)
+            for setting, value in zip(report["settings"], values, strict=True)
+        ]
+        highest = max(point.ends[1][0] for point in points) / whole
+        axes = _Axes(
+            *(50, _SMALL[0] - 12, 34, _SMALL[1] - 44),
+            across=(0, whole * max(0.1, highest) * 1.12),
+            up=_range_of_kept(report),
+            labels=(label, _KEPT),
+        )
+        guesses = [of_length[measure]["value"] or 0 for of_length in report["frequent"].values()]
+        parts = [*_guessing_across(whole * max(guesses), axes), *_curves(report, points, axes)]
+        yield _drawing(title, axes, [*parts, *_points(report, points, axes)], _SMALL)
+
+
+def _recovered(setting: Report, value: Report, name: str, whole: int) -> _Point:
+    x, low, high = (whole * value[part] for part in ("value", "low", "high"))
+    keep = setting["keep"]
+    return _Point(x, keep, ((low, keep), (high, keep)), f"{name} {x:.3g} [{low:.3g}, {high:.3g}], {_KEPT} {keep:.3f}")
+
+
+def _guessing_across(x: float, axes: _Axes) -> Iterable[str]:
+    """Mark the floor of what is recovered."""
+    yield _line([(axes.x(x), axes.top), (axes.x(x), axes.bottom)], "axis", 'stroke-dasharray="2 3"')
+    yield f'<text x="{axes.x(x) + 4:.1f}" y="{axes.bottom - 6}" font-size="10">guessing</text>'
+
+
 def chart(report: Report, length: str | None) -> str:
-    """Draw F1 against the quality kept, for texts of one length or, without one, at each setting's worst length."""
+    """Draw a chart of texts of one length; with None the worst length of each setting counts, with a legend."""
     width, height, left, bottom, top, right = (
-        (760, 430, 56, 46, 34, 180) if length is None else (370, 300, 50, 44, 34, 12)
+        (760, 430, 56, 46, 34, 180) if length is None else (*_SMALL, 50, 44, 34, 12)
     )
     points = [_point(report, setting, length) for setting in report["settings"]]
-    lowest = min(point.keep for point in points)
     axes = _Axes(
         *(left, width - right, top, height - bottom),
-        lowest_keep=max(0.0, lowest - 0.1 * (1.02 - lowest) - 0.01),
-        highest_keep=max(1.02, *(point.keep + 0.01 for point in points)),
-        highest_f1=min(1.0, max(0.1, *(point.high for point in points)) * 1.12),
+        across=_range_of_kept(report),
+        up=(0, min(1.0, max(0.1, *(point.ends[1][1] for point in points)) * 1.12)),
+        labels=(_KEPT, "token F1 recovered"),
     )
-    title = escaped("token F1 at its worst length" if length is None else texts_of(report, length))
-    parts = [f'<text x="{left}" y="18" font-size="14" font-weight="600">{title}</text>', *axes.draw()]
+    parts = []
     if length is not None:
         y = axes.y(report["frequent"][length]["f1"]["value"])
         parts.append(_line([(axes.left, y), (axes.right, y)], "axis", 'stroke-dasharray="2 3"'))
@@ -112,11 +155,26 @@ def chart(report: Report, length: str | None) -> str:
     parts += _without_pairs(report, length, axes)
     if length is None:
         parts += _legend(report, axes.right + 14, top + 8)
-    size = ' class="wide"' if length is None else ""
+    title = "token F1 at its worst length" if length is None else texts_of(report, length)
+    return _drawing(title, axes, parts, (width, height), ' class="wide"' * (length is None))
+
+
+def _drawing(title: str, axes: _Axes, parts: Iterable[str], size: tuple[int, int], attributes: str = "") -> str:
+    """Put a title, the axes and the parts of a chart into an image."""
+    width, height = size
+    heading = f'<text x="{axes.left}" y="18" font-size="14" font-weight="600">{escaped(title)}</text>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg"{size} viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" font-family="system-ui,sans-serif"><title>{title}</title>{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg"{attributes} viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" font-family="system-ui,sans-serif"><title>{escaped(title)}</title>'
+        f"{''.join([heading, *axes.draw(), *parts])}</svg>"
     )
+
+
+def _range_of_kept(report: Report) -> tuple[float, float]:
+    """The same part of the axis for every chart."""
+    keeps = [setting["keep"] for setting in report["settings"]]
+    lowest = min(keeps)
+    return max(0.0, lowest - 0.1 * (1.02 - lowest) - 0.01), max(1.02, *(keep + 0.01 for keep in keeps))
 
 
 def texts_of(report: Report, length: str) -> str:
@@ -131,11 +189,13 @@ def _point(report: Report, setting: Report, length: str | None) -> _Point:
     answers = [*attacks, setting["nearest"], report["frequent"]]
     f1s = [values["f1"] for lengths in answers for key, values in lengths.items() if length in (None, key)]
     highest = max(f1s, key=lambda f1: f1["value"])
-    return _Point(setting["keep"], highest["value"], highest["low"], highest["high"])
+    keep, f1, low, high = setting["keep"], *(highest[part] for part in ("value", "low", "high"))
+    title = f"{setting['name']}: F1 {f1:.3f} [{low:.3f}, {high:.3f}], {_KEPT} {keep:.3f}"
+    return _Point(keep, f1, ((keep, low), (keep, high)), title)
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / step <= 7 or step == 0.5)
+    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if (high - low) / step <= 7 or step == 2)
     return [round(number * step, 4) for number in range(int(low / step) + 1, int(high / step) + 1)] or [round(high, 4)]
 
 
@@ -150,7 +210,7 @@ def _curves(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[s
     settings = report["settings"]
     for kind in dict.fromkeys(setting["kind"] for setting in settings if setting["kind"] != "none"):
         strengths = [point for setting, point in zip(settings, points, strict=True) if setting["kind"] == kind]
-        corners = [(axes.x(point.keep), axes.y(point.f1)) for point in (points[0], *strengths)]
+        corners = [(axes.x(point.x), axes.y(point.y)) for point in (points[0], *strengths)]
         yield _line(corners, kind, 'stroke-width="1.3" opacity="0.6"')
 
 
@@ -171,13 +231,11 @@ def _points(report: Report, points: Sequence[_Point], axes: _Axes) -> Iterable[s
     """Draw each setting with its interval and number; a ring marks the Pareto front."""
     taken: list[tuple[float, float]] = []
     for number, (setting, point) in enumerate(zip(report["settings"], points, strict=True), 1):
-        kind, x, y = setting["kind"], axes.x(point.keep), axes.y(point.f1)
-        yield _line([(x, axes.y(point.low)), (x, axes.y(point.high))], kind, 'opacity="0.5"')
+        kind, x, y = setting["kind"], axes.x(point.x), axes.y(point.y)
+        yield _line([(axes.x(across), axes.y(up)) for across, up in point.ends], kind, 'opacity="0.5"')
         if setting["name"] in report["front"]:
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="none" stroke="currentColor" stroke-width="1.5"/>'
-        interval = f"[{point.low:.3f}, {point.high:.3f}]"
-        title = escaped(f"{setting['name']}: F1 {point.f1:.3f} {interval}, nDCG@10 kept {point.keep:.3f}")
-        centre = f'cx="{x:.1f}" cy="{y:.1f}"'
+        centre, title = f'cx="{x:.1f}" cy="{y:.1f}"', escaped(point.title)
         yield f'<circle {centre} r="4" class="{kind}" fill="currentColor"><title>{title}</title></circle>'
         label = _label_position(x, y, taken)
         taken += [label, (x, y)]
