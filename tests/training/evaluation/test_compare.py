@@ -312,6 +312,24 @@ def test_all_that_was_found_is_written(collection, rows, models, kept, tmp_path)
     assert all(len(line.split()) == 6 for line in (out / "tiny.lexical.run").read_text().splitlines())
 
 
+def test_files_of_names_with_the_same_slug_are_told_apart(collection, models, kept, tmp_path):
+    names = ["a b", "a-b", "A?b"]
+    for name in names:
+        shutil.copytree(models / "a", tmp_path / name)
+    out = tmp_path / "out"
+    compare([str(tmp_path / name) for name in names], [collection], indexes=kept, out=out, picture=None)
+    assert sorted(file.name for file in out.glob("*.run")) == ["tiny.A-b-3.run", "tiny.a-b-2.run", "tiny.a-b.run"]
+
+
+def test_plots_of_an_earlier_comparison_do_not_stay(rows, models, tmp_path):
+    for name in ("comparison.svg", "comparison.png", "scores.same.old.svg", "scores.txt", "mine.svg"):
+        (tmp_path / name).touch()
+    compare([str(models / "a"), str(models / "b")], [rows / "sts.tsv"], out=tmp_path, picture=None)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "comparison.json", "comparison.txt", "scores.txt", "mine.svg",
+    }  # fmt: skip
+
+
 def test_json_has_no_values_of_each_query_unless_asked(collection, models, kept):
     found = compare([str(models / "a"), "lexical"], [collection], indexes=kept)
     assert "per_query" not in json.dumps(found.as_dict())

@@ -8,6 +8,7 @@ import math
 import re
 import tempfile
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,15 +120,17 @@ def compare(
             parsed = with_poolings(parsed, Path(temporary))
             _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
         target = None if out is None else _create_folder(Path(out), picture)
+        stems = _file_stems([(contender.name, data_set.name) for data_set in sets for contender in parsed])
+        runs = {} if target is None else {pair: target / f"{stem}.run" for pair, stem in stems.items()}
         for data_set in sets:
             if data_set.rows is None:
                 root = Path(indexes) if indexes else Path(temporary)
-                collection = _Collection(data_set, parsed, root, split, rerank_depth, target)
+                collection = _Collection(data_set, parsed, root, split, rerank_depth, runs)
                 results |= collection.evaluate(progress)
         results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
     comparison = _comparison(parsed, first, columns, results)
     if target is not None:
-        _write(comparison, target, picture, per_query=per_query)
+        _write(comparison, target, picture, stems, per_query=per_query)
     return comparison
 
 
@@ -223,9 +226,10 @@ class _Collection:
         root: Path,
         split: str,
         rerank_depth: int,
-        target: Path | None,
+        runs: Mapping[tuple[str, str], Path],
     ) -> None:
-        self._data, self._contenders, self._root, self._target = data, contenders, root, target
+        """:param runs: the file for the run of each contender and data set, if runs are wanted."""
+        self._data, self._contenders, self._root, self._runs = data, contenders, root, runs
         self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
         models = (contender.source for contender in contenders if contender.source is not None)
         self._any_model = next(models, model_folder.DEFAULT_MODEL)
@@ -237,7 +241,7 @@ class _Collection:
         }
 
     def _evaluate(self, contender: Contender, progress: OnProgress) -> RetrievalResult:
-        title, name = f"{contender.name} on {self._data.name}", self._data.name
+        title = f"{contender.name} on {self._data.name}"
         progress(Progress(title))
         model = contender.source or self._any_model
         result = evaluate(
@@ -246,7 +250,7 @@ class _Collection:
             model=model,
             index=self._index(model),
             rerank=contender.reranker,
-            run_file=None if self._target is None else self._target / f"{_slug(name)}.{_slug(contender.name)}.run",
+            run_file=self._runs.get((contender.name, self._data.name)),
             progress=within(progress, f"{title}: "),
             **self._options,
         )
@@ -373,18 +377,24 @@ def _create_folder(out: Path, picture: str | None) -> Path:
     return out
 
 
-def _write(comparison: Comparison, out: Path, picture: str | None, *, per_query: bool) -> None:
+def _write(
+    comparison: Comparison, out: Path, picture: str | None, stems: Mapping[tuple[str, str], str], *, per_query: bool
+) -> None:
+    for name in ("comparison", "scores.*"):  # plots of an earlier comparison
+        for suffix in ("svg", "png"):
+            for file in out.glob(f"{name}.{suffix}"):
+                file.unlink()
     (out / "comparison.json").write_text(json.dumps(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
     (out / "comparison.txt").write_text(comparison.text(), "utf-8")
-    for (name, data), result in comparison.evaluations.items():
+    for pair, result in comparison.evaluations.items():
         if isinstance(result, JudgedRowsResult) and result.run:
-            write_run(out / f"{_slug(data)}.{_slug(name)}.run", result.run, "reranking")
+            write_run(out / f"{stems[pair]}.run", result.run, "reranking")
     if picture is None:
         return
     if comparison.bars():
         plots.comparison(comparison.bars(), out / f"comparison.{picture}")
     for name, data, scores in _distributions(comparison):
-        file = out / f"scores.{_slug(data)}.{_slug(name)}.{picture}"
+        file = out / f"scores.{stems[name, data]}.{picture}"
         plots.score_distributions(**scores, file=file, title=f"{name} on {data}")
 
 
@@ -395,6 +405,18 @@ def _distributions(comparison: Comparison) -> Iterator[tuple[str, str, dict[str,
             positive = result.gold > 0
             scores = {"positives": result.scores[positive], "negatives": result.scores[~positive]}
             yield name, data, {**scores, "threshold": result.thresholds.get("F1"), "score": result.score}
+
+
+def _file_stems(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Name the files of each contender and data set, with a number where names that differ have the same slug."""
+    stems: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    for name, data in pairs:
+        stem = f"{_slug(data)}.{_slug(name)}"
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        stems[name, data] = next(free for free in names if free.lower() not in taken)
+        taken.add(stems[name, data].lower())  # some file systems take no account of case
+    return stems
 
 
 def _slug(name: str) -> str:
