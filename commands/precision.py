@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,15 +86,17 @@ def _files(folder: Path, exclude: Sequence[str]) -> list[tuple[Path, int]]:
 
 
 def _passages(model: str, files: Sequence[Path]) -> list[str]:
-    """Return the passages of files, from an index in a temporary folder."""
-    from ..retriever.retriever import Retriever
+    """Return the passages that an index would have of files."""
+    from ..retriever.documents.chunker import chunk
+    from ..retriever.documents.scan import Entry
+    from ..retriever.indexing.reading import read_entries
+    from ..retriever.models.load import load_encoder
 
-    if not files:
-        return []
-    with (
-        tempfile.TemporaryDirectory(prefix="binocle-") as temporary,
-        Retriever.open(Path(temporary) / "index", model=model) as index,
-    ):
-        index.sync(files)
-        texts: list[str] = index.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist()
-        return texts
+    encoder = load_encoder(model)
+    entries = [Entry(str(file.absolute()), 0, 0) for file in files]
+    return [
+        passage.text
+        for _, reading in read_entries(Path(), entries)
+        if reading is not None and reading.document is not None
+        for passage in chunk(reading.document, encoder.offsets, encoder.max_tokens)
+    ]

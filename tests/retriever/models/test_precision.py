@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from binocle.commands.precision import _passages as passages
 from binocle.commands.precision import _sample as sampled
 from binocle.retriever.models import precision
 from binocle.retriever.models.bert.openvino import import_openvino
@@ -133,6 +134,12 @@ def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeyp
     assert model(run, str(folder)) == f"{tiny_model}@int8"
     with Retriever.open(folder) as retriever:
         assert sorted(seen) == sorted(retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist())
+
+
+def test_the_passages_of_the_check_need_no_index(folder, tiny_model, monkeypatch):
+    """A process that was killed meanwhile left a temporary one."""
+    monkeypatch.setattr(Retriever, "open", lambda *_, **__: pytest.fail("an index"))
+    assert passages(tiny_model, sampled([folder], []))
 
 
 def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_path, monkeypatch):
