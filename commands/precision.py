@@ -49,14 +49,20 @@ def model_in_precision(
 
 
 def _passes(model: str, folders: Sequence[Path], exclude: Sequence[str]) -> bool:
-    """Check int8 on some of the files, and print the result."""
-    from ..retriever.models.precision import check_int8, reason_against_int8
+    """Check int8 on some of the files, unless this machine remembers a check of the encoder, and print the result."""
+    from ..retriever.models.precision import check_int8, memory_of, reason_against_int8, remember, remembered
 
     if reason := reason_against_int8(model):
         echo(f"not int8: {reason}", err=True)
         return False
+    memory = memory_of(model)
+    check = remembered(memory)
+    if check is not None:
+        echo(f"{check.as_text()}; checked before: remove {memory} to check anew", err=True)
+        return check.passed
     check = check_int8(model, _passages(model, _sample(folders, exclude)))
-    echo(check.as_text(), err=True)
+    note = "; remembered for this machine" if remember(check, memory) else ""
+    echo(f"{check.as_text()}{note}", err=True)
     return check.passed
 
 

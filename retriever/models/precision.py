@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.files import user_folder, write_atomic
+from ...core.version import __version__
 from .bert.openvino import has_int8_products
 from .files import INT8
 from .load import load_encoder, load_reranker
@@ -70,6 +75,44 @@ def reason_against_int8(model: str) -> str:
     except InputError:
         return f"{model} is no plain BERT encoder"
     return ""
+
+
+def memory_of(model: str) -> Path:
+    """Return the file that remembers the check of an encoder on this processor, with this version of Binocle."""
+    key = json.dumps([load_encoder(model).fingerprint, _processor(), __version__])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return user_folder("CACHE", "~/.cache") / "binocle" / "int8" / f"{digest}.json"
+
+
+def _processor() -> list[str]:
+    """The name and the features of the processor, as far as Linux says them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return sorted({line for line in lines if line.startswith(("model name", "flags"))})
+
+
+def remembered(memory: Path) -> Int8Check | None:
+    """Return the check in a file; None if there is none, or it cannot be read."""
+    try:
+        fields = json.loads(memory.read_text("utf-8"))
+        rates = (float(fields[name]) for name in ("speedup", "agreement", "first_places_lost"))
+        return Int8Check(int(fields["passages"]), *rates)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(check: Int8Check, memory: Path) -> bool:
+    """Write a check to a file, unless its passages were too few; return whether it is there."""
+    if check.passages < _FEWEST:
+        return False
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(memory, json.dumps(asdict(check)))
+    except OSError:  # the home is read-only: check again next time
+        return False
+    return True
 
 
 def check_int8(model: str, texts: Sequence[str]) -> Int8Check:

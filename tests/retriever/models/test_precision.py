@@ -87,9 +87,10 @@ def test_the_best_ten_and_first_places_are_compared():
 
 
 @pytest.fixture(autouse=True)
-def _int8_products(monkeypatch):
-    """As on a processor with them: without, auto asks for no check."""
+def _int8_products(monkeypatch, tmp_path):
+    """As on a processor with them, of which nothing is remembered: without, auto asks for no check."""
     monkeypatch.setattr(precision, "has_int8_products", lambda: True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def test_a_precision_is_of_a_new_index(run, folder, tiny_model):
@@ -140,6 +141,44 @@ def test_the_passages_of_the_check_need_no_index(folder, tiny_model, monkeypatch
     """A process that was killed meanwhile left a temporary one."""
     monkeypatch.setattr(Retriever, "open", lambda *_, **__: pytest.fail("an index"))
     assert passages(tiny_model, sampled([folder], []))
+
+
+def test_auto_remembers_its_check_for_this_machine(run, folder, tiny_model, tmp_path, monkeypatch):
+    checks = iter([Int8Check(99), Int8Check(400, 1.0, 1.0, 0.0), Int8Check(400, 2.0, 1.0, 0.0)])
+    monkeypatch.setattr(precision, "check_int8", lambda *_: next(checks))
+
+    def index(name, *, expected):
+        result = run("index", str(folder), "--index", tmp_path / name, "--precision", "auto", "--model", tiny_model)
+        assert result.err.splitlines()[0] == expected
+
+    memory = precision.memory_of(tiny_model)
+    slow = (
+        "not int8: 1.00 times as fast here, 100% of the best ten are the same, 0.0% of queries lost their first place"
+    )
+    index("a", expected="not int8: 99 passages are too few to check it on (at least 100)")
+    index("b", expected=f"{slow} (400 of your passages); remembered for this machine")
+    index("c", expected=f"{slow} (400 of your passages); checked before: remove {memory} to check anew")
+    memory.write_text('{"passages": null}', "utf-8")
+    fast = slow.removeprefix("not ").replace("1.00", "2.00")
+    index("d", expected=f"{fast} (400 of your passages); remembered for this machine")
+
+
+def test_the_check_is_of_one_encoder_processor_and_version(tiny_model, make_model, tmp_path, monkeypatch):
+    memory = precision.memory_of(tiny_model)
+    assert memory == precision.memory_of(tiny_model)
+    assert memory != precision.memory_of(str(make_model(tmp_path / "other", seed=1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(precision, "__version__", "0.0")
+        assert memory != precision.memory_of(tiny_model)
+    monkeypatch.setattr(precision, "_processor", lambda: ["model name: another"])
+    assert memory != precision.memory_of(tiny_model)
+
+
+def test_a_check_is_made_again_if_it_cannot_be_remembered(tmp_path):
+    (tmp_path / "file").touch()
+    memory = tmp_path / "file" / "check.json"
+    assert precision.remember(Int8Check(400, 2.0, 1.0, 0.0), memory) is False
+    assert precision.remembered(memory) is None
 
 
 def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_path, monkeypatch):
