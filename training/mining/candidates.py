@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.progress import Progress
 from ...indexes.flat import FlatKind
-from ...retriever.search.query import Query
+from ...retriever.search.query import SEARCH_DEPTH, Query
 from .text_db import name_key, text_key
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ...retriever.search.query import Mode
     from ...retriever.store.snapshot import Snapshot
     from .text_db import TextDatabase
+
+
+_TOGETHER = 64  # queries whose vectors are compared by one product
 
 
 class FirstStage(Protocol):
@@ -98,9 +101,14 @@ class Passages:
             return self._snapshot.index.search(vectors, k)
         cosines = np.full((len(queries), k), -np.inf, np.float32)
         ids = np.full((len(queries), k), -1, np.int64)
-        for row, (text, vector) in enumerate(zip(queries, vectors, strict=True)):
-            hits, scores = Query(self._snapshot, text, _constant(vector[None])).ranked(k, mode=self._mode)
-            ids[row, : len(hits)], cosines[row, : len(hits)] = hits, scores
+        depth = min(self.size, max(SEARCH_DEPTH, k))  # of a query's own search
+        for start in range(0, len(queries), _TOGETHER):
+            nearest = self._snapshot.index.search_each(vectors[start : start + _TOGETHER], depth)
+            for row in range(start, min(start + _TOGETHER, len(queries))):
+                of_query = None if nearest is None else (nearest[0][row - start], nearest[1][row - start])
+                query = Query(self._snapshot, queries[row], _constant(vectors[row : row + 1]), nearest=of_query)
+                hits, scores = query.ranked(k, mode=self._mode)
+                ids[row, : len(hits)], cosines[row, : len(hits)] = hits, scores
         return cosines, ids
 
     def keys(self, ids: Ids) -> tuple[Ids, Ids]:

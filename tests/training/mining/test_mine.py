@@ -21,6 +21,8 @@ from filelock import FileLock
 from binocle import Retriever
 from binocle.cli import main
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, ModelNotFoundError
+from binocle.retriever.store.derived.live_index import LiveIndex
+from binocle.training.mining import candidates
 from binocle.training.mining import corpus as mining_corpus
 from binocle.training.mining import mine as mining
 from binocle.training.mining import negatives
@@ -447,6 +449,24 @@ def test_an_index_gives_its_passages_in_the_order_in_which_it_finds_them(index, 
     assert rows[1]["scores"][0] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
     assert report.dropped["positive"] == 1  # by its text
     assert report.dropped["part of a positive"] >= 1  # that document is known by another name
+
+
+def test_many_hybrid_queries_are_compared_together_and_find_what_each_finds_alone(index, monkeypatch):
+    blocks, search_each = [], LiveIndex.search_each
+
+    def noted(self, vectors, k):
+        blocks.append(len(vectors))
+        return search_each(self, vectors, k)
+
+    monkeypatch.setattr(candidates, "_TOGETHER", 2)
+    monkeypatch.setattr(LiveIndex, "search_each", noted)
+    queries = ["cancel the task", "hot bread", "the sea"]
+    vectors = index.encoder.encode(queries, kind="query")
+    together = candidates.Passages(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    assert blocks == [2, 1]
+    monkeypatch.setattr(LiveIndex, "search_each", lambda *_: None)
+    alone = candidates.Passages(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    assert all(np.array_equal(*pair) for pair in zip(together, alone, strict=True))
 
 
 def test_a_piece_of_a_positive_is_known_without_the_title_that_search_sets_above_it(tmp_path, tiny_model):
