@@ -86,10 +86,11 @@ folder_argument = click.argument("folder", required=False, type=FOLDER)
 folders_argument = click.argument("folder", nargs=-1, type=PATH)  # a tuple: also files and globs
 
 
-class _IndexOption(click.Option):
+class IndexOption(click.Option):
     """The option --index; --name may set its value too."""
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
+        """Take the path of the collection that --name names."""
         name = opts.get("collection")
         if not isinstance(name, str):
             return super().consume_value(ctx, opts)
@@ -134,7 +135,7 @@ def index_option(command: Callable[..., Any]) -> Callable[..., Any]:
     option = click.option(
         "--index",
         "index",
-        cls=_IndexOption,
+        cls=IndexOption,
         metavar="DIR",
         type=INDEX,
         envvar="BINOCLE_INDEX",

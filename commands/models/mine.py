@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
-from ..options import FOLDER, json_option, open_index
+from ..options import INDEX, IndexOption, json_option, name_option, open_index
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_split
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     "--corpus", metavar="TEXTS", help="A BEIR folder or a file with a column of texts to take negatives from."
 )
 @click.option("--column", metavar="NAME", help="The column of texts in --corpus.")
-@click.option("--index", "index", metavar="DIR", type=FOLDER, help="An index: its passages serve as negatives.")
+@name_option
+@click.option(
+    "--index", "index", cls=IndexOption, metavar="DIR", type=INDEX, help="An index: its passages serve as negatives."
+)
 @click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
 @click.option(
     "--mode",
@@ -98,7 +101,7 @@ def mine(
         refuse_given_options(["column"], f"{corpus} belongs to a test collection")
     else:
         refuse_idle_column([corpus])
-    source = open_index(index, None) if index else corpus
+    source = open_index(None, index) if index else corpus
     with ProgressBar(lines=15, silence=15) as progress:
         report = run_mining(data, out, corpus=source, judge=_judge(judge), progress=progress, **settings)
     if as_json:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ...core.progress import Progress
+from ...indexes.base import SEARCH_DEPTH
 from ...indexes.flat import FlatKind
-from ...retriever.search.query import SEARCH_DEPTH, Query
+from ...retriever.search.query import Query
 from .text_db import name_key, text_key
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from binocle import Retriever
 from binocle.cli import main
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, ModelNotFoundError
 from binocle.retriever.store.derived.live_index import LiveIndex
-from binocle.training.mining import candidates
+from binocle.training.mining import candidates, negatives
 from binocle.training.mining import corpus as mining_corpus
 from binocle.training.mining import mine as mining
-from binocle.training.mining import negatives
 from binocle.training.mining import text_db as collection
 from binocle.training.mining.config import MiningConfig
 from binocle.training.mining.mine import mine
@@ -824,6 +823,22 @@ def test_the_command_says_what_it_made(tmp_path, run, tiny_model, monkeypatch):
     report = json.loads(out)
     assert (code, err, report["queries"]) == (0, "", 4)
     assert report["rows"] == pq.read_table(tmp_path / "mined.parquet").num_rows
+
+
+def test_the_command_mines_a_collection_by_name_and_proposes_nothing_that_is_refused(
+    tmp_path, run, tiny_model, monkeypatch
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Retriever.open(tmp_path / "data" / "binocle" / "collections" / "all", model=tiny_model).add(DOCUMENTS)
+    pairs = [{"query": "cancel a task", "positive": "You cannot."}]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    asked = (tmp_path / "pairs.jsonl", "--out", tmp_path / "mined.jsonl")
+    code, said, err = run(*asked, "--name", "all")
+    assert (code, err) == (0, "") and "from 8 texts" in said
+    (tmp_path / "empty").mkdir()
+    code, said, err = run(*asked, "--index", tmp_path / "empty")
+    expected = f"no index at {tmp_path / 'empty'}: make one with 'binocle index FOLDER'"
+    assert (code, said, err) == (2, "", f"binocle: {expected}\n")
 
 
 def test_the_command_mines_an_index(tmp_path, run, retriever):
