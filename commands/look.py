@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ..core.errors import InputError
-from .options import json_option, print_note
+from .options import json_option, print_note, text_argument
 from .output import echo, echo_json
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def look(
     from ..retriever.inspection.token_states import Inspector
     from ..retriever.models.files import DEFAULT_MODEL
 
-    texts = tuple(map(_read_text, texts))
+    texts = tuple(map(text_argument, texts))
     show = _chosen_view(texts, show, word, drawn=layer is not None or head is not None)
     _check_options(show, layer, head, out)
     page = out is not None and out.suffix == ".html"
@@ -98,15 +97,6 @@ def look(
         echo("\n".join(view.lines))
     if out is not None:
         _draw(out, f"{show} of {' and '.join(texts)}", view)
-
-
-def _read_text(text: str) -> str:
-    """Return the text, or for "-" the standard input."""
-    if text != "-":
-        return text
-    if sys.stdin is None:
-        raise InputError("the text '-' is read from standard input, but that is closed")
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def _read_states(inspector: Inspector, text: str, pair: str | None = None, *, kind: Kind = "document") -> TokenStates:

@@ -222,6 +222,23 @@ def split_names(_context: click.Context, _option: click.Parameter, value: str | 
     return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
+def text_argument(text: str) -> str:
+    """Return the text of an argument; "-" is read from standard input.
+
+    :raises InputError: when that is closed, or not in UTF-8.
+    """
+    if text != "-":
+        return text
+    if sys.stdin is None:
+        raise InputError("the text '-' is read from standard input, but that is closed")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input is not UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8"
+        ) from None
+
+
 def print_step(event: Progress) -> None:
     """Print the next step of the command on stderr."""
     echo(f"{event.message} …", err=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...core.errors import InputError
-from ..options import EXIT_NEGATIVE, FOLDER, json_option, report_to_option
+from ..options import EXIT_NEGATIVE, FOLDER, json_option, report_to_option, text_argument
 from ..output import echo, echo_json
 from . import recipes
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_options
@@ -159,7 +158,7 @@ def fill(text: str, model: str, k: int, in_turn: bool, as_json: bool) -> None:
 
     if in_turn:
         refuse_given_options(["k"], "--in-turn fills each mask with one word")
-    text = _input() if text == "-" else text
+    text = text_argument(text)
     if in_turn:
         for filled in Filler.load(model).fill_in_turn(text):
             if as_json:
@@ -177,9 +176,3 @@ def fill(text: str, model: str, k: int, in_turn: bool, as_json: bool) -> None:
             echo(f"mask {number}")
         for guess in predictions:
             echo(f"{guess.probability:7.2%}  {guess.token}")
-
-
-def _input() -> str:
-    if sys.stdin is None:
-        raise InputError("the text '-' is read from standard input, but that is closed")
-    return sys.stdin.buffer.read().decode("utf-8", "replace")

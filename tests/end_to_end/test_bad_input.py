@@ -137,6 +137,14 @@ def test_endless_query(assert_refused):
     assert_refused("search", "-", stdin="龍".encode() * 100_001, naming="100,001 characters: expected 100,000 at most")
 
 
+@pytest.mark.parametrize(
+    "words", [("fill", "-", "--model", "no-such-model"), ("look", "-")], ids=lambda words: words[0]
+)
+def test_text_that_is_not_utf_8(words: tuple[str, ...], assert_refused):
+    naming = "standard input is not UTF-8 (invalid continuation byte at byte 3): save it as UTF-8"
+    assert_refused(*words, stdin=b"caf\xe9 [MASK]", naming=naming)
+
+
 # Folders and indexes
 
 
