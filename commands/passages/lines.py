@@ -38,6 +38,13 @@ _OPTIONS = (
         is_flag=True,
         help="Print only paths, each once: of documents with a line, or without --regex and --fixed the best N.",
     ),
+    click.option(
+        "-L",
+        "--files-without-match",
+        "paths_without",
+        is_flag=True,
+        help="Lines: print only the paths of documents without such a line.",
+    ),
     click.option("-c", "count_only", is_flag=True, help="Lines: print only their number in each document."),
 )
 _OF_PASSAGES = {  # options that order or print passages
@@ -64,6 +71,7 @@ _OF_LINES = {
     "after": "-A",
     "before": "-B",
     "around": "-C",
+    "paths_without": "-L",
     "count_only": "-c",
 }
 _OF_TEXTS = {  # options that have no effect where only paths are printed
@@ -83,6 +91,7 @@ class LineOptions(NamedTuple):
     before: int | None
     around: int | None
     paths_only: bool
+    paths_without: bool
     count_only: bool
 
 
@@ -97,6 +106,8 @@ def check_line_options(options: LineOptions) -> None:
     """Refuse options that have no effect: options of lines for passages, of passages for lines, of texts for paths."""
     if options.regex and options.fixed:
         raise click.UsageError("--regex does not go with --fixed")
+    if options.paths_without and (options.paths_only or options.count_only):
+        raise click.UsageError("-L does not go with -l and -c")
     if options.regex or options.fixed:
         _refuse(_OF_PASSAGES, "does not go with --regex and --fixed")
         return
@@ -121,13 +132,20 @@ def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineO
         where=where,
         before=before,
         after=after,
-        lines=not (options.paths_only or options.count_only),
+        lines=not (options.paths_only or options.paths_without or options.count_only),
         fixed=options.fixed,
         ignore_case=options.ignore_case,
         word=options.word,
     )
     from_here = path_from_here(retriever.folder)
     writer = _JsonWriter() if as_json else _TextWriter(separated=bool(before or after))
+    if options.paths_without:
+        matching = {(file_of(document.path), document.source) for document in documents}
+        records = (record for record in retriever.iterate(where) if record.state == "indexed")
+        files = dict.fromkeys((file_of(record.id), record.source) for record in records)
+        remaining = [file for file in files if file not in matching]
+        _print_paths(remaining, from_here, writer, as_json=as_json)
+        return 0 if remaining else EXIT_NEGATIVE
     is_empty = True
     for (stored, source), parts in groupby(documents, lambda document: (file_of(document.path), document.source)):
         is_empty = False
@@ -152,7 +170,18 @@ def print_paths(hits: Iterable[Hit], root: Path | None, *, copies: bool, as_json
         for hit in hits
         for path, source in [(hit.path, hit.source), *((copy.path, copy.source) for copy in hit.copies if copies)]
     )
-    for stored, source in dict.fromkeys(files):
+    _print_paths(dict.fromkeys(files), from_here, writer, as_json=as_json)
+
+
+def _print_paths(
+    files: Iterable[tuple[str, str]],
+    from_here: Callable[[str], str],
+    writer: _JsonWriter | _TextWriter,
+    *,
+    as_json: bool,
+) -> None:
+    """Print paths of the index with their sources, "file" or "added", as they open from the current folder."""
+    for stored, source in files:
         writer.count(stored if as_json or source != "file" else from_here(stored), None)
 
 

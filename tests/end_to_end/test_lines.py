@@ -29,6 +29,21 @@ def test_lines_print_as_grep_prints_them(here: Path, run, write):
     }
 
 
+def test_paths_of_documents_without_a_line(here: Path, run, write):
+    write(here, {"a.md": "one\ntwo\n", "b/c.md": "no\nTWO\n", "d.md": "three\n", "empty.md": ""})
+    run("index", ".")
+    words = "search", "--fixed", "two", "--files", "*.md"
+    every = {row["path"] for row in run("search", "--regex", ".", "--files", "*.md", "-l", "--json").rows}
+    others = sorted(every - {"a.md"})
+    assert {"b/c.md", "d.md"} <= set(others)
+    assert run(*words, "-L").out.splitlines() == others
+    assert run(*words, "--files-without-match", "--json").rows == [{"path": path} for path in others]
+    assert run(*words, "-i", "-L", "b").code == 1
+    assert "-L goes with --regex or --fixed" in run("search", "two", "-L").err
+    for option in ("-l", "-c"):
+        assert "-L does not go with -l and -c" in run(*words, "-L", option).err
+
+
 def test_lines_have_the_exit_codes_of_grep(here: Path, run, write):
     write(here, {"a.md": "one\n"})
     run("index", ".")
