@@ -1,4 +1,4 @@
-"""Binocle in LangChain: a vector store, a retriever, embeddings and a reranker.
+"""Binocle in LangChain: a vector store, a retriever, embeddings, a reranker and a loader of files.
 
     store = BinocleVectorStore("my-index")
     store.add_texts(["Refunds take five days."], [{"team": "billing"}])
@@ -11,12 +11,17 @@ citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
+from ..documents.document import HIDDEN, hidden_spans, visible_text
+from ..documents.scan import Entry, scan
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
 from ..search.query import Mode
@@ -36,6 +41,7 @@ from .opening import (
 from .values import NOTHING, from_metadata, to_metadata
 
 try:
+    from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
@@ -48,11 +54,19 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 
+    from ..documents.document import Document as ReadDocument
     from ..search.results.hit import Hit
     from ..store.records import Record
 
 
-__all__ = ["BinocleEmbeddings", "BinocleReranker", "BinocleRetriever", "BinocleTranslator", "BinocleVectorStore"]
+__all__ = [
+    "BinocleEmbeddings",
+    "BinocleLoader",
+    "BinocleReranker",
+    "BinocleRetriever",
+    "BinocleTranslator",
+    "BinocleVectorStore",
+]
 
 
 class BinocleEmbeddings(Embeddings):
@@ -138,6 +152,42 @@ class BinocleReranker(BaseDocumentCompressor):
     ) -> Sequence[Document]:
         """Await `compress_documents`."""
         return await CALLS.run(self.compress_documents, documents, query, callbacks)
+
+
+class BinocleLoader(BaseLoader):
+    """The files of a folder as whole documents, by Binocle's readers: also attachments and members of archives.
+
+    It reads the files that an index of the folder would have, and makes no index. Text that a person does not see is
+    left out.
+
+    >>> BinocleLoader("docs", exclude=["*.log"]).load()  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, exclude: Sequence[str] = ()) -> None:
+        """Name what to read.
+
+        :param path: a folder or a file.
+        :param exclude: patterns of files to leave out, as in `.gitignore`.
+        """
+        self.path = Path(path).expanduser()
+        self.exclude = list(exclude)
+
+    def lazy_load(self) -> Iterator[Document]:
+        """Read the files in order of path; a file that cannot be read gives a warning."""
+        from ..indexing.reading import read_entries
+
+        if not self.path.exists():
+            raise InputError(f"there is no folder or file {self.path}")
+        folder, entries = self.path, scan(self.path, exclude=self.exclude)
+        if self.path.is_file():
+            folder, entries = self.path.parent, iter([Entry(self.path.name, 0, 0)])
+        for entry, reading in read_entries(folder, list(entries)):
+            source = str(folder / entry.path)
+            if reading is not None and reading.document is not None:
+                yield _loaded(source, reading.document)
+            elif entry.unknown or (reading is not None and reading.state == "failed"):
+                reason = entry.reason if reading is None else reading.reason
+                warnings.warn(f"{source} was not read: {reason}", stacklevel=2)
 
 
 class BinocleVectorStore(VectorStore):
@@ -346,6 +396,14 @@ def _whole(record: Record) -> Document:
 def _passage(hit: Hit) -> Document:
     metadata = {**passage_metadata(hit), "score": hit.score}
     return Document(page_content=passage_text(hit), metadata=metadata, id=passage_id(hit))
+
+
+def _loaded(source: str, document: ReadDocument) -> Document:
+    hidden = hidden_spans(document.metadata.get(HIDDEN), 0, document.text)
+    text = visible_text(document.text, 0, hidden) if hidden else document.text
+    values = {key: value for key, value in document.metadata.items() if key != HIDDEN}
+    metadata = {**values, "source": source, "title": document.title, "format": document.format}
+    return Document(page_content=text, metadata=metadata, id=source)
 
 
 def _with_score(document: Document, score: float) -> Document:

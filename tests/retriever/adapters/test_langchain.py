@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import zipfile
 
 import pytest
 
@@ -25,6 +27,7 @@ from pydantic import ValidationError
 from binocle import F, InputError, Retriever
 from binocle.retriever.adapters.langchain import (
     BinocleEmbeddings,
+    BinocleLoader,
     BinocleReranker,
     BinocleRetriever,
     BinocleVectorStore,
@@ -211,6 +214,37 @@ def test_passages_of_files_come_with_their_citation(files):
         assert text.splitlines()[place["line_start"] - 1] in document.page_content
         assert place["heading"][0] == "Tasks"
         assert document.id == f"{place['path']}#{place['char_start']}-{place['char_end']}"
+
+
+def test_a_loader_reads_files_as_an_index_has_them_and_makes_none(files, tmp_path):
+    index = Retriever.open(files)
+    folder = shutil.copytree(files, tmp_path / "files", ignore=shutil.ignore_patterns(".binocle"))
+    before = sorted(folder.rglob("*"))
+    documents = {document.id: document for document in BinocleLoader(folder).lazy_load()}
+    records = {str(folder / record.id): record for record in index.iterate() if record.state == "indexed"}
+    assert documents.keys() == records.keys() and len(records) > 3
+    for source, document in documents.items():
+        record = records[source]
+        assert (document.page_content, document.metadata["title"]) == (record.text, record.title)
+        assert document.metadata["source"] == source and document.metadata["format"] == record.format
+    assert sorted(folder.rglob("*")) == before
+    assert asyncio.run(BinocleLoader(folder).aload()) == list(documents.values())
+
+
+def test_a_loader_reads_one_file_members_of_files_and_no_text_that_is_hidden(tmp_path):
+    (tmp_path / "page.html").write_text("<title>A page</title><p>Seen.</p><p style='display:none'>Unseen.</p>")
+    with zipfile.ZipFile(tmp_path / "notes.zip", "w") as archive:
+        archive.writestr("inner.md", "# Cats\n\nThe cat sat.\n")
+    (document,) = BinocleLoader(tmp_path / "page.html").load()
+    assert "Seen." in document.page_content and "Unseen." not in document.page_content
+    assert document.metadata["title"] == "A page" and "hidden" not in document.metadata
+    sources = [document.metadata["source"] for document in BinocleLoader(tmp_path, exclude=["*.html"]).load()]
+    assert sources == [str(tmp_path / "notes.zip/inner.md"), str(tmp_path / "notes.zip")]  # with the names of its files
+    with pytest.raises(InputError, match="there is no folder or file nowhere"):
+        BinocleLoader("nowhere").load()
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    with pytest.warns(UserWarning, match=r"broken\.pdf was not read: "):
+        assert len(BinocleLoader(tmp_path).load()) == 3
 
 
 def test_a_reranker_keeps_the_best_documents_and_changes_none(make_reranker, tmp_path):
