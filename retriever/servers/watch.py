@@ -17,6 +17,7 @@ from watchfiles._rust_notify import (  # the documented core of watchfiles: even
 
 from ...core.errors import BinocleError, InputError
 from ..documents.scan import IGNORE_FILES
+from ..store.head import SETTINGS
 from ..store.root import TOP
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def watch(
     """Sync an index with its folder now and after each burst of changes, until `stop` is set.
 
     Each sync compares all of the folder with the index, so a lost event delays a change and never loses it. A folder
-    that vanishes keeps its documents, and is watched again when it is back. All folders of a collection are watched.
+    that vanishes keeps its documents, and is watched again when it is back. All folders of a collection are watched,
+    also one that is added meanwhile.
 
     :param folder: by default the indexed folder. A new index needs one.
     :param poll: seconds between two looks at the files, instead of the system's events. By default the events are used,
@@ -101,6 +103,7 @@ def _follow(
     count = 0
     with changes.notify:
         while not stop.is_set() and count < _MANY and _identities(roots) == identity:
+            changes.note_settings()  # before the sync, which may miss a later change of them
             update = _sync(retriever, root, is_first=is_first and shown is None)
             state = _lasting(update)
             if state != shown or _has_changed(update):
@@ -112,14 +115,20 @@ def _follow(
 
 
 class _Changes:
-    """The changes at and below some paths, apart from hidden files and the index."""
+    """The changes at and below some paths, apart from hidden files and the index; of the index, only its settings."""
 
     def __init__(self, roots: Sequence[Path], index: Path, poll: float | None) -> None:
         self.roots = roots
         self.index = os.path.join(index, "")  # noqa: PTH118
+        self._settings = index / SETTINGS
+        self.note_settings()
         if poll is None and not all(map(_has_events, roots)):
             poll = _POLL_SECONDS
         self.notify = self._open(poll)
+
+    def note_settings(self) -> None:
+        """Remember the settings of the index as they are now: their change, as by another folder, ends a wait."""
+        self._version = _version(self._settings)
 
     def _open(self, poll: float | None) -> RustNotify:
         paths = [str(root) for root in self.roots if root.exists()]
@@ -129,12 +138,12 @@ class _Changes:
             return RustNotify(paths, False, True, int(_POLL_SECONDS * 1000), True, True)
 
     def wait(self, stop: Event, seconds: float, identity: list[tuple[int, int] | None]) -> int:
-        """Wait for a burst of changes, and count them; 0 if none came in time or a folder is another one.
+        """Wait for a burst of changes, and count them; 0 if none came in time, or a folder or the settings changed.
 
         The count is `_MANY` if the events cannot be read, as that of a name that is not UTF-8: then they are lost.
         """
         deadline = time.monotonic() + seconds
-        while not stop.is_set() and time.monotonic() < deadline and _identities(self.roots) == identity:
+        while not stop.is_set() and time.monotonic() < deadline and self._are_same(identity):
             try:
                 changes = self.notify.watch(_LONGEST_MS, _QUIET_MS, _LOOK_MS, stop)
             except WatchfilesRustInternalError:
@@ -145,6 +154,9 @@ class _Changes:
             if not isinstance(changes, str) and any(self._counts(path) for _, path in changes):
                 return len(changes)
         return 0
+
+    def _are_same(self, identity: list[tuple[int, int] | None]) -> bool:
+        return _identities(self.roots) == identity and _version(self._settings) == self._version
 
     def _counts(self, path: str) -> bool:
         below = [Path(path).relative_to(root).parts for root in self.roots if Path(path).is_relative_to(root)]
@@ -187,6 +199,15 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _version(file: Path) -> tuple[int, ...] | None:
+    """What tells a file from one that has replaced it or was written over it; None if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _has_events(folder: Path) -> bool:

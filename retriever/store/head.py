@@ -17,7 +17,7 @@ from .locations.location import ANY, HEAD, PREVIOUS
 if TYPE_CHECKING:
     from .locations.location import Location
 
-_SETTINGS = "settings.json"
+SETTINGS = "settings.json"
 FORMAT = 4  # of an index that earlier versions may sync
 SCOPED = 5  # of an index with several folders or excluded patterns, which earlier versions would sync wrongly
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
@@ -40,10 +40,10 @@ class Settings:
 
         :raises DamagedError: when it is missing or was changed.
         """
-        data, _ = read_json(location, _SETTINGS)
+        data, _ = read_json(location, SETTINGS)
         version = data.get("format")
         if type(version) is not int:
-            raise _invalid(location, _SETTINGS)
+            raise _invalid(location, SETTINGS)
         if not _FIRST <= version <= SCOPED:
             raise StoreError(
                 f"{location} has format {version}, and this version of Binocle reads {_FIRST} to {SCOPED}: "
@@ -52,15 +52,15 @@ class Settings:
         encoder = None
         if version == _FIRST:
             values = {name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}
-            encoder = _encoder(values, location, _SETTINGS)
+            encoder = _encoder(values, location, SETTINGS)
         index_id, folder = data.pop("id", None), data.get("folder")
         if index_id is not None and not (isinstance(index_id, str) and re.fullmatch("[0-9a-f]{32}", index_id)):
-            raise _invalid(location, _SETTINGS)
+            raise _invalid(location, SETTINGS)
         folders, exclude = (data.pop(name, []) if version == SCOPED else [] for name in ("folders", "exclude"))
         if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
-            raise _invalid(location, _SETTINGS)
+            raise _invalid(location, SETTINGS)
         if not (_are_texts(folders) and _are_texts(exclude)) or (folders and not _is_collection(folder, folders)):
-            raise _invalid(location, _SETTINGS)
+            raise _invalid(location, SETTINGS)
         return cls(version, folder, encoder, index_id, tuple(folders), tuple(exclude))
 
     def write(self, location: Location) -> None:
@@ -68,7 +68,7 @@ class Settings:
         lists = {name: values for name, values in (("folders", self.folders), ("exclude", self.exclude)) if values}
         version = SCOPED if lists else min(self.format, FORMAT)
         values = {"format": version, "folder": self.folder, **({"id": self.id} if self.id else {}), **lists}
-        location.write(_SETTINGS, json.dumps(values).encode(), over=ANY)
+        location.write(SETTINGS, json.dumps(values).encode(), over=ANY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
         if not is_index(location):
             raise removed_meanwhile(location) from None
         remedy = f"remove the folder {location} and index again"
-        if name == _SETTINGS:  # the file that shows that the others are ours
+        if name == SETTINGS:  # the file that shows that the others are ours
             remedy = f"{location} is no index, or not a whole one, so give another with --index"
         raise DamagedError(f"there is no {location}/{name}: {remedy}") from None
     except PermissionError:

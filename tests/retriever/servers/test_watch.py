@@ -247,10 +247,19 @@ def test_a_folder_that_joins_the_collection_is_followed(collection, tmp_path):
     with Watch(collection) as updates:
         updates.next()
         type(collection).open(collection.path, wait=30).sync([tmp_path / "more"])
-        (tmp_path / "notes/b.md").write_text("Herons wait.")
-        assert updates.next_report().indexed == 1
         (tmp_path / "more/d.md").write_text("Curlews probe the mud.")
         assert updates.next_report().indexed == 1
+
+
+def test_a_folder_that_is_taken_out_of_the_collection_is_no_longer_followed(collection, tmp_path, monkeypatch):
+    waits = queue.Queue()
+    wait = watching._Changes.wait
+    monkeypatch.setattr(watching._Changes, "wait", lambda self, *rest: waits.put(self.roots) or wait(self, *rest))
+    with Watch(collection):
+        assert waits.get(timeout=PATIENCE) == [tmp_path / "faq.md", tmp_path / "notes"]
+        type(collection).open(collection.path, wait=30).sync(drop=[tmp_path / "notes"])
+        while (roots := waits.get(timeout=PATIENCE)) != [tmp_path / "faq.md"]:
+            assert tmp_path / "faq.md" in roots  # a sync that another writer kept waiting
 
 
 @pytest.mark.parametrize(
