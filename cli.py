@@ -200,7 +200,8 @@ class _Group(click.Group):
         from .commands.configuration import configuration_file
 
         super().format_epilog(ctx, formatter)
-        if os.environ.get("BINOCLE_CONFIG") != "" and (file := configuration_file()).is_file():
+        file = configuration_file()
+        if file and os.environ.get("BINOCLE_CONFIG") != "" and file.is_file():
             formatter.write_paragraph()
             formatter.write(f"Defaults: {file}\n")  # in one piece
 

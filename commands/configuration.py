@@ -13,27 +13,33 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import InputError
-from ..core.files import user_folder
+from ..core.files import expand_home, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 COLLECTION = "collection"  # the only key that is no table; click's `meta` has its value under the same key
 _INDEXED_BY = {"search": ["index"], "pick": ["index"]}  # commands that offer to index a folder
 FILE = "configuration"  # the key of click's `meta` for the file in force
 
 
-def configuration_file() -> Path:
-    """The path of the configuration file, which may be missing; `BINOCLE_CONFIG` names another, which may not."""
+def configuration_file() -> Path | None:
+    """The path of the configuration file, which may be missing; `BINOCLE_CONFIG` names another, which may not.
+
+    None if this user has no home folder.
+    """
     if named := os.environ.get("BINOCLE_CONFIG"):
-        return Path(named).expanduser()
-    return user_folder("CONFIG", "~/.config") / "binocle" / "config.toml"
+        return expand_home(named)
+    try:
+        return user_folder("CONFIG", "~/.config") / "binocle" / "config.toml"
+    except InputError:
+        return None
 
 
 def configure(context: click.Context, group: click.Group) -> None:
@@ -41,10 +47,9 @@ def configure(context: click.Context, group: click.Group) -> None:
 
     :raises InputError: with the line of the file, for a key that is unknown or a value of another type; as `_text`.
     """
-    text = _text()
-    if text is None:
+    text, file = _text(), configuration_file()
+    if text is None or file is None:
         return
-    file = configuration_file()
     content = _parse(file, text)
     context.meta[FILE], context.meta[COLLECTION] = str(file), _collection(file, text, content)
     name = context.invoked_subcommand
@@ -59,8 +64,8 @@ def check_all(group: click.Group) -> str:
     :raises InputError: as `configure`.
     """
     text, file = _text(), configuration_file()
-    if text is None:
-        return f"none: {file}"
+    if text is None or file is None:
+        return f"none: {file or 'this user has no home folder'}"
     content = _parse(file, text)
     _collection(file, text, content)
     _check_names(file, text, [], content, [COLLECTION, *group.commands])
@@ -75,7 +80,7 @@ def _text() -> str | None:
     :raises InputError: when it cannot be read, or `BINOCLE_CONFIG` names one that is not there.
     """
     file = configuration_file()
-    if os.environ.get("BINOCLE_CONFIG") == "":
+    if file is None or os.environ.get("BINOCLE_CONFIG") == "":
         return None
     try:
         return file.read_text("utf-8-sig")
@@ -156,7 +161,7 @@ def _value(option: click.Option, value: Any, context: click.Context) -> Any:
         if isinstance(item, bool) or not isinstance(item, kinds):
             raise InputError(f"expected {expected}, not {_shown(item)}")
     if isinstance(value, str) and value.startswith("~/"):  # a shell would expand it
-        value = str(Path(value).expanduser())
+        value = str(expand_home(value))
     option.type_cast_value(context, value)
     return value
 

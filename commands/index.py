@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError, StoreError
+from ..core.files import expand_home
 from ..core.printable import path_as_printed, printable_path
 from .documents import find_document, is_forgotten, open_cited
 from .options import (
@@ -191,7 +192,7 @@ def _check_free(retriever: Retriever, index: Path | None) -> None:
     from ..retriever.store.collection import is_collection_path
     from ..retriever.store.locations.open_location import is_s3
 
-    inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
+    inside = index and not is_s3(index) and retriever.path == expand_home(index).resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         hint = "another --name" if is_collection_path(str(index)) else "another folder with --index"
         raise StoreError(f"{index} is not empty and not a whole index: give {hint}")

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
@@ -72,8 +74,11 @@ def known_sha256(file: Path) -> str:
     key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
     if status.st_size < 1_000_000:
         return sha256(file)
-    cache = user_folder("CACHE", "~/.cache") / "binocle" / "sha256.json"
     checksums: dict[str, str] = {}
+    try:
+        cache = user_folder("CACHE", "~/.cache") / "binocle" / "sha256.json"
+    except InputError:
+        return sha256(file)
     try:
         checksums = json.loads(cache.read_text("utf-8"))
         if isinstance(checksums.get(key), str):
@@ -99,9 +104,14 @@ def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str)
 
     A relative one is ignored, so that it is the same wherever the user is. Source: the XDG base directory
     specification, freedesktop.org.
+
+    :raises InputError: when this user has no home folder, as in a container with an unknown user.
     """
-    folder = Path(os.environ.get(f"XDG_{kind}_HOME", "")).expanduser()
-    return folder if folder.is_absolute() else Path(default).expanduser()
+    folders = [expand_home(path) for path in (os.environ.get(f"XDG_{kind}_HOME", ""), default)]
+    folder = next(filter(Path.is_absolute, folders), None)
+    if folder is None:
+        raise InputError(f"this user has no home folder: set HOME, or XDG_{kind}_HOME, to an absolute path")
+    return folder
 
 
 def write_atomic(file: Path, text: str) -> None:

@@ -202,6 +202,18 @@ def _without_curves():
 
 
 @pytest.fixture
+def without_home(monkeypatch):
+    """Be a user without a home folder, as in a container that runs under a number without an entry."""
+
+    def entry(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("HOME", *(f"XDG_{kind}_HOME" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", entry)
+
+
+@pytest.fixture
 def native_precision(monkeypatch):
     """Compute as a user's process does: in bf16 if the processor has it."""
     monkeypatch.delenv("BINOCLE_PRECISION")

@@ -14,12 +14,12 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
+from ...core.files import expand_home
 from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.scan import Entry, scan
 from ..models.load import load_reranker
@@ -169,7 +169,7 @@ class BinocleLoader(BaseLoader):
         :param path: a folder or a file.
         :param exclude: patterns of files to leave out, as in `.gitignore`.
         """
-        self.path = Path(path).expanduser()
+        self.path = expand_home(path)
         self.exclude = list(exclude)
 
     def lazy_load(self) -> Iterator[Document]:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.checks import precision_of
 from ...core.errors import BinocleError, InputError
+from ...core.files import expand_home
 from ...core.progress import Progress, ignore
 from ...core.words import encodable
 from ..documents.document import metadata_of
@@ -125,7 +125,7 @@ def new_head(key: str, source: str | PathLike[str] | Sequence[str], precision: f
         raise InputError(f"{key!r:.120} is no key for labels: expected a name such as topic, and no field of filters")
     precision = precision_of(precision)
     if isinstance(source, PathLike) or (isinstance(source, str) and source.strip()):
-        path = Path(source).expanduser()
+        path = expand_home(source)
         return StoredHead(key, (key,), model=str(path.resolve() if path.is_dir() else source), precision=precision)
     is_list = isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
     if not is_list or not all(isinstance(name, str) for name in source):

@@ -116,7 +116,7 @@ def _bundled(name: str) -> Path | None:
 def _cached(name: str) -> Path | None:
     """Return the newest snapshot of the main revision in the hub cache, without importing huggingface_hub."""
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    hub = expand_home(os.environ.get("HF_HUB_CACHE") or home / "hub")
     repository = hub / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / "main"
     if not reference.is_file():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.checks import check_flags
 from ...core.errors import InputError
+from ...core.files import expand_home
 from . import files as model_folder
 from . import settings as model_settings
 from .bert.bert_encoder import BertEncoder, use_gpus
@@ -15,6 +15,8 @@ from .bert.bert_reranker import BertReranker
 from .reranker import Reranker
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .encoder import Encoder
 
 
@@ -40,7 +42,7 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
 def _load(name: str | os.PathLike[str]) -> Encoder:
     folder = model_folder.find(os.fspath(name))
     name, is_int8 = model_folder.split_precision(os.fspath(name))
-    if Path(name).expanduser().is_dir():
+    if expand_home(name).is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
     if is_int8:
         return _load_int8(name, folder)
@@ -89,7 +91,7 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
         raise InputError(f"{name!r} is not a reranker: expected a folder, a name on the hub, or a Reranker")
     folder = model_folder.find(os.fspath(name), model_folder.RERANKER)
     name, is_int8 = model_folder.split_precision(os.fspath(name))
-    name = str(folder) if Path(name).expanduser().is_dir() else name
+    name = str(folder) if expand_home(name).is_dir() else name
     settings = model_settings.CrossEncoderSettings.read(folder)
     if settings.labels != 1 and settings.modules == ("Transformer",):
         raise InputError(f"{folder} gives {settings.labels} scores a pair: expected a cross-encoder with one")

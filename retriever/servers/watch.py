@@ -16,6 +16,7 @@ from watchfiles._rust_notify import (  # the documented core of watchfiles: even
 )
 
 from ...core.errors import BinocleError, InputError
+from ...core.files import expand_home
 from ..documents.scan import IGNORE_FILES
 from ..store.head import SETTINGS
 from ..store.root import TOP
@@ -62,7 +63,7 @@ def watch(
     :raises InputError: when the folder is not there at the start, or the index is of another one.
     :raises NoIndexError: when there is neither a folder nor an index.
     """
-    root = None if folder is None else Path(folder).expanduser().resolve()
+    root = None if folder is None else expand_home(folder).resolve()
     if root is not None and not root.is_dir():
         raise InputError(f"{folder} is a file: expected a folder" if root.exists() else f"there is no folder {folder}")
     if root is None and _roots(retriever, None) == [retriever.folder]:

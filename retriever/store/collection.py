@@ -54,7 +54,10 @@ def collection_path(name: str) -> Path:
 
 def is_collection_path(path: str | os.PathLike[str]) -> bool:
     """Whether this is the folder of a named collection."""
-    return os.path.dirname(path) == str(_home())  # noqa: PTH120 - S3 is no path
+    try:
+        return os.path.dirname(path) == str(_home())  # noqa: PTH120 - S3 is no path
+    except InputError:  # this user has no home folder, and so no collection
+        return False
 
 
 def existing_collection(name: str) -> Path:

@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import InputError
 from ...core.files import user_folder
 from .locations.open_location import is_s3
 
@@ -53,15 +54,20 @@ def is_trusted(location: Location, index_id: str | None) -> bool:
 
 def remember(location: Location, index_id: str) -> None:
     """Trust an index from now on; warn if that cannot be recorded."""
-    file = _file(index_id)
     try:
+        file = _file(index_id)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         address = _address(location)
         copies = [known for known in _present(index_id) if known["place"] != address["place"]]
         _write(file, [address, *copies])
     except OSError as error:
-        message = f"{file} cannot be written ({error.strerror}), so {location} is read-only in later runs"
-        warnings.warn(f"{message}: set XDG_STATE_HOME to a folder of yours, or {ALL}=all", stacklevel=2)
+        problem = f"{file} cannot be written ({error.strerror})"
+    except InputError:
+        problem = "this user has no home folder"
+    else:
+        return
+    message = f"{problem}, so {location} is read-only in later runs"
+    warnings.warn(f"{message}: set XDG_STATE_HOME to a folder of yours, or {ALL}=all", stacklevel=2)
 
 
 def forget(index_id: str) -> None:

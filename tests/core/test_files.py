@@ -3,12 +3,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from binocle.core import files
-from binocle.core.files import known_sha256, read_regular, user_folder
+from binocle.core.errors import InputError
+from binocle.core.files import expand_home, known_sha256, read_regular, user_folder
 
 
 def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, monkeypatch):
@@ -83,6 +85,25 @@ def test_a_folder_of_the_user_is_the_same_wherever_the_user_is(kind, tmp_path, m
         assert user_folder(kind, "~/.x") == tmp_path / place
     monkeypatch.delenv(f"XDG_{kind}_HOME")
     assert user_folder(kind, "~/.x") == Path.home() / ".x"
+
+
+def test_without_a_home_a_folder_of_the_user_is_an_error_and_a_checksum_is_not(without_home, tmp_path):
+    with pytest.raises(InputError, match="no home folder: set HOME, or XDG_DATA_HOME, to an absolute path"):
+        user_folder("DATA", "~/.local/share")
+    (tmp_path / "large").write_bytes(bytes(2_000_000))
+    assert known_sha256(tmp_path / "large") == hashlib.sha256(bytes(2_000_000)).hexdigest()
+
+
+def test_a_path_of_an_unknown_user_stays_as_it_is():
+    assert expand_home("~nosuchuser/notes") == Path("~nosuchuser/notes")
+
+
+def test_only_one_module_expands_a_home():
+    root = Path(files.__file__).parents[1]
+    rooms = ("core", "indexes", "retriever", "training", "commands")
+    modules = [root / "cli.py", *(file for room in rooms for file in (root / room).rglob("*.py"))]
+    calls = re.compile(r"(?<!os\.path)\.expanduser\(")  # that of a Path raises for an unknown user
+    assert [file for file in modules if calls.search(file.read_text())] == [Path(files.__file__)]
 
 
 def test_small_file_is_read_only_if_it_is_a_regular_file(tmp_path):

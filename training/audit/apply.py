@@ -6,11 +6,10 @@ import secrets
 import shutil
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.files import user_folder
+from ...core.files import expand_home, user_folder
 from ...core.progress import OnProgress, ignore
 from ...retriever.indexing.switch import check_own
 from ...retriever.models.defences import SECRET_BYTES
@@ -19,6 +18,8 @@ from ...retriever.store.store import locked
 from . import defences, search_cost
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...retriever.indexing.switch import SwitchReport
     from ...retriever.retriever import Retriever
 
@@ -81,7 +82,7 @@ def check(retriever: Retriever, folder: str | Path | None) -> None:
     if folder is None:
         _check_writable(_encoders())
     else:
-        target = Path(folder).expanduser()
+        target = expand_home(folder)
         _check_outside(retriever, target)
         check_free_folder(target)
         _check_writable(target)
@@ -120,7 +121,7 @@ def _check_writable(target: Path) -> None:
 
 def _target(folder: str | Path | None, name: str) -> Path:
     if folder is not None:
-        return Path(folder).expanduser()
+        return expand_home(folder)
     return _encoders() / f"{name}-{secrets.token_hex(4)}"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.files import expand_home
 from ...core.progress import Progress, at_intervals, ignore
 from ...core.words import encodable
 from ...retriever.documents.scan import is_index
@@ -13,6 +13,7 @@ from .sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from ...core.progress import OnProgress
     from .sources import Rows
@@ -46,12 +47,12 @@ def check(sources: Sequence[str | Path], column: str | None = None) -> None:
     """
     for source in sources:
         texts = _texts(source, column, ignore)
-        if not Path(source).expanduser().is_dir():
+        if not expand_home(source).is_dir():
             next(texts, None)
 
 
 def _texts(source: str | Path, column: str | None, progress: OnProgress) -> Iterator[str]:
-    path = Path(source).expanduser()
+    path = expand_home(source)
     if is_index(path):
         return _indexed(path)
     if (path / "corpus.jsonl").is_file():
@@ -65,7 +66,7 @@ def _texts(source: str | Path, column: str | None, progress: OnProgress) -> Iter
 
 def has_columns(source: str | Path) -> bool:
     """Whether a source is a table, a file of rows or a data set, instead of an index, a folder or a document."""
-    path = Path(source).expanduser()
+    path = expand_home(source)
     if path.is_dir():
         return (path / "_versions").is_dir()
     kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EncoderMismatchError, InputError
+from ...core.files import expand_home
 from ...core.words import encodable
 from ...retriever.documents.scan import INDEX_NAME, is_index
 from ...retriever.models.files import DEFAULT_MODEL
@@ -42,7 +43,7 @@ def open_corpus(source: Corpus | None, column: str | None) -> Retriever | Iterab
         return _in_memory(source)
     if not str(source).strip():
         raise InputError("the corpus is '': expected a file, a folder or an index")
-    path = Path(source).expanduser()
+    path = expand_home(source)
     folder = path.parent if path.name == "corpus.jsonl" and path.is_file() else path
     if beir.is_collection(folder):
         return _beir(folder)

@@ -10,13 +10,14 @@ import errno
 import json
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, LockedError
+from ...core.files import expand_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     Row = dict[str, Any]
     Write = Callable[[Sequence[Row]], None]
@@ -33,7 +34,7 @@ def row_writer(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
     :raises InputError: when the file is of no known kind or cannot be written.
     :raises LockedError: when another process is writing it.
     """
-    file = Path(out).expanduser()
+    file = expand_home(out)
     open_writer = {".jsonl": _json_lines, ".parquet": _parquet}.get(file.suffix.lower())
     if open_writer is None:
         raise InputError(f"{file} has no known kind: expected a name that ends in .jsonl or .parquet")

@@ -57,7 +57,7 @@ def files_of(*sources: Any, leave_out: Path | None = None) -> list[tuple[str, in
     """
     files = []
     for source in sources:
-        path = Path(source).expanduser() if isinstance(source, (str, Path)) else None
+        path = expand_home(source) if isinstance(source, (str, Path)) else None
         if path is not None and path.is_dir():
             files += _files_in(path, leave_out)
         elif path is not None and path.is_file():

@@ -16,6 +16,7 @@ import numpy as np
 
 from ....core.checks import is_real, is_whole, listed, precision_of
 from ....core.errors import EncoderMismatchError, InputError
+from ....core.files import expand_home
 from ....core.words import encodable
 from ..bert.weights import load_weights
 from ..files import PROBE
@@ -268,8 +269,8 @@ def load_classifier(name: str | os.PathLike[str]) -> Classifier:
     :raises InputError: when the model is no classifier, or is damaged.
     :raises EncoderMismatchError: when the encoder of a probe is another one now.
     """
-    if isinstance(name, (str, Path)) and (Path(name).expanduser() / PROBE).is_file():
-        return _load_probe(Path(name).expanduser().resolve())
+    if isinstance(name, (str, Path)) and (expand_home(name) / PROBE).is_file():
+        return _load_probe(expand_home(name).resolve())
     head = load_head(name, CLASSIFIER)
     settings = ClassifierSettings.read(head.folder)
     settings = settings if settings.labels else replace(settings, labels=head.settings.labels)

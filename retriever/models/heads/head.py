@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ....core.checks import describe_first_wrong
 from ....core.errors import InputError
+from ....core.files import expand_home
 from ....core.words import encodable
 from .. import files as model_files
 from ..bert.weights import BertConfig
@@ -17,6 +17,7 @@ from ..settings import PADDED_POSITIONS, fingerprint, read_config, tokenizer_ove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from tokenizers import Tokenizer
 
@@ -147,7 +148,7 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> Head:
         raise InputError(f"{name!r} is no {kind.noun}: expected a folder or a name on the hub")
     folder = model_files.find(os.fspath(name), kind.role)
     settings = HeadSettings.read(folder, kind)
-    label = str(folder) if Path(name).expanduser().is_dir() else os.fspath(name)
+    label = str(folder) if expand_home(name).is_dir() else os.fspath(name)
     digest = fingerprint(folder, settings)
     config = _bert_config(folder)
     if config:

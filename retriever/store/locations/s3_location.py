@@ -13,11 +13,10 @@ import os
 import shutil
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError, LockedError, StoreError
-from ....core.files import user_folder
+from ....core.files import expand_home, user_folder
 from ..head import Head
 from ..tables import TableLocation
 from .folder_location import FolderLocation, now, reachable, unfinished_files, writer_in, writer_since
@@ -27,6 +26,7 @@ from .waiting_line import Busy, Patience, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
+    from pathlib import Path
 
     from .s3_objects import Objects
 
@@ -70,7 +70,7 @@ class S3Location:
             options["allow_http"] = "true"
         home = os.environ.get("BINOCLE_CACHE") or user_folder("CACHE", "~/.cache") / "binocle"
         folder = hashlib.sha256(f"{endpoint or ''} {bucket}/{prefix}".encode()).hexdigest()[:16]
-        cache = Path(home).expanduser().absolute() / folder
+        cache = expand_home(home).absolute() / folder
         return cls(f"s3://{bucket}/{prefix}", S3Objects(bucket, prefix), cache, options)
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
+from ....core.files import expand_home
 from ....core.progress import Progress, ignore, within
 from ....retriever.models import files as model_folder
 from ....retriever.models import settings as model_settings
@@ -178,7 +179,7 @@ def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
     """Check collections and read judged rows, all of them before the first evaluation."""
     if not data:
         raise InputError("a comparison needs data: test collections, or files of judged rows")
-    paths = [Path(path).expanduser() for path in data]
+    paths = list(map(expand_home, data))
     stems = [path.resolve().name if path.is_dir() else judged_rows.name_of(path) for path in paths]
     sets: list[_Data] = []
     for path, stem in zip(paths, stems, strict=True):

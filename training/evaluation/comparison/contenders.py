@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
+from ....core.files import expand_home
 from ....retriever.models.files import split_precision
 from ....retriever.models.settings import POOLING_FLAGS
 from ....retriever.search.query import MODES
@@ -95,7 +95,7 @@ def _pooling(model: str) -> str | None:
 
 
 def _is_folder(text: str) -> bool:
-    return bool(text) and Path(text).expanduser().is_dir()
+    return bool(text) and expand_home(text).is_dir()
 
 
 def _check_mode(mode: str) -> None:
@@ -114,7 +114,7 @@ def _names(parts: Sequence[tuple[str | None, str, str | None]]) -> list[str]:
 
 
 def _last(name: str | None) -> str | None:
-    return None if name is None else Path(name).expanduser().resolve().name or name
+    return None if name is None else expand_home(name).resolve().name or name
 
 
 def _full(model: str | None, mode: str | None, reranker: str | None) -> str:
