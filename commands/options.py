@@ -60,8 +60,9 @@ class _IndexPath(_FolderPath):
     """A folder, or an index on object storage, with its address unchanged."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ..retriever.store.locations.open_location import is_s3
+        from ..retriever.store.locations.open_location import check_address, is_s3
 
+        check_address(str(value))
         return value if is_s3(value) else super().convert(value, param, ctx)
 
 

@@ -27,7 +27,7 @@ from .store import documents as stored_documents
 from .store.filters.where import Where
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
-from .store.locations.open_location import is_s3, open_location
+from .store.locations.open_location import check_address, is_s3, open_location
 from .store.locations.waiting_line import Patience
 from .store.root import held_below, to_drop, to_sync
 from .store.snapshot import Snapshot
@@ -117,8 +117,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         check_flags(durable=durable)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
-        if str(path).startswith(("http://", "https://")):
-            raise InputError(f"{path} is the address of a server: open it by RemoteRetriever({str(path)!r})")
+        check_address(str(path))
         name = None if model is None else model_name(model)
         check_no_encoder(encoder, dim, name)
         if is_s3(path):

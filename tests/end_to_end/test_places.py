@@ -200,3 +200,18 @@ def test_a_user_without_a_home_searches_a_folder_and_has_no_collections(tmp_path
     assert [row["path"] for row in run("search", "ship", tmp_path / "docs", "--json").rows] == ["one.md"]
     expected = "binocle: this user has no home folder: set HOME, or XDG_DATA_HOME, to an absolute path\n"
     assert (run("collections").err, run("index", tmp_path / "docs", "-n", "all").err) == (expected, expected)
+
+
+@pytest.mark.parametrize("name", ["gs://bucket/x", "S3://bucket/x", "az://x", "file:///tmp/x"])
+def test_a_store_that_is_not_supported_makes_no_folder_of_that_name(name, here, run):
+    before = sorted(here.iterdir())
+    expected = f"{name} is in no store that is supported: expected a folder, or s3://BUCKET/PREFIX"
+    for command in (["index", "."], ["search", "cat"], ["serve"]):
+        assert run(*command, "--index", name).err == f"binocle: {expected}\n"
+    with pytest.raises(InputError, match=f"^{expected}$"):
+        Retriever.open(name)
+    assert sorted(here.iterdir()) == before
+
+
+def test_an_index_is_not_opened_by_the_address_of_a_server(here, run):
+    assert "open it by RemoteRetriever" in run("status", "--index", "http://localhost:8420").err

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ....core.errors import InputError
 
 if TYPE_CHECKING:
     from .location import Location
@@ -33,6 +36,17 @@ def _named(name: str | os.PathLike[str], *, durable: bool) -> Location:
     from .folder_location import FolderLocation  # Lance, which an address alone does not need
 
     return FolderLocation(Path(name), durable=durable)
+
+
+def check_address(name: str) -> None:
+    """Refuse the address of a store that is not supported: it would become the name of a folder.
+
+    :raises InputError: for an address such as `gs://BUCKET`, and for that of a server.
+    """
+    if name.startswith(("http://", "https://")):
+        raise InputError(f"{name} is the address of a server: open it by RemoteRetriever({name!r})")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) and not is_s3(name):
+        raise InputError(f"{name} is in no store that is supported: expected a folder, or s3://BUCKET/PREFIX")
 
 
 def is_s3(name: Any) -> bool:
