@@ -33,12 +33,15 @@ def collections(remove: str | None, as_json: bool) -> None:
         if as_json:
             echo_json(asdict(collection))
             continue
-        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(collection.changed))
-        state = "removed; its files stay" if remove is not None else f"changed {changed}"
+        state = "cannot be read"
+        if remove is not None:
+            state = "removed; its files stay"
+        elif collection.changed is not None:
+            state = f"changed {time.strftime('%Y-%m-%d %H:%M', time.localtime(collection.changed))}"
         echo(f"{printable(collection.name)}  ({format_bytes(collection.bytes)}, {state})")
         for folder in collection.folders:
             echo(f"    {printable_path(folder)}")
-        if collection.problem:
-            echo(f"    damaged: {printable(collection.problem)}")
+        if collection.problem and remove is None:
+            echo(f"    {printable(collection.problem)}")
     if not listed and not as_json:
         echo("there is no collection yet: 'binocle index FOLDER … --name NAME' makes one", err=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import shutil
 import unicodedata
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ...core.errors import InputError, NoIndexError, StoreError
+from ...core.errors import DamagedError, InputError, NoIndexError, StoreError
 from ...core.files import user_folder
 from ..documents.scan import is_index
 from . import trust
@@ -32,8 +34,8 @@ class Collection:
     path: str
     folders: list[str]
     bytes: int
-    changed: float  # seconds since 1970, of the last commit
-    problem: str = ""  # why its settings cannot be read
+    changed: float | None  # seconds since 1970, of the last commit; None if its settings cannot be read
+    problem: str = ""  # why they cannot be read, and what to do
 
 
 def collection_path(name: str) -> Path:
@@ -148,7 +150,7 @@ def _home() -> Path:
 def _describe(name: str) -> Collection:
     path = _home() / name
     location = open_location(path)
-    folders, problem, changed = [], "", 0.0
+    folders, problem, changed = [], "", None
     try:
         settings = _read(path)
         folders = list(settings.folders or filter(None, [settings.folder]))
@@ -156,6 +158,10 @@ def _describe(name: str) -> Collection:
         changed = max((file.stat().st_mtime for file in states), default=changed)
     except (StoreError, OSError) as error:
         problem = str(error)
+        if isinstance(error, DamagedError):
+            reason, word = re.split(": remove the folder|: /.* is no index", problem)[0], shlex.quote(name)
+            remove, index = f"'binocle collections --remove {word}'", f"'binocle index FOLDER … --name {word}'"
+            problem = f"{reason}: {remove}, and then {index} makes it anew"
     return Collection(name, str(path), folders, location.size(), changed, problem)
 
 

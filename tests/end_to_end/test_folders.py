@@ -212,8 +212,11 @@ def test_collections_are_listed_and_removed_and_their_files_stay(collected: Path
 def test_damaged_collection_is_removed(collected: Path, run, tmp_path):
     path = tmp_path / "data/binocle/collections/all"
     (path / "settings.json").write_text("{")
+    header, problem = run("collections").out.splitlines()
+    assert header.endswith(", cannot be read)")
+    assert "'binocle collections --remove all'" in problem
     removed = run("collections", "--remove", "all")
-    assert (removed.code, "damaged: " in removed.out, path.exists()) == (0, True, False)
+    assert (removed.code, "settings.json" in removed.out, path.exists()) == (0, False, False)
 
 
 def test_collection_is_removed_while_a_writer_takes_a_ticket_in_it(collected: Path, run, tmp_path, monkeypatch):
@@ -280,7 +283,7 @@ def test_index_of_an_earlier_version_among_the_collections(number: int, home: Pa
     assert (collection["name"], collection["problem"]) == ("old", "")
     assert run("search", "-n", "old", "ship", "--mode", "lexical").code == 0
     (place / "settings.json").write_text("{")
-    assert "damaged: " in run("collections").out
+    assert ", cannot be read)" in run("collections").out
 
 
 def test_settings_that_binocle_did_not_write_are_refused(collected: Path, run, tmp_path):
@@ -452,7 +455,7 @@ def test_collection_that_cannot_be_read_hides_no_other_one(collected: Path, run,
     lines = run("collections").out
     assert "all  (" in lines
     assert "closed  (" in lines
-    assert "damaged: " in lines
+    assert ", cannot be read)\n    " in lines
 
 
 def test_collections_that_cannot_be_listed_are_an_error(home: Path, run, tmp_path):

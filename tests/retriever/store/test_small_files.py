@@ -223,13 +223,16 @@ def test_a_collection_is_forgotten_with_its_index_even_if_a_killed_removal_left_
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_damaged_collection_was_never_changed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("damage", [lambda file: file.write_text("{"), lambda file: file.unlink()])
+def test_a_damaged_collection_has_no_time_and_says_how_it_is_made_anew(damage, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     Store.create(collection.collection_path("all"), ENCODER)
-    (collection.collection_path("all") / "settings.json").write_text("{")
+    damage(collection.collection_path("all") / "settings.json")
     (found,) = collection.collections()
-    assert (found.name, found.folders, found.changed) == ("all", [], 0.0)
-    assert found.bytes > 0 and "settings.json" in found.problem
+    assert (found.name, found.folders, found.changed) == ("all", [], None)
+    remedy = ": 'binocle collections --remove all', and then 'binocle index FOLDER … --name all' makes it anew"
+    assert found.bytes > 0 and "settings.json" in found.problem and found.problem.endswith(remedy)
+    assert "--index" not in found.problem
 
 
 # Trust
