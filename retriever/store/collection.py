@@ -17,6 +17,7 @@ from ...core.files import user_folder
 from ..documents.scan import is_index
 from . import trust
 from .locations.open_location import open_location
+from .locations.waiting_line import Patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +127,7 @@ def remove_collection(name: str) -> Collection:
         if path.is_symlink():
             raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
         collection, settings = _describe(path.name), _settings(path)
-        with locked(open_location(path)):
+        with locked(open_location(path, patience=Patience(remedy="end that process"))):
             shutil.rmtree(removed, ignore_errors=True)
             path.rename(removed)  # at once: a writer that waits finds no half of it
             _erase(removed)

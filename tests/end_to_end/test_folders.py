@@ -233,6 +233,14 @@ def test_collection_is_removed_while_a_writer_takes_a_ticket_in_it(collected: Pa
     assert not list(removed.parent.iterdir())
 
 
+def test_removal_of_a_collection_that_is_being_written_names_what_helps(collected: Path, run):
+    with Retriever.open(collection.collection_path("all"))._index.writer():
+        ran = run("collections", "--remove", "all")
+    assert ran.code == 2
+    assert ran.err.endswith(": try again when it has finished, or end that process\n")
+    assert run("collections").out.startswith("all  (")
+
+
 def test_linked_collection_is_not_removed(collected: Path, run, tmp_path):
     place = tmp_path / "data/binocle/collections"
     (place / "all").rename(tmp_path / "elsewhere")

@@ -38,6 +38,7 @@ class Patience:
 
     seconds: float = 0.0
     say: Callable[[str], None] = _silent  # called once, with a line that names the other writer
+    remedy: str = "let it wait: --wait SECONDS"  # what else helps than to try again
 
     def check(self) -> Patience:
         """Return this, if the seconds are a number from 0.
@@ -79,7 +80,7 @@ def _refusal(location: Location, process: str) -> LockedError:
     still, waited = ("still ", f" after {location.patience.seconds:g} s") if location.patience.seconds else ("", "")
     return LockedError(
         f"{location} is {still}being written by {process}{waited}: "
-        f"try again when it has finished{killed}, or let it wait: --wait SECONDS"
+        f"try again when it has finished{killed}, or {location.patience.remedy}"
     )
 
 
