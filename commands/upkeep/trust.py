@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...core.printable import printable_path
 from ..options import folder_argument, index_option, open_index
 from ..output import echo
 
@@ -29,4 +30,6 @@ def trust(folder: Path | None, index: Path | None) -> None:
     retriever.allow()
     encoder = retriever.snapshot().head.encoder
     model = "no encoder" if encoder.is_none else f"the encoder {encoder.model}"
-    echo(f"trusted: {retriever.location}, of the folder {retriever.folder or '(none)'}, with {model}")
+    folders = [printable_path(str(folder)) for folder in retriever.folders]
+    scope = f"of the folder{'s' * (len(folders) > 1)} {', '.join(folders) or '(none)'}"
+    echo(f"trusted: {retriever.location}, {scope}, with {model}")

@@ -258,6 +258,11 @@ def test_name_that_is_no_folder_is_refused(name: str, home: Path, run):
     assert not (home.parent / "data").exists()
 
 
+def test_trust_of_a_collection_names_its_folders(collected: Path, run):
+    held = f"of the folders {collected}/notes, {collected}/report.txt, {collected}/work, with the encoder "
+    assert held in run("trust", "-n", "all").out
+
+
 def test_misspelt_collection_makes_nothing(collected: Path, run):
     assert run("index", "-n", "al").err == "binocle: there is no collection 'al': is it 'all'?\n"
     assert run("search", "-n", "al", "cat").err == "binocle: there is no collection 'al': is it 'all'?\n"
