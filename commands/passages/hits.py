@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,8 +110,9 @@ def comment(
 
 
 def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retriever) -> None:
-    """Warn of cited files that were changed or removed after indexing, alone or with the whole folder."""
-    from ...retriever.documents.scan import written_since
+    """Warn of cited files that were changed or removed after indexing, alone or with a whole folder."""
+    from ...retriever.documents.scan import away, lies_in, written_since
+    from ...retriever.store.root import held_below
 
     documents = list({hit.document_row for hit in hits if hit.source == "file"})
     if root is None or not documents:
@@ -121,8 +123,15 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
         echo(f"binocle: {missing} If it has moved, {hint} names its new place", err=True)
         return
     columns = ["path", "size", "mtime_ns", "sha256"]
-    rows = retriever.snapshot().documents_by_id(documents, columns)
-    if count := len(written_since(root, rows.values())):
+    snapshot = retriever.snapshot()
+    rows = list(snapshot.documents_by_id(documents, columns).values())
+    gone = away(root, held_below(snapshot.store))
+    for folder in (folder for folder in gone if any(lies_in(row["path"], [folder]) for row in rows)):
+        path = str(root / folder)
+        hint = command_hint(f"index --drop {shlex.quote(path)}", root, at=retriever.path)
+        missing = f"{printable_path(path)} of the collection is not there: is a disk not mounted?"
+        echo(f"binocle: {missing} {hint} takes it out", err=True)
+    if count := len(written_since(root, [row for row in rows if not lies_in(row["path"], gone)])):
         changed = "one of these files was" if count == 1 else f"{count:,} of these files were"
         hint = command_hint("index", root, at=retriever.path)
         echo(f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True)

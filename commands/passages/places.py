@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
 from ...core.printable import printable_path
-from ...retriever.documents.file_parts import file_of
+from ...retriever.documents.file_parts import file_of, is_member
 from ..background.kept import leave_to_a_process_of_its_own
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
 
     No shell reads the path.
 
-    :raises InputError: when there is no editor, or the document is no text file below `root`.
+    :raises InputError: when there is no editor, or the document is no text file below `root`, or gone.
     """
     leave_to_a_process_of_its_own()
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
@@ -49,6 +49,9 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
     if not editor:
         raise InputError("--open needs an editor: set the variable EDITOR, for example to nano or 'code --wait'")
     file = _file(hit, root)
+    if file is not None and not is_member(file) and not file.exists():
+        where = printable_path(str(file))
+        raise InputError(f"--open: {where} is not there: it was removed after indexing, or its disk is not mounted")
     if file is None or not file.is_file() or not file.resolve().is_relative_to(root.resolve() if root else "/"):
         raise InputError(f"--open opens files of the indexed folder, and {printable_path(hit.path)!r} is none")
     with file.open("rb") as stream:

@@ -69,6 +69,11 @@ def away(root: Path, within: Sequence[str]) -> list[str]:
     return [path for path in within if not _is_there(os.path.join(real, path))]  # noqa: PTH118
 
 
+def lies_in(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of some folders and files, or below one; all paths are below ""."""
+    return any(path == folder or not folder or path.startswith(f"{folder}/") for folder in folders)
+
+
 def _is_there(path: str) -> bool:
     """Whether a path leads to a folder or a regular file, and through no symbolic link."""
     try:

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..documents.file_parts import file_of
+from ..documents.scan import lies_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ _FEW = 3  # documents that a sync drops in any case: to embed them again takes a
 
 def take_away(folders: Sequence[str], gone: dict[str, Row]) -> list[tuple[str, Row]]:
     """Take the rows below folders that are not there out of `gone`, and return them with their paths."""
-    rows = [(path, row) for path, row in gone.items() if _is_held(path, folders)]
+    rows = [(path, row) for path, row in gone.items() if lies_in(path, folders)]
     for path, _ in rows:
         del gone[path]
     return rows
@@ -43,7 +44,7 @@ def take_doubtful(
     missing = [
         (path, row)
         for path, row in gone.items()
-        if not (_is_below(path, ignored) or _is_cut_off(root, path)) and (not folders or _is_held(path, folders))
+        if not (_is_below(path, ignored) or _is_cut_off(root, path)) and (not folders or lies_in(path, folders))
     ]
     if count_indexed(missing) * 2 <= indexed:
         missing = _below_empty_folders(root, missing)
@@ -62,11 +63,6 @@ def count_indexed(rows: Iterable[tuple[str, Row]]) -> int:
 def _is_cut_off(root: Path, path: str) -> bool:
     """Whether this is a part of a file that is there, but shorter now."""
     return file_of(path) != path and (root / file_of(path)).exists()
-
-
-def _is_held(path: str, folders: Sequence[str]) -> bool:
-    """Whether a path is one of these or lies below one; "" holds all."""
-    return any(path == folder or not folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def _is_below(path: str, folders: set[str]) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.search.results.currency import changed_files
 from binocle.retriever.store import collection
 
 
@@ -188,6 +189,28 @@ def test_folder_that_is_gone_is_not_taken_for_deletions(how: str, collected: Pat
     away.rename(collected / "away")
     assert run("index", "-n", "all", "--yes").code == 0
     assert listed(run) == {path for path in before if not path.startswith(str(away))}
+
+
+def test_search_names_a_folder_that_is_gone_and_finds_its_texts(collected: Path, run, monkeypatch):
+    monkeypatch.setenv("EDITOR", "true")
+    monkeypatch.delenv("VISUAL", raising=False)
+    notes = collected / "notes"
+    shutil.rmtree(notes)
+    (collected / "work/plan.md").write_text("The invoice was paid.\n")
+    missing = f"binocle: {notes} of the collection is not there: is a disk not mounted? "
+    missing += f"'binocle index --drop {notes} --name all' takes it out\n"
+    found = run("search", "-n", "all", "walrus", "--mode", "lexical")
+    assert (found.out.splitlines()[0], found.err) == (" 1  notes/plan.md:1", missing)
+    changed = "binocle: one of these files was changed or removed after indexing: 'binocle index --name all' "
+    both = run("search", "-n", "all", "walrus invoice", "--mode", "lexical")
+    assert both.err == missing + changed + "brings the index up to date\n"
+    assert run("search", "-n", "all", "moon", "--mode", "lexical").err == ""
+    opened = run("search", "-n", "all", "walrus", "--mode", "lexical", "--open")
+    gone = f"--open: {notes}/plan.md is not there: it was removed after indexing, or its disk is not mounted"
+    assert (opened.code, opened.err) == (2, f"binocle: {gone}\n")
+    snapshot = Retriever.open(collection.collection_path("all")).snapshot()
+    cited = [str(collected / name)[1:] for name in ("notes/plan.md", "work/plan.md")]
+    assert changed_files(snapshot, Path("/"), cited) == cited[1:]
 
 
 def test_collections_are_listed_and_removed_and_their_files_stay(collected: Path, run, tmp_path):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ....core.errors import InputError
 from ....core.files import open_regular
 from ...documents.file_parts import document_sha256, file_around, file_of, is_member
-from ...documents.scan import file_below, written_since
+from ...documents.scan import away, file_below, lies_in, written_since
 from ...store.documents import documents_at
+from ...store.root import held_below
 from .hit import CitedText
 
 if TYPE_CHECKING:
@@ -105,5 +106,6 @@ def changed_files(snapshot: Snapshot, folder: Path | None, paths: Collection[str
     """
     if folder is None or not folder.is_dir():
         return []
+    gone = away(folder, held_below(snapshot.store))
     rows = documents_at(snapshot, list(paths), ["path", "size", "mtime_ns", "sha256"])
-    return written_since(folder, [row for row in rows if row["source"] == "file"])
+    return written_since(folder, [row for row in rows if row["source"] == "file" and not lies_in(row["path"], gone)])
