@@ -369,6 +369,7 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     :param at: the path of the index; the hint names it if `folder` alone does not lead there.
     """
     from ..retriever.documents.scan import INDEX_NAME
+    from ..retriever.store.collection import naming
 
     arguments = click.get_current_context().params
     index, current = arguments.get("index"), arguments.get("folder")
@@ -380,19 +381,8 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
         folder = current
     if folder == Path("/") and index:  # the root of a collection
         folder = None
-    words = [command, *([] if folder is None else [shlex.quote(str(folder))])]
-    return f"'binocle {' '.join([*words, *_naming(index)])}'"
-
-
-def _naming(index: Path | str | None) -> list[str]:
-    """The words of a command that name an index: a collection by its name."""
-    from ..retriever.store.collection import is_collection_path
-
-    if not index:
-        return []
-    if is_collection_path(index):
-        return ["--name", shlex.quote(Path(index).name)]
-    return ["--index", shlex.quote(str(index))]
+    words = [command, *([] if folder is None else [shlex.quote(str(folder))]), *(naming(index) if index else [])]
+    return f"'binocle {' '.join(words)}'"
 
 
 def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, index: Path) -> list[Filter]:

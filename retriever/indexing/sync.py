@@ -6,6 +6,7 @@ goes on with the batches of an uninterrupted one, and ends with the same rows an
 
 from __future__ import annotations
 
+import shlex
 import time
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,13 @@ import pyarrow as pa
 from ...core.printable import printable_path
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
-from ..documents.scan import away
+from ..documents.scan import INDEX_NAME, away
 from ..readers.containers.members import may_hold
 from ..readers.ocr import choose_languages
 from ..readers.pictures import may_have_pictures
 from ..readers.plain_text.definitions import GRAMMARS, has_parser
 from ..readers.pool.reading import DENIED
+from ..store.collection import naming
 from ..store.documents import documents_at
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ..documents.scan import Entry
     from ..models.encoder import Encoder
     from ..readers.pool.reading import Reading
+    from ..store.locations.location import Location
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
     from .changes import FolderChanges
@@ -96,7 +99,8 @@ def sync(
         entries = [entry for entry in entries if entry.path in here]
     _index(writer, root, encoder, changes, entries, retry=retry, ocr=languages, progress=progress)
     report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
-    notes = [_note_of_missing(report, root, within), _note_of_code(report), note_on_languages, writer.finish()]
+    missing = _note_of_missing(report, root, within, writer.snapshot().store.location)
+    notes = [missing, _note_of_code(report), note_on_languages, writer.finish()]
     report.note = "; ".join(filter(None, notes))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
@@ -164,11 +168,14 @@ def _count_skipped_now(changes: FolderChanges, snapshot: Snapshot) -> int:
     return sum((row["source"], row["state"]) == ("file", "skipped") for row in rows)
 
 
-def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:
+def _note_of_missing(report: Report, root: Path, within: Sequence[str], index: Location) -> str:
     """Say which documents stay without their files.
 
     :param within: the folders and files of a collection, relative to `root`.
     """
+    folder = [] if within else [shlex.quote(str(root))]
+    is_inside = index.cache == root.resolve() / INDEX_NAME
+    command = " ".join(["binocle index", *folder, *([] if is_inside else naming(str(index)))])
     folders = [printable_path(str(root / folder)) for folder in away(root, within)]
     gone = f"not there: {', '.join(folders)}" if folders else ""
     if not report.missing:
@@ -176,13 +183,12 @@ def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:
     if gone:
         return (
             f"{gone}; the index keeps their documents ({report.missing:,}): is a disk not mounted? "
-            "'binocle index --name NAME --drop FOLDER' takes a folder out"
+            f"'{command} --drop FOLDER' takes a folder out"
         )
     where = "the collection" if within else printable_path(str(root))
-    name = "--name NAME " if within else ""
     return (
         f"{report.missing:,} indexed documents are missing from {where}, and the index keeps them: is a disk not "
-        f"mounted? If they were deleted, 'binocle index {name}--yes' or sync(drop_missing=True) drops them"
+        f"mounted? If they were deleted, '{command} --yes' or sync(drop_missing=True) drops them"
     )
 
 

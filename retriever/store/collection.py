@@ -63,6 +63,13 @@ def is_collection_path(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def naming(index: str | os.PathLike[str]) -> list[str]:
+    """The words of a command that name an index: a collection by its name."""
+    if is_collection_path(index):
+        return ["--name", shlex.quote(os.path.basename(index))]  # noqa: PTH119 - as above
+    return ["--index", shlex.quote(os.fspath(index))]
+
+
 def existing_collection(name: str) -> Path:
     """Return the folder of the index of a collection.
 

@@ -17,6 +17,7 @@ from ...core.files import expand_home
 from ..documents.file_parts import size_and_time
 from ..documents.gitignore import Pattern
 from ..documents.scan import INDEX_NAME, file_below, is_index
+from .collection import naming
 from .locations.folder_location import reachable
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class Request:
         before = () if self.exclude_anew else settings.exclude
         folders = tuple(sorted({*settings.folders, *self.folders} - {*self.drop}))
         if self.drop and not folders:
-            raise InputError("a collection holds one folder at least: 'binocle collections --remove NAME' removes it")
+            remedy = "'binocle collections --remove NAME' removes a named one"
+            raise InputError(f"a collection holds one folder at least: {remedy}")
         return replace(settings, folder=folder, folders=folders, exclude=tuple(dict.fromkeys(before + self.exclude)))
 
 
@@ -140,8 +142,8 @@ def _of_collection(
     paths = tuple(map(_absolute, several))
     if folder is not None and not isinstance(folder, (list, tuple)) and paths[0] not in store.settings.folders:
         raise InputError(
-            f"the index at {location} is a collection without {folder}: 'binocle index {folder} --name NAME' or "
-            "sync([folder]) adds it"
+            f"the index at {location} is a collection without {folder}: "
+            f"'binocle index {folder} {' '.join(naming(str(location)))}' or sync([folder]) adds it"
         )
     return paths
 

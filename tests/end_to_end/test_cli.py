@@ -290,7 +290,7 @@ def test_index_keeps_most_documents_when_their_files_are_missing_until_a_yes(her
     remove_most(here)
     note = (
         f"6 indexed documents are missing from {here}, and the index keeps them: is a disk not mounted? If they were "
-        "deleted, 'binocle index --yes' or sync(drop_missing=True) drops them\n"
+        f"deleted, 'binocle index {here} --yes' or sync(drop_missing=True) drops them\n"
     )
     done = run("index", here)
     assert (done.code, done.err) == (1, note)

@@ -127,7 +127,8 @@ def test_last_folder_stays(home: Path, run, tiny_model):
     run("index", "notes", "--name", "all", "--model", tiny_model)
     ran = run("index", "-n", "all", "--drop", "notes")
     assert (
-        ran.err == "binocle: a collection holds one folder at least: 'binocle collections --remove NAME' removes it\n"
+        ran.err
+        == "binocle: a collection holds one folder at least: 'binocle collections --remove NAME' removes a named one\n"
     )
     ran = run("index", "-n", "all", "--drop", "work")
     assert ran.err == f"binocle: work is not one of the folders of the collection: {home}/notes\n"
@@ -180,6 +181,7 @@ def test_folder_that_is_gone_is_not_taken_for_deletions(how: str, collected: Pat
     assert ran.code == 1
     assert "is a disk not mounted?" in ran.err
     assert (str(away) in ran.err) == (how != "empty")
+    assert f"'binocle index --name all {'--yes' if how == 'empty' else '--drop FOLDER'}'" in ran.err
     assert listed(run) == before
     if how == "empty":
         away.rmdir()

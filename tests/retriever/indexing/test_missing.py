@@ -169,4 +169,15 @@ def test_the_note_on_missing_documents_of_a_collection_names_it(tmp_path, write,
     retriever = Retriever.open(tmp_path / "index", model=str(tiny_model))
     retriever.sync([tmp_path / "notes"])
     empty(tmp_path / "notes")
-    assert "'binocle index --name NAME --yes'" in retriever.sync().note
+    assert f"'binocle index --index {tmp_path}/index --yes'" in retriever.sync().note
+    (tmp_path / "notes").rmdir()
+    assert f"'binocle index --index {tmp_path}/index --drop FOLDER' takes a folder out" in retriever.sync().note
+
+
+def test_the_note_on_missing_documents_of_an_index_elsewhere_names_both(tmp_path, write, tiny_model):
+    write(tmp_path / "notes", {f"{number}.md": f"note {number}" for number in range(4)})
+    retriever = Retriever.open(tmp_path / "index", model=str(tiny_model))
+    retriever.sync(tmp_path / "notes")
+    empty(tmp_path / "notes")
+    command = f"'binocle index {tmp_path}/notes --index {tmp_path}/index --yes'"
+    assert command in retriever.sync().note
