@@ -18,6 +18,7 @@ from .options import (
     PATH,
     command_hint,
     count_of,
+    current_folder,
     folder_above,
     folder_argument,
     gpu_option,
@@ -99,7 +100,8 @@ def index(
 ) -> int:
     """Index FOLDER, or bring its index up to date.
 
-    FOLDER is the current folder by default. Only new and changed files are read and embedded. You may interrupt it: the
+    Without FOLDER, it brings the index of the current folder or of the nearest one above it up to date; if there is
+    none, it indexes the current folder. Only new and changed files are read and embedded. You may interrupt it: the
     next run continues there.
 
     --name makes a collection of folders and files, searched from anywhere by 'binocle search QUERY -n NAME'. Without
@@ -164,6 +166,8 @@ def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | 
         if not folders:
             existing_collection(index.name)
         return index, list(folders) or None
+    if index is None and not folders and (above := index_above()):
+        return above, None
     folder = folders[0] if folders else Path()
     if is_index(folder):
         path = folder.resolve()
@@ -177,6 +181,20 @@ def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | 
         message = f"{folder} is a file, not a folder: --name NAME makes a collection of files and folders"
         raise InputError(f"there is no folder {folder}" if not folder.exists() else message)
     return index or folder / INDEX_NAME, folder
+
+
+def index_above() -> Path | None:
+    """The index of a folder above that a search in the current folder takes, with a note on it; None if it has none."""
+    from ..retriever.documents.scan import find_index
+    from ..retriever.retriever import Retriever
+
+    start = current_folder()
+    path = find_index(start)
+    if path is None or path.parent == start.resolve() or (folder := Retriever.open(path).folder) is None:
+        return None
+    here = "'binocle index .' makes one of the current folder alone"
+    print_note(f"binocle: this is the index of {printable_path(str(folder))}, the nearest above; {here}")
+    return path
 
 
 def is_collection(retriever: Retriever) -> bool:

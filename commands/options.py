@@ -309,7 +309,7 @@ def open_index(
         from ..retriever.documents.scan import find_index, is_index
         from ..retriever.retriever import Retriever
 
-    start = folder or (Path() if index else _current_folder())
+    start = folder or (Path() if index else current_folder())
     if narrow:
         start = folder_above(start)
     if not index and not start.exists():
@@ -319,6 +319,9 @@ def open_index(
     path = index or (start if is_index(start) else find_index(start))
     if path is None and (folder is None or narrow):
         path = _default_collection()
+        if path and not narrow:  # perhaps to write to it, or a server: its documents are not those here
+            file = click.get_current_context().meta[FILE]
+            print_note(f"binocle: there is no index here, so this is the collection {path.name} that {file} names")
     if path is None:
         raise NoIndexError(
             f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
@@ -330,7 +333,7 @@ def open_index(
     return opened
 
 
-def _current_folder() -> Path:
+def current_folder() -> Path:
     """Return the current folder.
 
     :raises InputError: when another process has removed it.

@@ -12,7 +12,7 @@ import click
 
 from ..core.errors import MissingExtraError
 from ..core.printable import printable_path
-from .index import is_collection, summary
+from .index import index_above, is_collection, summary
 from .options import FOLDER, FloatRange, index_option, json_option, print_note, print_waiting, wait_option
 from .output import echo, echo_json
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def watch(folder: Path | None, index: Path | None, poll: float | None, wait: float, as_json: bool) -> None:
     """Keep the index of FOLDER up to date until you press Ctrl-C.
 
-    It indexes FOLDER, by default the current one, as 'binocle index' does, and again whenever files change; a burst of
+    It indexes FOLDER as 'binocle index' does, which has the same default, and again whenever files change; a burst of
     changes is one run. If FOLDER vanishes, its documents stay, and the watch goes on when it is back. Other programs
     may search meanwhile. --name follows all folders of a collection.
 
@@ -49,9 +49,10 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.retriever import Retriever
 
-    retriever = Retriever.open(index or (folder or Path()) / INDEX_NAME, wait=wait, on_wait=print_waiting)
+    above = index_above() if folder is None and index is None else None
+    retriever = Retriever.open(above or index or (folder or Path()) / INDEX_NAME, wait=wait, on_wait=print_waiting)
     if folder is None and not is_collection(retriever):
-        folder = Path()
+        folder = retriever.folder if above else Path()
     updates = updates_of(retriever, folder, poll=poll)
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager may end it, as Ctrl-C does: a sync may stop anywhere
     watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))

@@ -354,9 +354,16 @@ def test_collection_named_in_the_configuration_answers_where_there_is_no_index(
     (tmp_path / "config.toml").write_text('collection = "all"\n')
     assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  notes/plan.md:1")
     assert paths(run("search", "the", "work/plan.md", "--json")) == {f"{collected}/work/plan.md"[1:]}
+    note = f"binocle: there is no index here, so this is the collection all that {tmp_path / 'config.toml'} names\n"
+    assert run("optimize").err.startswith(note)
+    assert run("forget", "work/plan.md").err == note
+    assert run("search", "walrus", "--mode", "lexical").err == ""
     (tmp_path / "config.toml").write_text('collection = "al"\n')
     err = run("search", "walrus").err
     assert err == f"binocle: {tmp_path / 'config.toml'}: there is no collection 'al': is it 'all'?\n"
+    (tmp_path / "config.toml").write_text('collection = "all"\n')
+    assert run("index", "--json").rows[0]["files"]["indexed"] == 6
+    assert Path(".binocle").is_dir()
 
 
 def test_no_command_acts_on_an_index_of_other_documents_than_those_of_its_folder(

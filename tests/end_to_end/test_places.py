@@ -215,3 +215,22 @@ def test_a_store_that_is_not_supported_makes_no_folder_of_that_name(name, here, 
 
 def test_an_index_is_not_opened_by_the_address_of_a_server(here, run):
     assert "open it by RemoteRetriever" in run("status", "--index", "http://localhost:8420").err
+
+
+def test_index_without_a_folder_takes_the_index_that_a_search_there_takes(notes, run, monkeypatch, write):
+    write(notes, {"a (1)/new.md": "a ship below\n", "beside.md": "a ship beside\n"})
+    monkeypatch.chdir(notes / "a (1)")
+    ran = run("index")
+    assert ran.out.startswith("2 indexed, 10 unchanged")
+    here = "'binocle index .' makes one of the current folder alone"
+    assert ran.err == f"binocle: this is the index of {notes}, the nearest above; {here}\n"
+    assert not Path(".binocle").exists()
+    assert run("index", ".").out.startswith("3 indexed")
+    assert run("index").out.startswith("3 unchanged")
+
+
+def test_index_without_a_folder_below_an_index_of_added_documents_makes_one_here(tmp_path, run, monkeypatch, write):
+    write(tmp_path, {"here/a.md": "a ship"})
+    Retriever.open(tmp_path / ".binocle", encoder=None, dim=2).add([{"id": "a", "text": "cat", "embedding": [1, 0]}])
+    monkeypatch.chdir(tmp_path / "here")
+    assert run("index").out.startswith("1 indexed")
