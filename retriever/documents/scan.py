@@ -30,6 +30,7 @@ class Entry:
     reason: str = ""
     unknown: bool = False  # the folder could not be read, so files below it may still exist
     tried: str = ""  # the sha256 of its bytes when the last run failed on them and left them for this one
+    ctime_ns: int = 0  # time of the last change of any kind, which no program can set
 
 
 def scan(
@@ -56,7 +57,7 @@ def scan(
             continue
         if within and os.path.isfile(folder):  # noqa: PTH113
             status = os.stat(folder)  # noqa: PTH116
-            yield Entry(prefix.removesuffix("/"), status.st_size, mtime_ns(status))
+            yield Entry(prefix.removesuffix("/"), status.st_size, mtime_ns(status), ctime_ns=status.st_ctime_ns)
             continue
         rules = [_Rules(os.path.join(folder, ""), "--exclude", patterns)] if patterns else []  # noqa: PTH118
         start = _Folder(prefix, _rules_above(Path(folder)), rules)
@@ -136,7 +137,8 @@ def _list_folder(root: str, folder: _Folder, leave_out: Container[str]) -> Itera
         if is_folder and not reason:
             yield _Folder(path, rules, folder.last)
             continue
-        yield Entry(path, 0 if is_folder else status.st_size, mtime_ns(status), reason)
+        size = 0 if is_folder else status.st_size
+        yield Entry(path, size, mtime_ns(status), reason, ctime_ns=status.st_ctime_ns)
 
 
 def _name(name: str, siblings: Container[str]) -> str:

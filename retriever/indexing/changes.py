@@ -15,6 +15,7 @@ from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
 from ..readers.large_files import cut
 from ..store import tombstones
+from .last_scan import read_last_scan
 from .member_rows import Members
 from .missing import count_indexed, take_away, take_doubtful
 from .picture_rows import is_to_read
@@ -56,6 +57,7 @@ class FolderChanges:
     away: list[tuple[str, Row]] = field(default_factory=list)  # kept: their folder of the collection is not there
     members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
+    time_ns: int = field(default_factory=time.time_ns)  # when the scan began
 
     def account(self, entry: Entry, state: State, row: Row | None, members: list[Row]) -> None:
         """Record the state of an entry: what happens to its row and to the rows of its members."""
@@ -93,7 +95,7 @@ def find_changes(
     drop_missing: bool = False,
     ocr: str = "",
 ) -> FolderChanges:
-    """Compare a folder with the file rows of a snapshot. A file is hashed only if its size or mtime leaves doubt.
+    """Compare a folder with the file rows of a snapshot. A file is hashed only if its size and times leave doubt.
 
     :param within: the folders and files of a collection; documents elsewhere are dropped. Those below one that is not
         there stay.
@@ -102,7 +104,7 @@ def find_changes(
     :param drop_missing: drop missing documents even if they may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
-    changes = FolderChanges(dict(gone))
+    changes, seen_ns = FolderChanges(dict(gone)), read_last_scan(snapshot.store.location) - _RACY_NS
     members, indexed = Members(gone), count_indexed(gone.items())
     report = changes.report
     fresh: list[Entry] = []
@@ -111,7 +113,7 @@ def find_changes(
         if entry.unknown:
             _retain_below(root, entry, gone, report)
         row, inside = gone.pop(entry.path, None), members.take(entry.path)
-        state = classify(entry, row, root, retry=retry)
+        state = classify(entry, row, root, seen_ns, retry=retry)
         is_same = state in (State.UNCHANGED, State.TOUCHED)
         has_picture = ocr and row and any(is_to_read(known, ocr) for known in (row, *inside))
         if row and is_same and (has_picture or (retry and _is_to_open(row, inside, snapshot))):
@@ -149,9 +151,10 @@ def _without_forgotten(
             changes.report.skipped += 1
 
 
-def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) -> State:
+def classify(entry: Entry, row: Row | None, root: Path, seen_ns: int, *, retry: bool = False) -> State:
     """Compare an entry with its row, None if it has none.
 
+    :param seen_ns: an earlier scan has seen all changes up to this time.
     :param retry: a file that failed before has changed.
     """
     if entry.reason:
@@ -161,7 +164,7 @@ def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) 
         return State.NEW
     if _is_left(row) or (retry and (row["state"] == "failed" or _has_a_reader_now(row))):
         return State.CHANGED
-    return _compare_bytes(entry, row, root)
+    return _compare_bytes(entry, row, root, seen_ns)
 
 
 def _has_a_reader_now(row: Row) -> bool:
@@ -176,11 +179,13 @@ def _is_left(row: Row) -> bool:
     return row["state"] == "failed" and reason.endswith(TRY_AGAIN)
 
 
-def _compare_bytes(entry: Entry, row: Row, root: Path) -> State:
-    if row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns):
+def _compare_bytes(entry: Entry, row: Row, root: Path, seen_ns: int) -> State:
+    is_settled = row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns)
+    if is_settled and entry.ctime_ns <= seen_ns:
         return State.UNCHANGED
-    is_same = row["size"] == entry.size and row["sha256"] == _sha256(root / entry.path)
-    return State.TOUCHED if is_same else State.CHANGED
+    if row["size"] != entry.size or row["sha256"] != _sha256(root / entry.path):
+        return State.CHANGED
+    return State.UNCHANGED if is_settled else State.TOUCHED
 
 
 def _retain_below(root: Path, entry: Entry, gone: dict[str, Row], report: Report) -> None:

@@ -27,6 +27,7 @@ from ..store.documents import documents_at
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
+from .last_scan import note_scan
 from .picture_rows import latest_languages
 from .reading import read_entries
 from .report import Report, progress_of_files
@@ -99,10 +100,13 @@ def sync(
         entries = [entry for entry in entries if entry.path in here]
     _index(writer, root, encoder, changes, entries, retry=retry, ocr=languages, progress=progress)
     report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
-    missing = _note_of_missing(report, root, within, writer.snapshot().store.location)
+    index = writer.snapshot().store.location
+    missing = _note_of_missing(report, root, within, index)
     notes = [missing, _note_of_code(report), note_on_languages, writer.finish()]
     report.note = "; ".join(filter(None, notes))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
+    if not report.missing:  # a disk that is away may come back with changes from before this scan
+        note_scan(index, changes.time_ns)
     report.seconds = time.monotonic() - start
     return report
 

@@ -13,6 +13,7 @@ An index folder holds
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
     relevance-*.json                 how often the index is wrong about having an answer
+    scanned.json                     when the last complete scan of the folder began
     erase.json                       the deadline for erasing deleted rows from the disk, if some are there
     lock  lock.json                  the writer's lock, and the process that has it
 

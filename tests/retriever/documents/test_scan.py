@@ -66,7 +66,8 @@ def test_files_are_given_in_order_with_size_and_time(tmp_path):
     os.utime(tmp_path / "b.txt", ns=(1, 1_600_000_000_123_456_789))
     entries = list(scan(tmp_path))
     assert [entry.path for entry in entries] == ["a/b/c.txt", "a/z.txt", "a.txt", "b.txt"]
-    assert entries[-1] == Entry("b.txt", 5, 1_600_000_000_123_456_789)
+    ctime_ns = (tmp_path / "b.txt").stat().st_ctime_ns
+    assert entries[-1] == Entry("b.txt", 5, 1_600_000_000_123_456_789, ctime_ns=ctime_ns)
 
 
 def test_an_empty_folder_holds_nothing(tmp_path):

@@ -10,13 +10,16 @@ import pytest
 
 from binocle import Retriever, load_encoder
 from binocle.core.errors import InputError, StoreError
+from binocle.core.files import sha256
 from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import Entry
+from binocle.retriever.indexing import changes as changes_module
 from binocle.retriever.indexing import reading as reading_files
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.changes import TRY_AGAIN, find_changes, mtime_fields
 from binocle.retriever.indexing.delete import erasure_delay
+from binocle.retriever.indexing.last_scan import note_scan, read_last_scan
 from binocle.retriever.indexing.missing import take_away, take_doubtful
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.switch import SwitchReport
@@ -69,6 +72,52 @@ def test_without_options_nothing_is_tried_again_and_missing_documents_stay(world
         report = sync(writer, world.folder, world.encoder, leave_out=world.folder / ".binocle")
         assert (report.missing, report.removed, report.indexed) == (4, 0, 0)
         assert writer.head == before
+
+
+def test_a_changed_file_that_keeps_its_size_and_its_time_is_read(world):
+    world.write("a.txt", "the cat sat", OLD)
+    world.write("b.txt", "the cat sat", OLD)
+    world.sync()
+    world.write("a.txt", "the dog sat", OLD)
+    assert changed(world)[0] == ["a.txt"]
+    assert world.sync() == {"indexed": 1, "unchanged": 1}
+    assert changed(world)[0] == []
+
+
+def test_only_files_that_changed_in_any_way_after_the_last_scan_are_hashed(world, monkeypatch):
+    world.write("a.txt", TEXT, OLD)
+    world.write("b.txt", TEXT, OLD)
+    world.sync()
+    head, index, hashed = world.retriever.snapshot().head, world.retriever.location, []
+    monkeypatch.setattr(changes_module, "_sha256", lambda file: hashed.append(file.name) or sha256(file))
+    note_scan(index, time.time_ns() + 10**10)  # as if some time had passed
+    assert world.sync() == {"unchanged": 2}
+    assert hashed == []
+    note_scan(index, (world.folder / "b.txt").stat().st_ctime_ns + 2 * 10**9)
+    (world.folder / "a.txt").chmod(0o600)
+    assert world.sync() == {"unchanged": 2}
+    assert (hashed, world.retriever.snapshot().head) == (["a.txt"], head)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"time_ns": "x"}', b'{"time_ns": true}', b"[" * 99_999])
+def test_an_index_without_a_known_scan_relies_on_size_and_time(content, world):
+    world.write("a.txt", "the cat sat", OLD)
+    world.sync()
+    assert read_last_scan(world.retriever.location) < time.time_ns()
+    (world.retriever.path / "scanned.json").write_bytes(content)
+    world.write("a.txt", "the dog sat", OLD)
+    assert changed(world)[0] == []
+
+
+def test_a_scan_that_misses_documents_is_not_the_last_one(world):
+    for number in range(5):
+        world.write(f"{number}.txt", TEXT.format(number))
+    world.sync()
+    before = read_last_scan(world.retriever.location)
+    for number in range(4):
+        (world.folder / f"{number}.txt").unlink()
+    assert world.retriever.sync().missing == 4
+    assert read_last_scan(world.retriever.location) == before
 
 
 def test_new_and_changed_files_are_read_in_order_of_path(world):

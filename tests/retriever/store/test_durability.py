@@ -31,6 +31,7 @@ EPHEMERAL = {
     ".gitignore",
     "settings.json",
     "full-text.json",
+    "scanned.json",
     f".{HEAD}",
     f".{PREVIOUS}",
     "switching",
