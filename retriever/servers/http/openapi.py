@@ -11,7 +11,7 @@ from ....core.version import __version__
 from . import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from .operations import Operation
 
@@ -46,6 +46,8 @@ def describe(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any
         path: {operation.method.lower(): _operation(path, operation, names, schemas) for operation in methods.values()}
         for path, methods in operations.items()
     }
+    for prefix in ("", "/indexes/{index}"):
+        paths[f"{prefix}/files/{{id}}"] = {"get": _file(f"{prefix}/files/{{id}}")}
     paths["/health"] = {"get": _plain("Whether the server answers.", "health", names[shapes.Health, "serialization"])}
     paths["/metrics"] = {"get": _plain("Metrics in the text format of Prometheus.", "metrics", None)}
     return {
@@ -63,11 +65,11 @@ def describe(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any
 def _operation(path: str, operation: Operation, names: Mapping[Any, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
     reference = names[operation.input, "validation"]
     schema = schemas[reference["$ref"].rsplit("/", 1)[-1]]
-    in_path = re.findall(r"{(\w+)}", path)
+    in_path = _in_path(path)
     parameters = [_parameter(name, schema, where="path") for name in in_path]
     described: dict[str, Any] = {
         "summary": (operation.call.__doc__ or "").split("\n")[0],
-        "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()}{path}").strip("_"),
+        "operationId": _id_of(operation.method, path),
         "responses": _responses(names[operation.output, "serialization"], reads=operation.method == "GET"),
     }
     if operation.method == "GET":
@@ -106,25 +108,45 @@ def _in_url(field: Mapping[str, Any]) -> dict[str, Any]:
     return field | (options[0] if options else {})
 
 
+def _file(path: str) -> dict[str, Any]:
+    answer = {"description": "The file.", "content": {"application/pdf": {"schema": {}}}}
+    return {
+        "summary": "A PDF file of the indexed folder, as it was indexed.",
+        "operationId": _id_of("GET", path),
+        "parameters": [_parameter(name, {}, where="path") for name in _in_path(path)],
+        "responses": {"200": answer, **_refusals()},
+    }
+
+
+def _id_of(method: str, path: str) -> str:
+    return re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_")
+
+
+def _in_path(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
+
+
 def _responses(output: Mapping[str, Any], *, reads: bool) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": {"$ref": _REF.format(model="Problem")}}}
     responses: dict[str, Any] = {
         "200": {"description": "The answer.", "content": {"application/json": {"schema": output}}}
     }
     if reads:
         responses["200"]["headers"] = {"ETag": {"description": "Of the index.", "schema": {"type": "string"}}}
         responses["304"] = {"description": "The index has not changed since this ETag."}
-    return responses | {code: {"description": text, "content": problem} for code, text in _REFUSALS.items()}
+    return responses | _refusals()
+
+
+def _refusals(codes: Iterable[str] = _REFUSALS) -> dict[str, Any]:
+    problem = {"application/problem+json": {"schema": {"$ref": _REF.format(model="Problem")}}}
+    return {code: {"description": _REFUSALS[code], "content": problem} for code in codes}
 
 
 def _plain(summary: str, name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     content: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
     if schema is not None:
         content = {"application/json": {"schema": schema}}
-    problem = {"application/problem+json": {"schema": {"$ref": _REF.format(model="Problem")}}}
-    refusals = {code: {"description": _REFUSALS[code], "content": problem} for code in ("401", "403", "421")}
     return {
         "summary": summary,
         "operationId": name,
-        "responses": {"200": {"description": "The answer.", "content": content}, **refusals},
+        "responses": {"200": {"description": "The answer.", "content": content}, **_refusals(("401", "403", "421"))},
     }

@@ -702,6 +702,7 @@ def test_openapi_names_every_operation_once(ask):
         operation["summary"].endswith(".") for methods in document["paths"].values() for operation in methods.values()
     )
     assert {"/search", "/indexes/{index}/search", "/v2/rerank", "/health", "/metrics"} <= set(document["paths"])
+    assert {"/files/{id}", "/indexes/{index}/files/{id}"} <= set(document["paths"])
     assert shapes.SearchInput.__name__ in document["components"]["schemas"]
 
 
