@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import posixpath
@@ -11,7 +12,6 @@ import zipfile
 import zlib
 from functools import partial
 from io import BytesIO
-from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_FILE = 256 << 20  # bytes of one member
 _MAX_ENTRIES = 200_000
+_SHOWN = 200  # characters of a name in a message
 _BLOCK = 1 << 13  # bytes that damage in a compressed file may cost in front of it
 _DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError),
@@ -49,17 +50,67 @@ def zip_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - o
 
 
 def tar_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
-    """List the files in a tar archive, compressed or not."""
+    """List the files in a tar archive, compressed or not. One that is cut or damaged gives those in front of it."""
+    last = ""
     try:
         archive = tarfile.open(fileobj=BytesIO(data))  # noqa: SIM115 - its members are read later
-        for entry in islice(archive, _MAX_ENTRIES):
+        for number, entry in enumerate(archive):
+            if number == _MAX_ENTRIES:
+                return
+            last = entry.name
             if entry.isreg():
-                opened = partial(archive.extractfile, entry)
-                yield Member(entry.name, entry.size, _reader(opened), _too_large(entry.size))
+                reader = _tar_reader(archive, entry, data)
+                yield Member(entry.name, entry.size, reader, _too_large(entry.size))
             elif not entry.isdir():
                 yield Member(entry.name, 0, bytes, "not a regular file")
+        _check_end(archive)
     except _DAMAGED as error:
-        raise UnreadableError(f"damaged: not a whole archive ({error})") from None
+        if not last:
+            raise UnreadableError(f"damaged: not a whole archive ({error})") from None
+        archive.fileobj = _stream(data)
+        yield Member("more files", 0, bytes, f"damaged: any files behind {last[:_SHOWN]!r} are lost ({error})")
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Check that no damaged header ended the list: tarfile takes it for the end.
+
+    :raises tarfile.ReadError: when something else than zeros is there.
+    """
+    stream: Any = archive.fileobj
+    stream.seek(archive.offset)
+    if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+        raise tarfile.ReadError(f"no header at byte {archive.offset:,}")
+
+
+def _stream(data: bytes) -> Any:
+    """Open the bytes of a tar archive anew, unpacked: a stream of gzip, bzip2 or xz that has failed loses its place."""
+    return tarfile.open(fileobj=BytesIO(data)).fileobj
+
+
+def _tar_reader(archive: tarfile.TarFile, entry: tarfile.TarInfo, data: bytes) -> Callable[[], bytes]:
+    if entry.issparse():
+        return _reader(partial(archive.extractfile, entry))
+    return _reader_up_to_damage(lambda: contextlib.nullcontext(_Section(archive, entry, data)))
+
+
+class _Section:
+    """The bytes of a tar archive that are those of one file."""
+
+    def __init__(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, data: bytes) -> None:
+        self._archive, self._data, self._remaining = archive, data, entry.size
+        self._stream: Any = archive.fileobj
+        self._stream.seek(entry.offset_data)
+
+    def read1(self, size: int) -> bytes:
+        try:
+            content: bytes = self._stream.read1(min(size, self._remaining))
+        except _DAMAGED:
+            self._archive.fileobj = _stream(self._data)
+            raise
+        self._remaining -= len(content)
+        if self._remaining and not content:
+            raise EOFError("unexpected end of data")
+        return content
 
 
 def unpacked(data: bytes, name: str) -> Iterator[Member]:

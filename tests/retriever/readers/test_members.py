@@ -7,6 +7,8 @@ import bz2
 import gzip
 import io
 import lzma
+import shutil
+import subprocess
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
@@ -218,6 +220,44 @@ def test_a_damaged_compressed_file_gives_its_bytes_up_to_the_damage(
     assert reading.document.metadata["unread"].startswith(
         f"damaged: only the first {reading.size:,} bytes unpack ({why}"
     )
+
+
+TAR_FILES = {"first.md": b"# Quinces\n", "cut.txt": LINES, "lost.txt": b"lost"}
+
+
+@pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tgz", "w:gz"), ("a.tar.xz", "w:xz")])
+def test_a_cut_tar_archive_gives_its_files_up_to_the_cut(name: str, mode: str) -> None:
+    whole = tarred(TAR_FILES, mode)
+    first, cut, more = list_members(whole[: len(whole) // 2], "tar", name)
+    assert (first.name, first.read(), cut.name) == ("first.md", b"# Quinces\n", "cut.txt")
+    content = cut.read()
+    assert (first.read(), cut.read()) == (b"# Quinces\n", content)
+    assert len(LINES) // 5 < len(content) < len(LINES)
+    assert LINES.startswith(content)
+    assert content.unread.startswith(f"damaged: only the first {len(content):,} bytes unpack (")
+    assert more.name == "more files"
+    assert more.reason.startswith("damaged: any files behind 'cut.txt' are lost (")
+
+
+def test_a_tar_archive_with_a_damaged_header_gives_the_files_before_it() -> None:
+    whole = tarred(TAR_FILES)
+    at = whole.index(b"lost.txt")
+    damaged = whole[:at] + b"x" * 512 + whole[at + 512 :]
+    expected = {"first.md": b"# Quinces\n", "cut.txt": LINES}
+    reason = f"damaged: any files behind 'cut.txt' are lost (no header at byte {at:,})"
+    assert contents(damaged, "a.tar") == expected | {"more files": reason}
+    assert contents(whole[: at + 100], "a.tar")["more files"].startswith("damaged: ")
+    assert contents(whole[:at], "a.tar") == expected  # without the zeros at the end, as some programs leave it
+
+
+def test_a_sparse_file_in_a_tar_archive_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "holes.txt").open("wb") as file:
+        file.seek(200_000)
+        file.write(b"the end")
+    command = ["tar", "--sparse", "-cf", "a.tar", "holes.txt"]
+    if shutil.which("tar") is None or subprocess.run(command, cwd=tmp_path, check=False).returncode:
+        pytest.skip("no tar that writes sparse files")
+    assert contents((tmp_path / "a.tar").read_bytes(), "a.tar") == {"holes.txt": bytes(200_000) + b"the end"}
 
 
 def test_a_compressed_file_that_is_damaged_from_the_start_or_too_large_is_refused(monkeypatch) -> None:
