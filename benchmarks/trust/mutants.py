@@ -47,8 +47,8 @@ MODULES = (
 )
 TESTS = (
     *("tests/retriever/store", "tests/retriever/indexing", "tests/retriever/integrity", "tests/retriever/test_*.py"),
-    *("tests/retriever/enrichment", "tests/retriever/cluster", "tests/retriever/models/test_adapted_encoder.py"),
-    *("tests/indexes/test_*.py", "tests/indexes/tuning", "tests/end_to_end/test_folders.py"),
+    *("tests/retriever/enrichment", "tests/retriever/cluster", "tests/indexes/test_*.py", "tests/indexes/tuning"),
+    *("tests/retriever/models/encoders/test_adapted_encoder.py", "tests/end_to_end/test_folders.py"),
 )
 PRELOADED = (
     *("numpy.testing", "pyarrow.compute", "pyarrow.dataset", "lance.query", "faiss", "tokenizers", "safetensors.numpy"),

@@ -110,7 +110,7 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
         cli.commands[command].make_context(command, arguments)
 
 
-# test_train_cli.py runs the commands that train, test_labels.py label, test_mcp_server.py, test_http_server.py, test_watch.py and test_picker.py those that run until they are stopped.
+# test_train_cli.py runs the commands that train, test_labels.py label, test_mcp_server.py, http/test_server.py, test_watch.py and test_picker.py those that run until they are stopped.
 ELSEWHERE = {"doctor", "label", "train", "tune", "distill", "audit", "invert", "mcp", "watch", "serve", "pick"}
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
 

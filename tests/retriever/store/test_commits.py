@@ -31,7 +31,7 @@ from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import TableLocation, document_schema, manifests
 from binocle.retriever.store.writer import open_writer
 
-from .test_location import InMemory, Memory
+from .locations.test_location import InMemory, Memory
 from .test_store import DIM, ENCODER, assert_whole, chunk_row, chunks, document_row, documents, ids, put
 
 

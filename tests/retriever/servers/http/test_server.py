@@ -40,7 +40,7 @@ from binocle.retriever.servers.http.refusal import Refusal
 from binocle.retriever.servers.http.work_queue import WorkQueue
 
 QUERY = "cancel a task"
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def client(retriever, *, indexes=(), reranker=None, writable=False, queue=None, **rules):
