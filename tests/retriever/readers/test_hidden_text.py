@@ -7,7 +7,7 @@ import pytest
 from binocle.retriever.documents.document import HIDDEN, Document, hidden_spans
 from binocle.retriever.readers import base, read
 
-from .test_readers import ODF, TYPES, docx, package, relations, xlsx
+from .sample_files import ODF, TYPES, docx, package, relations, xlsx
 
 
 def hidden(document: Document) -> list[str]:

@@ -1,0 +1,319 @@
+"""Lightweight markup and manual pages: the text as it is written, and its headings."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ..sample_files import MARKDOWN, outline, reading
+
+
+def test_markdown_is_split_at_headings_code_and_tables() -> None:
+    document = reading(MARKDOWN, "a.md")
+    assert document.text == MARKDOWN
+    assert document.title == "The Guide"
+    assert outline(document) == [
+        ((), 1, "code", '---\ntitle: "The Guide"\n---'),
+        ((), 4, "prose", "intro"),
+        (("One code link",), 6, "prose", "# One `code` [link](http://x)\ntext"),
+        (("One code link",), 8, "code", "```python\n# not a heading\n```"),
+        (("One code link", "Two words"), 11, "prose", "Two\nwords\n-----"),
+        (("One code link", "Two words"), 14, "table", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        (("One code link", "Three"), 18, "prose", "## Three ##\nend"),
+    ]
+
+
+def test_the_first_heading_is_a_markdown_files_title() -> None:
+    assert reading("# tar\n\n> Archiving.\n", "a.md").title == "tar"
+    assert reading("## below\n", "a.md").title == ""
+    assert reading("# tar\n\nArchiving.\n\n# zip\n", "a.md").title == ""
+    assert reading("## below\n\n# Appendix\n", "a.md").title == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("title: Plain", "Plain"),
+        ("Title = 'quoted one'", "quoted one"),
+        ('title: "a" and "b', '"a" and "b'),
+        ("title:", "Heading"),
+        ("title: >-\n  folded", "Heading"),
+    ],
+)
+def test_front_matter_names_a_markdown_file_where_it_gives_a_title(line: str, title: str) -> None:
+    assert reading(f"---\n{line}\nauthor: Ada\n---\n# Heading\n", "a.md").title == title
+
+
+@pytest.mark.parametrize(
+    ("markdown", "title"),
+    [
+        ("Using `Box<T>` to Point", "Using Box<T> to Point"),
+        ("`int *p` and a * b", "int *p and a * b"),
+        ("[`a*b`](x) or `` c`d ``", "a*b or c`d"),
+        ("**bold *and* `*`**, ***all***, **bold *it***", "bold and *, all, bold it"),
+        ("R&amp;D &#39;&lt;`&amp;`", "R&D '<&amp;"),
+        ("A* search, *args and \\*so on\\*", "A* search, *args and *so on*"),
+        ("Map<K, V> if a < b > c", "Map<K, V> if a < b > c"),
+        ('<a id="x"></a>x<sup>2</sup> <!-- no --> <https://x.y> ![duck](d.png)', "x2 https://x.y duck"),
+    ],
+)
+def test_a_markdown_title_is_what_a_browser_shows(markdown: str, title: str) -> None:
+    assert reading(f"# {markdown}\n", "a.md").title == title
+
+
+@pytest.mark.parametrize("line", ["*", "`", "<a", "[", "*a", "`a``", "a* "])
+def test_a_title_of_marks_takes_no_time(line: str) -> None:
+    began = time.monotonic()
+    reading(f"# {line * 2_000}\n", "a.md")
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("line", ["---\ntitle: a{}b\n---\n", "a|b\n|-{}x\n", "a|b\n{}|\n", "a|b\n-{}|{}-{}x\n"])
+def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
+    began = time.process_time()
+    reading(line.replace("{}", " " * 300_000), "a.md")
+    assert time.process_time() - began < 2  # and minutes if each blank looked at all others
+
+
+def test_headings_inside_a_comment_or_a_fence_of_markdown_do_not_count() -> None:
+    document = reading("<!--\n# no\n```\n-->\n# A\n~~~ `sh`\n# no\n~~~\n# B\n", "a.md")
+    assert [(heading, line, kind) for heading, line, kind, _ in outline(document)] == [
+        ((), 1, "prose"),
+        (("A",), 5, "prose"),
+        (("A",), 6, "code"),
+        (("B",), 9, "prose"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        (
+            "# A\n\n1. x\n2. ```sh\n   # no\n   ```\n\ny\n\n## B\n",
+            [(("A",), "prose"), (("A",), "code"), (("A",), "prose"), (("A", "B"), "prose")],
+        ),
+        ("# A\n> - ~~~\n> # no\n> ~~~\n## B\n", [(("A",), "prose"), (("A",), "code"), (("A", "B"), "prose")]),
+        ("# A\n\n- item one\n  goes on\n---\n\nx\n", [(("A",), "prose")]),
+        ("# A\n\n- item\n\nB\n---\nx\n", [(("A",), "prose"), (("A", "B"), "prose")]),
+        (
+            "# A\n\n<pre>\n# no\n</pre>\nx\n\n<PRE class=a># no</PRE>\n## B\n",
+            [(("A",), "prose"), (("A",), "code"), (("A",), "prose"), (("A",), "code"), (("A", "B"), "prose")],
+        ),
+        ("# A\n<prefix>\n## B\n", [(("A",), "prose"), (("A", "B"), "prose")]),
+    ],
+)
+def test_lists_and_html_of_markdown_keep_their_lines(markdown: str, expected: list) -> None:
+    document = reading(markdown, "a.md")
+    assert [(part.heading, part.kind) for part in document.parts] == expected
+    assert document.title == "A"
+
+
+def test_an_unclosed_fence_runs_to_the_end() -> None:
+    assert [part.kind for part in reading("a\n~~~\n# b\n", "a.md").parts] == ["prose", "code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("Go\n==\n\nx\n\nR\n=\n\ny\n", ["Go", "R"]),
+        ("A title that is long\n==============\n\nx\n", ["A title that is long"]),
+        ("A title\n===\n\nx\n\na line\nand Go\n==\n", []),
+        ("Go\n=\n\nx\n", []),
+    ],
+)
+def test_a_short_underline_of_restructured_text_may_be_one(text: str, headings: list[str]) -> None:
+    assert [part.heading[-1] for part in reading(text, "a.rst").parts if part.heading] == headings
+
+
+def test_restructured_text_levels_come_from_the_order_of_adornments() -> None:
+    text = "=====\nTitle\n=====\n\nFirst\n=====\ntext::\n\n    code here\n\nSub\n---\n+--+\n|a |\n+--+\nSecond\n======\n.. code:: py\n\n   x = 1\n"
+    document = reading(text, "a.rst")
+    assert document.text == text
+    assert outline(document) == [
+        (("Title",), 1, "prose", "=====\nTitle\n====="),
+        (("Title", "First"), 5, "prose", "First\n=====\ntext::"),
+        (("Title", "First"), 9, "code", "    code here"),
+        (("Title", "First", "Sub"), 11, "prose", "Sub\n---"),
+        (("Title", "First", "Sub"), 13, "table", "+--+\n|a |\n+--+"),
+        (("Title", "Second"), 16, "prose", "Second\n======\n.. code:: py"),
+        (("Title", "Second"), 20, "code", "   x = 1"),
+    ]
+
+
+MAN = r"""'\" t
+.\" a comment that nobody sees
+.de URL
+secret macro
+..
+.TH CP "1" "September 2022" "GNU"
+.SH NAME
+cp \- copy files \(lqand\(rq di\[u00E4]t na\(:ive
+.SH SYNOPSIS
+.B cp
+[\fI\,OPTION\/\fR]... \fB\-t\fP\ \s-1DIRECTORY\s0 \" gone
+.SS "Some ""quoted"" options"
+.TP
+\fB\-\-backup\fR[=\fICONTROL\fR]
+make a backup\&.\e
+.BR fork (2),
+.IP \(bu 2
+.ft CW
+.TS
+l l.
+one\ttwo
+.TE
+"""
+
+
+def test_a_manual_page_is_read_as_man_shows_it_and_keeps_its_lines() -> None:
+    document = reading(MAN, "cp.1")
+    assert (document.title, document.format) == ("cp(1)", "man")
+    assert document.text.split("\n") == [
+        *[""] * 5,
+        "cp(1)",
+        "NAME",
+        "cp - copy files “and” diät naïve",
+        "SYNOPSIS",
+        "cp",
+        "[OPTION]... -t DIRECTORY ",
+        'Some "quoted" options',
+        "",
+        "--backup[=CONTROL]",
+        "make a backup.\\",
+        "fork(2),",
+        "•",
+        *[""] * 3,
+        "one\ttwo",
+        *[""] * 2,
+    ]
+    assert [(heading, line) for heading, line, *_ in outline(document)] == [
+        (("cp(1)",), 6),
+        (("cp(1)", "NAME"), 7),
+        (("cp(1)", "SYNOPSIS"), 9),
+        (("cp(1)", "SYNOPSIS", 'Some "quoted" options'), 12),
+    ]
+
+
+def test_the_macros_of_mdoc_are_read() -> None:
+    page = """.Dd May 1
+.Dt DASH 1
+.Sh NAME
+.Nm dash
+.Nd command interpreter
+.Sh SYNOPSIS
+.Nm
+.Op Fl aC
+.Op Fl Fl mime Ar type
+.It Fl o Ar file , Xr sh 1 .
+"""
+    assert reading(page, "dash.1").text.split("\n")[1:10] == [
+        "dash(1)",
+        "NAME",
+        "dash",
+        "– command interpreter",
+        "SYNOPSIS",
+        "dash",
+        "[-aC]",
+        "[--mime type]",
+        "-o file, sh(1).",
+    ]
+
+
+MDOC = """.Dd May 1
+.Dt FOO 1
+.Sh NAME
+.Nm foo
+.Nd Do So things
+.Sh DESCRIPTION
+The option
+.Po see the zebra
+manual
+.Pc ,
+.Do quoted walrus Dc
+.Rs
+.%T The Giraffe Book
+.Re
+.Fo open_file
+.Fa "const char *p"
+.Fc
+"""
+
+
+def test_enclosures_references_and_functions_of_mdoc_are_read() -> None:
+    document = reading(MDOC, "foo.1")
+    assert document.text.split("\n")[2:17] == [
+        *("NAME", "foo", "– Do So things", "DESCRIPTION", "The option", "(see the zebra", "manual", "),"),
+        *("“quoted walrus”", "", "The Giraffe Book", "", "open_file", "const char *p", ""),
+    ]
+
+
+def test_the_title_of_a_section_of_man_may_be_on_the_next_line() -> None:
+    text = ".TH FOO 1\n.SH\n.\nNAME\nfoo \\*(lqbar\\*(rq\\*R\n.SS\nMore\nx\n.SH NOTES\ny\n"
+    document = reading(text, "foo.1")
+    paths = [part.heading for part in document.parts]
+    assert paths == [("foo(1)",), ("foo(1)", "NAME"), ("foo(1)", "NAME", "More"), ("foo(1)", "NOTES")]
+    assert "foo “bar”®" in document.text
+
+
+def test_a_rotated_log_is_no_manual_page() -> None:
+    log = "Sep 1 host kernel: \\fB.TH is no page\n. SH\n"
+    assert reading(log, "syslog.1").text == log
+
+
+def test_org_headings_lose_their_keywords_and_tags() -> None:
+    document = reading("#+TITLE: Plan\n* TODO [#A] Buy  :errand:\n#+begin_src sh\n* no\n#+end_src\n** Milk\n", "a.org")
+    assert document.title == "Plan"
+    assert [part.heading for part in document.parts] == [(), ("Buy",), ("Buy",), ("Buy", "Milk")]
+    assert [part.kind for part in document.parts] == ["prose", "prose", "code", "prose"]
+
+
+def test_latex_sections_and_listings() -> None:
+    document = reading(
+        "\\title{On \\emph{Ducks}}\n\\section{One {nested}}\ntext\n\\begin{verbatim}\n\\section{no}\n\\end{verbatim}\n\\subsection*{Two}\n",
+        "a.tex",
+    )
+    assert document.title == "On Ducks"
+    assert [part.heading for part in document.parts] == [(), ("One nested",), ("One nested",), ("One nested", "Two")]
+
+
+def test_asciidoc_sections_and_blocks() -> None:
+    document = reading("= Book\n\n== One\n----\n== no\n----\n|===\n|a\n|===\n", "a.adoc")
+    assert [(part.heading, part.kind) for part in document.parts] == [
+        (("Book",), "prose"), (("Book", "One"), "prose"), (("Book", "One"), "code"), (("Book", "One"), "table"),
+    ]  # fmt: skip
+
+
+def test_older_titles_and_comments_of_asciidoc() -> None:
+    text = "git-add(1)\n==========\n\nNAME\n----\nx\n\n----\ncode\n----\n\n////\n== no\n////\n\nA part\n~~~~~~\ny\n\n- a\n--\n"
+    document = reading(text, "a.adoc")
+    assert document.title == "git-add(1)"
+    assert [(part.heading[1:], part.kind) for part in document.parts] == [
+        ((), "prose"),
+        (("NAME",), "prose"),
+        (("NAME",), "code"),
+        (("NAME",), "code"),
+        (("NAME", "A part"), "prose"),
+    ]
+
+
+def test_a_listing_of_latex_may_end_on_its_line() -> None:
+    text = "\\section{A}\n\\begin{verbatim}x\\end{verbatim}\ny\n\\section{B}\nz\n"
+    document = reading(text, "a.tex")
+    assert [(part.heading, part.kind) for part in document.parts] == [
+        (("A",), "prose"),
+        (("A",), "code"),
+        (("A",), "prose"),
+        (("B",), "prose"),
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=".'\\\"[](){}THSDtshfBIRPexNmOplFde*u0gE \n", max_size=300))
+def test_a_manual_page_has_the_lines_of_its_file_whatever_is_in_it(soup: str) -> None:
+    document = reading(f".TH A 1\n{soup}", "a.1")
+    assert document.text.count("\n") == soup.count("\n") + 1
+    for part in document.parts:
+        assert part.line == document.text.count("\n", 0, part.start) + 1
