@@ -115,10 +115,10 @@ def index(
     binocle index docs --index /tmp/docs-index --json
     binocle index ~/notes docs/report.pdf --name all --exclude "*.log"
     """
-    from ..core.arrow import leave_out_pandas
+    from ..core.runtime.arrow import leave_out_pandas
 
     leave_out_pandas()  # before the modules that import pyarrow
-    from ..core.freed_memory import return_freed_memory
+    from ..core.runtime.freed_memory import return_freed_memory
     from ..retriever.retriever import Retriever
 
     return_freed_memory()

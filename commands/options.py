@@ -303,7 +303,7 @@ def open_index(
     :raises InputError: when FOLDER lies outside of the folder of the index that --index names.
     """
     with _without_garbage_collection():
-        from ..core.arrow import leave_out_pandas
+        from ..core.runtime.arrow import leave_out_pandas
 
         leave_out_pandas()  # before the modules that import pyarrow
         from ..retriever.documents.scan import find_index, is_index

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.device import gpus
+from ..core.runtime.device import gpus
 from ..core.units import format_bytes
 from .flat import allowed_count, allowed_mask, top_k
 from .metric import METRICS

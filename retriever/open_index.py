@@ -11,9 +11,9 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..core import forking
 from ..core.checks import check_flags
 from ..core.errors import DamagedError, ModelNotFoundError, NoIndexError, StoreError
+from ..core.runtime import forking
 from .models.cache import ModelCache
 from .models.identity import EncoderId
 from .store.confinement import check_files

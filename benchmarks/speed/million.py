@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from binocle import Retriever
 from binocle.core import sentences
-from binocle.core.freed_memory import return_freed_memory
+from binocle.core.runtime.freed_memory import return_freed_memory
 from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.models.load import load_encoder

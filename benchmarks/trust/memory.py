@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from binocle import Retriever
 from binocle.commands.background.client import INTERRUPTED
-from binocle.core.freed_memory import return_freed_memory
+from binocle.core.runtime.freed_memory import return_freed_memory
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import SYMBOLS, chunk_schema, document_schema

@@ -106,7 +106,7 @@ def _precision() -> Check:
 
 
 def _gpus() -> Check:
-    from ...core.device import gpus
+    from ...core.runtime.device import gpus
 
     devices, description = gpus()
     if devices:

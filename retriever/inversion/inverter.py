@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.device import device, has_bf16
 from ...core.errors import EncoderMismatchError, InputError, MissingExtraError
 from ...core.files import expand_home
+from ...core.runtime.device import device, has_bf16
 from ...indexes.metric import normalized
 from ..models.load import load_encoder
 from ..models.tokens.token_ids import EncoderTokens

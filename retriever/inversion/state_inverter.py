@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...core.device import device
 from ...core.errors import InputError
 from ...core.files import expand_home
+from ...core.runtime.device import device
 from ..models.load import load_encoder
 from .decoder_settings import TokenDecoderSettings
 from .decoder_weights import load_decoder

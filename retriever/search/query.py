@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ...core.arrays import isin_sorted
-from ...core.blas import one_thread
 from ...core.errors import DamagedError
+from ...core.runtime.blas import one_thread
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.document import context_of
 from .exact_matches import ExactMatches

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 
-from ...core import forking
 from ...core.errors import BinocleError, DamagedError, StoreError, first_line, panics_as_errors
+from ...core.runtime import forking
 from ...core.terms import STOP_WORDS
 from .confinement import check_table
 from .deletion_files import check_deletions

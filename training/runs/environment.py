@@ -6,9 +6,9 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
-from ...core.device import device as device  # noqa: PLC0414 - part of this module
-from ...core.device import has_bf16 as has_bf16  # noqa: PLC0414 - part of this module
 from ...core.errors import MissingExtraError
+from ...core.runtime.device import device as device  # noqa: PLC0414 - part of this module
+from ...core.runtime.device import has_bf16 as has_bf16  # noqa: PLC0414 - part of this module
 
 
 def require(purpose: str) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from ....core.blas import one_thread
-from ....core.device import gpus
 from ....core.errors import InputError, first_line
+from ....core.runtime.blas import one_thread
+from ....core.runtime.device import gpus
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
 from ..files import INT8

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ....core import forking as forked
 from ....core.errors import InputError, first_line, panics_as_errors
+from ....core.runtime import forking as forked
 from .numpy import BertNumpy
 from .weights import TYPES, WORDS, check_weights, load_weights
 

@@ -154,7 +154,7 @@ def _load(name: str, folder: Path, kind: HeadKind) -> Any:
         import transformers
     except ImportError:
         raise MissingExtraError("transformers", "torch", f"the {kind.noun} {name} is not a plain BERT and") from None
-    from ....core.device import device
+    from ....core.runtime.device import device
 
     auto: Any = getattr(transformers, f"AutoModelFor{kind.task}")
     options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}

@@ -18,8 +18,8 @@ import pytest
 from filelock import FileLock
 
 from binocle import Retriever
-from binocle.core import forking
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError, UntrustedError
+from binocle.core.runtime import forking
 from binocle.retriever.store import collection, erasure, tables, tombstones, trust
 from binocle.retriever.store import store as storing
 from binocle.retriever.store.head import Head, Settings

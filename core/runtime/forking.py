@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .errors import StoreError
+from ..errors import StoreError
 
 _processes: set[int] = set()  # the process that read an index or compiled a model; a fork inherits this value
 

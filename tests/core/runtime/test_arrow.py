@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import sys
-from binocle.core.arrow import leave_out_pandas
+from binocle.core.runtime.arrow import leave_out_pandas
 leave_out_pandas()
 import pyarrow as pa
 table = pa.table({"a": pa.array([1, 2])})
@@ -23,7 +23,7 @@ assert all(type(finder).__name__ != "_Absent" for finder in sys.meta_path)
 
 FUNCTIONS = """
 import importlib, inspect
-from binocle.core.arrow import leave_out_pandas
+from binocle.core.runtime.arrow import leave_out_pandas
 leave_out_pandas()
 import pyarrow.compute as pc
 names = [*pc.function_registry().list_functions(), "and_", "or_", "nothing"]

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import os
-from binocle.core.freed_memory import return_freed_memory
+from binocle.core.runtime.freed_memory import return_freed_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
@@ -37,7 +37,7 @@ def test_freed_blocks_between_small_objects_go_back_to_the_system():
 
 HEAPS = """
 import ctypes, threading
-from binocle.core.freed_memory import return_freed_memory
+from binocle.core.runtime.freed_memory import return_freed_memory
 
 {call}
 library = ctypes.CDLL(None)

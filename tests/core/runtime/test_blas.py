@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import json, threading
 import numpy
-from binocle.core import blas
+from binocle.core.runtime import blas
 
 threads, _ = blas._functions()
 counts = [threads()]
@@ -50,7 +50,7 @@ def test_products_have_one_thread_while_any_thread_is_inside(monkeypatch):
 
 
 def test_one_thread_stays_one():
-    from binocle.core import blas
+    from binocle.core.runtime import blas
 
     threads, _ = blas._functions()
     before = threads()
