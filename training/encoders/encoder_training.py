@@ -24,8 +24,8 @@ from ..data import dataset as datasets
 from ..data.dataset import Shape, TrainingSet
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import environment, start_weights
-from ..runs.resumable_trainer import ResumableTrainer
-from ..runs.trainer import affordable, count_steps, make_trainer, paced
+from ..runs.trainers.resumable_trainer import ResumableTrainer
+from ..runs.trainers.trainer import affordable, count_steps, make_trainer, paced
 from . import heldout
 from .base_model import make_model, merge_adapter, save_model, shortest
 from .config import SAMPLERS, EncoderConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import checks
 from ...core.errors import InputError
-from ..runs import trackers
+from ..runs.trainers import trackers
 from .segments import OBJECTIVES
 
 if TYPE_CHECKING:

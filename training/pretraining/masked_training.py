@@ -19,7 +19,7 @@ from ..data.tokenized import Rows
 from ..encoders.base_model import keep_spread_layers, set_dropout
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment
-from ..runs.trainer import affordable, make_trainer, paced
+from ..runs.trainers.trainer import affordable, make_trainer, paced
 from . import model as masked_model
 from .batches import Frame, MaskedBatches
 from .learner import MEASURED, MaskedLearner, measure_perplexity

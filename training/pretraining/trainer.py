@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.nn.functional import cross_entropy
 from transformers import Trainer
 
-from ..runs.resumable_trainer import ResumableTrainer
+from ..runs.trainers.resumable_trainer import ResumableTrainer
 from .batches import EpochRows
 from .masking import IGNORED
 from .teacher import combined

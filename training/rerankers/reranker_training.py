@@ -29,8 +29,8 @@ from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment, start_weights
-from ..runs.resumable_trainer import ResumableTrainer
-from ..runs.trainer import affordable, count_steps, make_trainer, schedule
+from ..runs.trainers.resumable_trainer import ResumableTrainer
+from ..runs.trainers.trainer import affordable, count_steps, make_trainer, schedule
 from . import rows as reranker_rows
 from .first_stage_weight import choose_weight
 from .length_sorting import group_by_length

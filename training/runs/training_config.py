@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core import checks as limits
-from . import trackers
+from .trainers import trackers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

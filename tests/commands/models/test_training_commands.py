@@ -440,7 +440,7 @@ def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
     ("words", "writer"),
     [
         (("train", "encoder", "pairs.jsonl", *FAST), "runs.start_weights.save_file"),
-        (("train", "encoder", "pairs.jsonl", *FAST), "runs.resumable_trainer.save_model"),
+        (("train", "encoder", "pairs.jsonl", *FAST), "runs.trainers.resumable_trainer.save_model"),
         (("train", "classifier", "classes.jsonl"), "heads.probe.save_file"),
     ],
 )

@@ -40,11 +40,11 @@ from binocle.training.encoders.tsdae import delete_words
 from binocle.training.mining.report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
-from binocle.training.runs import resumable_trainer
-from binocle.training.runs.callbacks import ProgressCallback
 from binocle.training.runs.checkpoints import last_checkpoint
-from binocle.training.runs.resumable_trainer import ResumableTrainer
 from binocle.training.runs.run_folder import ORDER, files_of
+from binocle.training.runs.trainers import resumable_trainer
+from binocle.training.runs.trainers.callbacks import ProgressCallback
+from binocle.training.runs.trainers.resumable_trainer import ResumableTrainer
 from binocle.training.runs.training_run import TrainingRun
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves

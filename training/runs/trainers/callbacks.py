@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from ...core.files import json_or_make
-from .checkpoints import worse_evaluations
-from .progress import check_loss, training_step
-from .run_folder import write_log
+from ....core.files import json_or_make
+from ..checkpoints import worse_evaluations
+from ..progress import check_loss, training_step
+from ..run_folder import write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ...core.progress import OnProgress, Progress
+    from ....core.progress import OnProgress, Progress
 
 
 class ProgressCallback(TrainerCallback):

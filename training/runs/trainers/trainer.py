@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PrinterCallback
 
+from ..checkpoints import KEEP
+from ..environment import device, processes
 from . import trackers
 from .callbacks import EvaluateSome, ProgressCallback, StopWhenWorse
-from .checkpoints import KEEP
-from .environment import device, processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .training_run import TrainingRun
+    from ..training_run import TrainingRun
 
 
 EVALUATIONS = 8  # during a run, unless configured

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError
+from ....core.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from pathlib import Path

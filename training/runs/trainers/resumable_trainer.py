@@ -15,8 +15,8 @@ from safetensors.torch import load_model, save_model
 from torch.nn import ModuleList
 from transformers import TrainerState
 
-from .checkpoints import WORSE, mark_complete
-from .tensor_files import random_states, read_state, restore_random_states, write_state
+from ..checkpoints import WORSE, mark_complete
+from ..tensor_files import random_states, read_state, restore_random_states, write_state
 
 
 class ResumableTrainer:

@@ -12,7 +12,7 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.pretraining.config import PretrainingConfig
-from binocle.training.runs import trackers
+from binocle.training.runs.trainers import trackers
 from binocle.training.runs.training_config import check_training
 
 WORDS = "cat dog queen king moon sun sea ship".split()

@@ -1,0 +1,45 @@
+"""The hub reads the model card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from binocle.training.runs.model_card import Card, write_card
+
+
+def test_the_hub_reads_the_card(tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
+    measures = [
+        {"name": "ndcg@10", "value": 0.51234, "interval": [0.4, 0.6], "rows": 90, "when": when}
+        for when in ("before", "after")
+    ]
+    card = Card(
+        kind="encoder",
+        base="sentence-transformers/all-MiniLM-L6-v2",
+        objective="ranking",
+        data={"source": "owner/pairs", "datasets": ["owner/pairs"]},
+        config={},
+        measures=measures,
+        seconds=1.0,
+        steps=3,
+        texts_per_second=2.0,
+        fingerprint="f",
+        device="cpu",
+        bf16=False,
+        notes=("ndcg@10 -0.1000 (95 % -0.2000 to -0.0500, p 0.001): worse than its base", "stopped early"),
+        verdict={"value": -0.1, "verdict": "worse"},
+    )
+    write_card(tmp_path, card, "my-encoder")
+    text = (tmp_path / "README.md").read_text("utf-8")
+    data = hub.ModelCard(text).data
+    assert (data.base_model, data.license, data.datasets) == (card.base, "apache-2.0", ["owner/pairs"])
+    (result,) = data.eval_results
+    assert (result.metric_type, result.metric_value, data.model_name) == ("ndcg@10", 0.5123, "my-encoder")
+    assert 'SentenceTransformer("my-encoder")' in text
+    assert "Ndcg@10 -0.1000" in text and "worse than its base." in text
+    assert json.loads((tmp_path / "binocle.json").read_text("utf-8"))["verdict"]["verdict"] == "worse"
+    write_card(tmp_path, replace(card, base=f"{card.base}@int8"), "my-encoder")
+    assert (tmp_path / "README.md").read_text("utf-8") == text

@@ -1,0 +1,55 @@
+"""One process trains in a folder, and a resumed run knows what was measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from binocle.training.encoders.config import EncoderConfig
+from binocle.training.runs.training_run import TrainingRun
+
+
+def test_the_time_of_measuring_the_base_is_known_to_a_resumed_run(tmp_path):
+    def start():
+        run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+        run.open({})
+        return run
+
+    first, second = start(), start()
+    assert first.measuring_seconds is None
+    assert first.measure_once(lambda: 0.5) == second.measure_once(lambda: 0.7) == 0.5
+    assert first.measuring_seconds == second.measuring_seconds > 0
+
+
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path, monkeypatch):
+    run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+    program = (
+        "import sys\nfrom binocle.core.errors import LockedError\n"
+        "from binocle.training.encoders.config import EncoderConfig\n"
+        "from binocle.training.runs.training_run import TrainingRun\n"
+        "try:\n    TrainingRun(sys.argv[1], 'base', EncoderConfig()).open({})\n"
+        "except LockedError as error:\n    print(error)"
+    )
+
+    def other() -> str:
+        command = [sys.executable, "-c", program, str(tmp_path / "out")]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    run.open({})
+    message = f"another process trains in {tmp_path / 'out'}: wait until it has finished, or give another folder"
+    assert other() == message
+    again = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+    again.open({})  # this process goes on after an interruption
+    again._release_process()
+    with monkeypatch.context() as patch:
+        patch.setenv("RANK", "1")  # beside the main process
+        assert other() == ""
+    with pytest.raises(KeyboardInterrupt), run.release_on_error():
+        raise KeyboardInterrupt
+    assert other() == ""
+    run.open({})
+    assert other() == message
+    run.discard()
+    assert not (tmp_path / "out").exists() and other() == ""
