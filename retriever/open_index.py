@@ -16,8 +16,8 @@ from ..core.errors import DamagedError, ModelNotFoundError, NoIndexError, StoreE
 from ..core.runtime import forking
 from .models.cache import ModelCache
 from .models.identity import EncoderId
-from .store.confinement import check_files
 from .store.derived.search_backend import SearchBackend
+from .store.foreign.confinement import check_files
 from .store.head import FORMAT, Settings
 from .store.root import relative_folder, root_of
 from .store.snapshot import Snapshot

@@ -25,13 +25,13 @@ from .search.ranking.calibration import renew_scale
 from .searches import Searches
 from .store import documents as stored_documents
 from .store.filters.where import Where
+from .store.foreign.trust import is_trusted
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import check_address, is_s3, open_location
 from .store.locations.waiting_line import Patience
 from .store.root import held_below, to_drop, to_sync
 from .store.snapshot import Snapshot
-from .store.trust import is_trusted
 from .upkeep import Upkeep
 from .writes import DocumentWrites
 

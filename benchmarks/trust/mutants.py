@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
-    *("retriever/store/*.py", "retriever/store/locations/folder_location.py", "retriever/store/locations/location.py"),
+    *("retriever/store/*.py", "retriever/store/foreign/*.py"),
+    *("retriever/store/locations/folder_location.py", "retriever/store/locations/location.py"),
     *("retriever/store/locations/new_files.py", "retriever/store/locations/waiting_line.py"),
     *("retriever/store/derived/vector_index.py", "retriever/store/derived/live_index.py", "retriever/writes.py"),
     *("retriever/indexing/*.py", "indexes/published.py", "indexes/manifest.py"),

@@ -2,5 +2,5 @@
 
 `store` opens it and `snapshot` reads one committed state. `writer` takes the lock (in `locations`) and writes the next
 state; `commits` commits it by HEAD.json. `filters` has the filters of documents, `derived` the indexes that can be
-built again.
+built again, `foreign` the checks of an index from elsewhere.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import DamagedError, InputError, NoIndexError, StoreError
 from ...core.files import user_folder
 from ..documents.scan import is_index
-from . import trust
+from .foreign import trust
 from .locations.open_location import open_location
 from .locations.waiting_line import Patience
 

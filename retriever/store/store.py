@@ -34,9 +34,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import DamagedError, NoIndexError, StoreError, UntrustedError
-from . import trust
-from .confinement import check_files
 from .derived import text_checksums
+from .foreign import trust
+from .foreign.confinement import check_files
 from .head import FORMAT, Head, Settings, is_index, removed_meanwhile
 from .locations.location import ANY, NEW, PREVIOUS
 from .locations.open_location import open_location

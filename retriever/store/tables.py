@@ -16,8 +16,8 @@ import pyarrow as pa
 from ...core.errors import BinocleError, DamagedError, StoreError, first_line, panics_as_errors
 from ...core.runtime import forking
 from ...core.terms import STOP_WORDS
-from .confinement import check_table
-from .deletion_files import check_deletions
+from .foreign.confinement import check_table
+from .foreign.deletion_files import check_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

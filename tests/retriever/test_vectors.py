@@ -346,7 +346,7 @@ def test_an_index_with_an_encoder_is_not_opened_as_one_without(notes):
 
 
 def test_a_strangers_settings_load_no_model(given, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.store.trust.is_trusted", lambda *_: False)
+    monkeypatch.setattr("binocle.retriever.store.foreign.trust.is_trusted", lambda *_: False)
     monkeypatch.setattr("binocle.retriever.models.cache.load_encoder", None)
     file = given.path / "HEAD.json"
     head = json.loads(file.read_text("utf-8"))

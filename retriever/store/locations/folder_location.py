@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import StoreError
 from ....core.files import read_regular
-from ..confinement import check_files
+from ..foreign.confinement import check_files
 from ..tables import TableLocation
 from .location import ANY, HEAD, LARGEST, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles

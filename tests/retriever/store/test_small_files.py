@@ -20,8 +20,9 @@ from filelock import FileLock
 from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError, UntrustedError
 from binocle.core.runtime import forking
-from binocle.retriever.store import collection, erasure, tables, tombstones, trust
+from binocle.retriever.store import collection, erasure, tables, tombstones
 from binocle.retriever.store import store as storing
+from binocle.retriever.store.foreign import trust
 from binocle.retriever.store.head import Head, Settings
 from binocle.retriever.store.locations import waiting_line
 from binocle.retriever.store.locations.folder_location import FolderLocation, writer_at, writer_since

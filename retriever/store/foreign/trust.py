@@ -14,12 +14,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
-from ...core.files import user_folder
-from .locations.open_location import is_s3
+from ....core.errors import InputError
+from ....core.files import user_folder
+from ..locations.open_location import is_s3
 
 if TYPE_CHECKING:
-    from .locations.location import Location
+    from ..locations.location import Location
 
 ALL = "BINOCLE_TRUST"  # the environment variable that, set to "all", trusts every index
 

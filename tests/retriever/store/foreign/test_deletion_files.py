@@ -11,7 +11,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import DamagedError, StoreError
-from binocle.retriever.store.deletion_files import check_deletions
+from binocle.retriever.store.foreign.deletion_files import check_deletions
 
 
 @pytest.fixture

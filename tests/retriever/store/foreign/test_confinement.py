@@ -11,7 +11,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import StoreError
-from binocle.retriever.store.confinement import check_files, check_table
+from binocle.retriever.store.foreign.confinement import check_files, check_table
 from binocle.retriever.store.tables import TableLocation
 
 PLACES = [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...core.errors import StoreError
+from ....core.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path

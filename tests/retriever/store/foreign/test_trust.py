@@ -16,7 +16,8 @@ from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
 from binocle.indexes.inverted.lexical_index import LexicalIndex
 from binocle.retriever.models import files as model_files
 from binocle.retriever.models.files import INT8
-from binocle.retriever.store import tables, trust
+from binocle.retriever.store import tables
+from binocle.retriever.store.foreign import trust
 from binocle.retriever.store.snapshot import Snapshot
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...core.errors import DamagedError
-from ...core.files import read_regular
+from ....core.errors import DamagedError
+from ....core.files import read_regular
 
 if TYPE_CHECKING:
     import lance
