@@ -187,7 +187,7 @@ def encoder(
 
 def _sources(data: tuple[str, ...]) -> dict[str, tuple[str, str | None]]:
     """Split each "DATA:OBJECTIVE". A name after the colon that is no objective belongs to a data set of the hub."""
-    from ...training.encoders.objectives import OBJECTIVES
+    from ...training.encoders.objectives.objectives import OBJECTIVES
 
     _refuse_repeated(data)
     sources: dict[str, tuple[str, str | None]] = {}

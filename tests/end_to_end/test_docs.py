@@ -413,7 +413,7 @@ def test_pages_quote_the_committed_results():
 
 
 def test_the_changelog_counts_the_objectives():
-    from binocle.training.encoders.objectives import OBJECTIVES as OF_ENCODERS
+    from binocle.training.encoders.objectives.objectives import OBJECTIVES as OF_ENCODERS
     from binocle.training.rerankers.ranking_objectives import OBJECTIVES as OF_RERANKERS
 
     counts = f"`train encoder` has {len(OF_ENCODERS)} objectives of sentence-transformers and `train reranker` {len(OF_RERANKERS)}"

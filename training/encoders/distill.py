@@ -27,8 +27,9 @@ from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
 from ..runs.model_card import Card, write_card
 from ..runs.run_folder import check_out, check_outside, folder_of
-from . import heldout, objectives
+from . import heldout
 from .config import EncoderConfig, check, with_rate
+from .objectives import objectives
 from .train import train_encoder
 
 if TYPE_CHECKING:

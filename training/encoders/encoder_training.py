@@ -30,8 +30,8 @@ from . import heldout
 from .base_model import make_model, merge_adapter, save_model, shortest
 from .config import SAMPLERS, EncoderConfig
 from .evaluator import HeldOutEvaluator
-from .objective_data import CHARACTERS, ObjectiveData
-from .objectives import OBJECTIVES
+from .objectives.objective_data import CHARACTERS, ObjectiveData
+from .objectives.objectives import OBJECTIVES
 from .result import TrainingResult
 
 if TYPE_CHECKING:

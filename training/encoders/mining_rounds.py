@@ -22,8 +22,8 @@ from ..data.dataset import Shape
 from ..mining.mine import mine
 from ..runs import environment
 from ..runs.run_folder import ORDER, check_order, files_of, folder_of
-from . import objectives
 from .config import EncoderConfig, check
+from .objectives import objectives
 from .train import train_encoder
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ..data.sources import by_name
 from ..runs import environment
 from ..runs.run_folder import check_outside, files_of
 from ..runs.training_run import TrainingRun
-from . import objectives
 from .config import EncoderConfig, check, with_rate
+from .objectives import objectives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

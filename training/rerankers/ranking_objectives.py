@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
 from ..data.dataset import Shape
-from ..encoders.objectives import score_range
+from ..encoders.objectives.objectives import score_range
 
 if TYPE_CHECKING:
     from ..data.dataset import TrainingSet

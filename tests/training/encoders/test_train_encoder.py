@@ -30,13 +30,13 @@ from binocle.training.data.batches import Batches
 from binocle.training.data.dataset import Shape, TrainingSet, prepare
 from binocle.training.data.distributed_batches import SharedBatches
 from binocle.training.encoders import encoder_training as encoding
-from binocle.training.encoders import heldout, losses, objectives
+from binocle.training.encoders import heldout
 from binocle.training.encoders.base_model import make_model, save_model
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.mining_rounds import train_rounds
-from binocle.training.encoders.teacher_vectors import _shortener, teacher_vectors
+from binocle.training.encoders.objectives import losses, objectives
+from binocle.training.encoders.objectives.teacher_vectors import teacher_vectors
 from binocle.training.encoders.train import train_encoder
-from binocle.training.encoders.tsdae import delete_words
 from binocle.training.mining.report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
@@ -268,19 +268,6 @@ def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
             assert len({rows[number]["positive"] for part in parts for number in part}) == 6
 
 
-def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
-    words = "the cat sat on the mat and the dog ran over the mountain at night".split()
-    kept = delete_words("  ".join(words), 0, 0).split()
-    assert 0 < len(kept) < len(words)
-    rest = iter(words)
-    assert all(word in rest for word in kept)
-    for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
-        kept = delete_words(text, 0, 0)
-        assert 0 < len(kept) < len(text)
-        rest = iter(text)
-        assert all(character in rest for character in kept)
-
-
 def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_read(tmp_path, monkeypatch):
     asked = []
 
@@ -303,7 +290,7 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
 
     from datasets import Dataset
 
-    for module in ("encoder_training", "teacher_vectors"):
+    for module in ("encoder_training", "objectives.teacher_vectors"):
         monkeypatch.setattr(f"binocle.training.encoders.{module}.load_encoder", lambda _: Teacher())
     monkeypatch.setattr(heldout, "measure", measure)
     sessions = []
@@ -318,19 +305,6 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
     assert others == [first, first]
     assert asked == [["a", "b"], "measured"]
     assert first == ([[1, 0], [0, 1]], measure().as_dict())
-
-
-def test_the_objective_follows_from_the_shape():
-    assert {shape: objectives.choose(None, shape) for shape in Shape} == {
-        Shape.PAIRS: "ranking",
-        Shape.TRIPLETS: "ranking",
-        Shape.SCORED: "cosent",
-        Shape.LABELLED: "online-contrastive",
-        Shape.CLASSED: "softmax",
-        Shape.GRADED: "kl",
-        Shape.GROUPED: "batch-semi-hard",
-        Shape.TEXTS: "tsdae",
-    }
 
 
 def test_training_brings_a_query_to_its_positive(tmp_path, tiny_model):
@@ -394,22 +368,6 @@ def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_p
     assert load_encoder(str(tmp_path / "out")).dim == load_encoder(tiny_model).dim
     with pytest.raises(InputError, match="the teacher's vectors have 32 dimensions, the student's 64"):
         train_encoder(DATA[Shape.TEXTS], tmp_path / "not", base=str(long), teacher=tiny_model, config=config)
-
-
-def test_vectors_are_shortened_with_the_cosines_that_they_had():
-    generator = np.random.default_rng(0)
-    flat = generator.standard_normal((500, 8)) @ generator.standard_normal((8, 20))  # 8 directions hold all of them
-    vectors = (flat / np.linalg.norm(flat, axis=1, keepdims=True)).astype(np.float32)
-
-    class Teacher:
-        dim = 20
-
-        def encode(self, texts, *, kind):
-            return vectors[[int(text) for text in texts]]
-
-    short = _shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
-    assert short.shape == (500, 8)
-    np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
 
 
 @pytest.mark.parametrize("lora", [None, 2])
@@ -847,30 +805,6 @@ def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_mod
     assert len(batches) == len(PAIRS) // 8
     groups = data.table()["group"].to_pylist()
     assert all(len({groups[row] for row in batch}) == 8 for batch in batches)
-
-
-@pytest.mark.parametrize(
-    ("name", "loss"),
-    [
-        ("triplet-cosine", 2 * (1 - 0.6) - 2 * (1 - 0.8) + 0.2),  # FaceNet's: squared distances at length 1
-        ("triplet-euclidean", 0.8**0.5 - 0.4**0.5 + 1),  # Sentence-BERT's
-    ],
-)
-def test_a_triplet_has_the_distance_of_its_source(name, loss):
-    import torch
-
-    anchor, positive, negative = (torch.tensor([row]) for row in ((1.0, 0.0), (0.6, 0.8), (0.8, 0.6)))
-    built = losses._BUILDERS[name](None, None, losses.LossOptions())
-    assert float(built.compute_loss_from_embeddings([anchor, positive, negative], None)) == pytest.approx(loss)
-
-
-@pytest.mark.parametrize(("name", "distance"), [("batch-hard", 0.8**0.5), ("batch-semi-hard", 0.8)])
-def test_triplets_in_a_batch_have_the_distance_of_their_source(name, distance):
-    import torch
-
-    built = losses._BUILDERS[name](None, None, losses.LossOptions())
-    distances = built.distance_metric(torch.tensor([(1.0, 0.0), (0.6, 0.8)]))
-    assert float(distances[0, 1]) == pytest.approx(distance)
 
 
 def test_a_worsened_model_is_said_to_be_worse(tmp_path, tiny_model):

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from ...core.words import UNSPACED_RANGES
-from ..data.dataset import hash_of
+from ....core.words import UNSPACED_RANGES
+from ...data.dataset import hash_of
 
 _WORD = re.compile(rf" ?(?:[{UNSPACED_RANGES}]|[^ {UNSPACED_RANGES}]+)")  # or a character, where a script has no spaces
 

@@ -8,21 +8,21 @@ import numpy as np
 from datasets import Dataset
 from sentence_transformers.base.sampler import GroupByLabelBatchSampler
 
-from ...core.errors import InputError
-from ..data.batches import Batches, largest_batch
-from ..data.dataset import Shape
-from ..data.distributed_batches import SharedBatches
-from ..runs import environment
+from ....core.errors import InputError
+from ...data.batches import Batches, largest_batch
+from ...data.dataset import Shape
+from ...data.distributed_batches import SharedBatches
+from ...runs import environment
+from ..base_model import make_model, shortest
+from ..config import EncoderConfig
 from . import losses
-from .base_model import make_model, shortest
-from .config import EncoderConfig
 from .objectives import OBJECTIVES
 from .teacher_vectors import teacher_vectors, with_vectors
 from .tsdae import delete_words
 
 if TYPE_CHECKING:
-    from ..data.dataset import TrainingSet
-    from ..runs.training_run import TrainingRun
+    from ...data.dataset import TrainingSet
+    from ...runs.training_run import TrainingRun
 
 CHARACTERS = 4  # of a token, about
 

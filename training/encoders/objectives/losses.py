@@ -17,13 +17,13 @@ from sentence_transformers.util import pairwise_cos_sim, pairwise_dot_score
 from torch.nn.functional import normalize, pad
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from ...core.errors import InputError
+from ....core.errors import InputError
 from .objectives import OBJECTIVES, score_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..data.dataset import TrainingSet
+    from ...data.dataset import TrainingSet
 
     Build = Callable[[Any, TrainingSet, "LossOptions"], torch.nn.Module]
 

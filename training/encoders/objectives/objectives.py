@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from ...core import checks as limits
-from ...core.errors import InputError
-from ..data.dataset import Shape
+from ....core import checks as limits
+from ....core.errors import InputError
+from ...data.dataset import Shape
 
 if TYPE_CHECKING:
-    from ..data.dataset import TrainingSet
+    from ...data.dataset import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)

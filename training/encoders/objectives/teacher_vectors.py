@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...core.errors import InputError
-from ...core.progress import counted
-from ...indexes.metric import normalized
-from ...retriever.models.load import load_encoder
+from ....core.errors import InputError
+from ....core.progress import counted
+from ....indexes.metric import normalized
+from ....retriever.models.load import load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ..runs.training_run import TrainingRun
+    from ...runs.training_run import TrainingRun
 
 _PRINCIPAL = 8_192  # texts to compute the principal components from
 

@@ -1,0 +1,82 @@
+"""Objectives: their choice by shape, their losses, and what they do to texts and to vectors of a teacher."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sentence_transformers")
+
+from binocle.training.data.dataset import Shape
+from binocle.training.encoders.objectives import losses, objectives
+from binocle.training.encoders.objectives.teacher_vectors import _shortener
+from binocle.training.encoders.objectives.tsdae import delete_words
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+
+def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
+    words = "the cat sat on the mat and the dog ran over the mountain at night".split()
+    kept = delete_words("  ".join(words), 0, 0).split()
+    assert 0 < len(kept) < len(words)
+    rest = iter(words)
+    assert all(word in rest for word in kept)
+    for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
+        kept = delete_words(text, 0, 0)
+        assert 0 < len(kept) < len(text)
+        rest = iter(text)
+        assert all(character in rest for character in kept)
+
+
+def test_the_objective_follows_from_the_shape():
+    assert {shape: objectives.choose(None, shape) for shape in Shape} == {
+        Shape.PAIRS: "ranking",
+        Shape.TRIPLETS: "ranking",
+        Shape.SCORED: "cosent",
+        Shape.LABELLED: "online-contrastive",
+        Shape.CLASSED: "softmax",
+        Shape.GRADED: "kl",
+        Shape.GROUPED: "batch-semi-hard",
+        Shape.TEXTS: "tsdae",
+    }
+
+
+def test_vectors_are_shortened_with_the_cosines_that_they_had():
+    generator = np.random.default_rng(0)
+    flat = generator.standard_normal((500, 8)) @ generator.standard_normal((8, 20))  # 8 directions hold all of them
+    vectors = (flat / np.linalg.norm(flat, axis=1, keepdims=True)).astype(np.float32)
+
+    class Teacher:
+        dim = 20
+
+        def encode(self, texts, *, kind):
+            return vectors[[int(text) for text in texts]]
+
+    short = _shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
+    assert short.shape == (500, 8)
+    np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("triplet-cosine", 2 * (1 - 0.6) - 2 * (1 - 0.8) + 0.2),  # FaceNet's: squared distances at length 1
+        ("triplet-euclidean", 0.8**0.5 - 0.4**0.5 + 1),  # Sentence-BERT's
+    ],
+)
+def test_a_triplet_has_the_distance_of_its_source(name, loss):
+    import torch
+
+    anchor, positive, negative = (torch.tensor([row]) for row in ((1.0, 0.0), (0.6, 0.8), (0.8, 0.6)))
+    built = losses._BUILDERS[name](None, None, losses.LossOptions())
+    assert float(built.compute_loss_from_embeddings([anchor, positive, negative], None)) == pytest.approx(loss)
+
+
+@pytest.mark.parametrize(("name", "distance"), [("batch-hard", 0.8**0.5), ("batch-semi-hard", 0.8)])
+def test_triplets_in_a_batch_have_the_distance_of_their_source(name, distance):
+    import torch
+
+    built = losses._BUILDERS[name](None, None, losses.LossOptions())
+    distances = built.distance_metric(torch.tensor([(1.0, 0.0), (0.6, 0.8)]))
+    assert float(distances[0, 1]) == pytest.approx(distance)

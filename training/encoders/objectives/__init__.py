@@ -1,0 +1,5 @@
+"""What an encoder learns: the objectives, the rows that each takes, and their losses.
+
+`objectives` is the table, with the shapes of data and the paper of each. `objective_data` makes its rows: `tsdae` cuts
+words out of texts, `teacher_vectors` encodes them with a teacher. `losses` builds the loss.
+"""
