@@ -208,7 +208,7 @@ def _layers(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
 
 
 def _masked(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
-    from ..training.pretraining.masked_view import masked_epochs
+    from ..training.pretraining.data.masked_view import masked_epochs
 
     epochs = masked_epochs(_read_states(inspector, *texts), inspector.tokenizer, _COUNTED)
     lines = [" ".join(epoch.pieces) for epoch in epochs[:_EPOCHS]]

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.progress import Progress
 from ...retriever.models.heads.head import HeadSettings, load_head
 from ...retriever.models.heads.torch_head import TorchHead
-from ..pretraining.batches import by_length
+from ..pretraining.data.batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
 from ..runs.prepared_steps import PreparedSteps

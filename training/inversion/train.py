@@ -14,7 +14,7 @@ from ...retriever.models.load import load_encoder
 from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data.texts import check as check_texts
 from ..data.texts import documents
-from ..pretraining.rows import split_held_out
+from ..pretraining.data.rows import split_held_out
 from ..runs import environment
 from ..runs.run_folder import check_out, files_of
 from ..runs.training_run import TrainingRun

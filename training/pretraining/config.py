@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import checks
 from ...core.errors import InputError
 from ..runs.trainers import trackers
-from .segments import OBJECTIVES
+from .data.segments import OBJECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

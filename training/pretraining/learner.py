@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from .masking import IGNORED
+from .data.masking import IGNORED
+from .data.rows import sample
 from .perplexity import Perplexity
-from .rows import sample
 
 if TYPE_CHECKING:
-    from .batches import MaskedBatches
+    from .data.batches import MaskedBatches
     from .teacher import MaskedTeacher
 
 _STEP = 64  # masked tokens are padded to a multiple: on a CPU each new size costs a kernel compiled for it

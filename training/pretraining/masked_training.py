@@ -21,12 +21,12 @@ from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment
 from ..runs.trainers.trainer import affordable, make_trainer, paced
 from . import model as masked_model
-from .batches import Frame, MaskedBatches
+from .data.batches import Frame, MaskedBatches
+from .data.masking import Masking
+from .data.rows import prepare, split_held_out
 from .learner import MEASURED, MaskedLearner, measure_perplexity
-from .masking import Masking
 from .perplexity import Perplexity
 from .result import PretrainingResult, result_file
-from .rows import prepare, split_held_out
 from .teacher import MaskedTeacher
 from .trainer import MaskedTrainer
 from .vocabulary import learn_vocabulary
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from ..runs.training_run import TrainingRun
     from .config import PretrainingConfig
+    from .data.rows import Counts
     from .model import MaskedModel
-    from .rows import Counts
 
 _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
 

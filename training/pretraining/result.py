@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.significance import Difference
+from .data.rows import Counts
 from .perplexity import Perplexity
-from .rows import Counts
 
 if TYPE_CHECKING:
     from pathlib import Path

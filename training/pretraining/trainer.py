@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from transformers import Trainer
 
 from ..runs.trainers.resumable_trainer import ResumableTrainer
-from .batches import EpochRows
-from .masking import IGNORED
+from .data.batches import EpochRows
+from .data.masking import IGNORED
 from .teacher import combined
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..evaluation.best_so_far import BestSoFar
-    from .batches import RowInEpoch
+    from .data.batches import RowInEpoch
     from .perplexity import Perplexity
 
 

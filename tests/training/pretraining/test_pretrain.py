@@ -24,10 +24,10 @@ from safetensors.torch import load_file
 from binocle.core.errors import InputError
 from binocle.training.pretraining import masked_training
 from binocle.training.pretraining.config import PretrainingConfig
+from binocle.training.pretraining.data.rows import split_held_out
 from binocle.training.pretraining.fill_mask import Filler
 from binocle.training.pretraining.pretrain import pretrain
 from binocle.training.pretraining.result import PretrainingResult
-from binocle.training.pretraining.rows import split_held_out
 from binocle.training.runs import model_card as card
 from binocle.training.runs.checkpoints import last_checkpoint
 from binocle.training.runs.plots import curves

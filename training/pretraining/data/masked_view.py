@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...core.errors import InputError
+from ....core.errors import InputError
 from .masking import IGNORED, Masking
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from ...retriever.inspection.token_states import TokenStates
+    from ....retriever.inspection.token_states import TokenStates
 
 
 class MaskedEpoch(NamedTuple):

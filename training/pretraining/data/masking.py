@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...core.arrays import Integers, Mask
+    from ....core.arrays import Integers, Mask
 
 
 IGNORED = -100  # label of a token not to predict, as in torch's cross entropy

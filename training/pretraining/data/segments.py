@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data.tokenized import INSIDE, SENTENCE, Row
+from ...data.tokenized import INSIDE, SENTENCE, Row
 from .masking import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..data.tokenized import Rows
+    from ...data.tokenized import Rows
 
 GENUINE, CHANGED = 0, 1  # labels as transformers' BERT and ALBERT heads have them
 

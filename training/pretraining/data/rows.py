@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError
-from ...core.files import json_or_make
-from ..data.dataset import hash_of
-from ..data.tokenized import SENTENCE, Row, Rows, Writer, cut, pack_rows, tokenize
+from ....core.errors import InputError
+from ....core.files import json_or_make
+from ...data.dataset import hash_of
+from ...data.tokenized import SENTENCE, Row, Rows, Writer, cut, pack_rows, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

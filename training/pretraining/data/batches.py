@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Integers
-    from ..data.tokenized import Rows
+    from ....core.arrays import Integers
+    from ...data.tokenized import Rows
     from .masking import Masking
     from .segments import Pair
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binocle.training.pretraining.masking import IGNORED, Masking, choose_tokens, choose_words
+from binocle.training.pretraining.data.masking import IGNORED, Masking, choose_tokens, choose_words
 
 MASK, SPECIAL, SIZE = 4, range(5), 1_000
 MASKING = Masking.of(MASK, SPECIAL, SIZE)

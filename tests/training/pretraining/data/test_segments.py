@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer
-from binocle.training.pretraining.masking import IGNORED
-from binocle.training.pretraining.segments import CHANGED, GENUINE, elsewhere, next_sentence, sentence_order
+from binocle.training.pretraining.data.masking import IGNORED
+from binocle.training.pretraining.data.segments import CHANGED, GENUINE, elsewhere, next_sentence, sentence_order
 
 DOCUMENTS, ROWS, LENGTH = 6, 4, 24
 

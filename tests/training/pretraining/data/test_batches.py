@@ -10,8 +10,8 @@ transformers = pytest.importorskip("transformers")
 
 from binocle.training.data.tokenized import Rows, Writer, cut, tokenize
 from binocle.training.pretraining import model as masked_model
-from binocle.training.pretraining.batches import EpochRows, Frame, MaskedBatches
-from binocle.training.pretraining.masking import IGNORED, Masking
+from binocle.training.pretraining.data.batches import EpochRows, Frame, MaskedBatches
+from binocle.training.pretraining.data.masking import IGNORED, Masking
 
 TEXTS = [
     f"The cat sat on the mat. The {word} ran to the house. It was not due. We had the bread!"
