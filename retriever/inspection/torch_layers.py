@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError, first_line
-from ..models.torch_loading import LOADING_ERRORS, quiet_transformers, refuse_pickles
+from ...core.errors import InputError, MissingExtraError
+from ..models.torch_loading import loading, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +27,11 @@ class TorchLayers:
         except ImportError:
             raise MissingExtraError("torch", "torch", f"the encoder {name} is not a plain BERT and") from None
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        try:
-            with quiet_transformers():
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **local)
-                self._model: Any = AutoModel.from_pretrained(
-                    str(folder), attn_implementation="eager", use_safetensors=True, **local
-                ).eval()
-        except LOADING_ERRORS as error:
-            raise InputError(f"{folder} does not load as a transformer ({first_line(error)})") from error
+        with loading(folder, "a transformer"):
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **local)
+            self._model: Any = AutoModel.from_pretrained(
+                str(folder), attn_implementation="eager", use_safetensors=True, **local
+            ).eval()
         if not self._tokenizer.is_fast:
             raise InputError(f"{folder} has no tokenizer.json: save the model with a fast tokenizer")
         self.tokenizer: Tokenizer = self._tokenizer.backend_tokenizer

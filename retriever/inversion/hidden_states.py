@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError
 from ..models import files as model_folder
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
-from ..models.torch_loading import LOADING_ERRORS, quiet_transformers, require_safetensors
+from ..models.torch_loading import loading, require_safetensors
 from .token_decoder import POSITIONS
 
 if TYPE_CHECKING:
@@ -38,21 +38,17 @@ class HiddenStates:
     def __init__(self, name: str, *, device: str = "cpu", half: bool = False) -> None:
         folder = transformer_folder(model_folder.find(name))
         require_safetensors(folder)
-        try:
-            with quiet_transformers():
-                self.model: Any = AutoModel.from_pretrained(
-                    str(folder),
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    use_safetensors=True,
-                    dtype=torch.bfloat16 if half else torch.float32,
-                )
-                self.tokenizer: Any = AutoTokenizer.from_pretrained(
-                    str(folder), local_files_only=True, trust_remote_code=False
-                )
-        except LOADING_ERRORS as error:
-            reason = first_line(error)
-            raise InputError(f"{name} does not load as an encoder with hidden states ({reason})") from error
+        with loading(name, "an encoder with hidden states"):
+            self.model: Any = AutoModel.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.bfloat16 if half else torch.float32,
+            )
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
         if not getattr(self.tokenizer, "is_fast", False):
             raise InputError(f"{name} has no tokenizer.json: expected a fast tokenizer")
         self.model.eval().requires_grad_(requires_grad=False).to(device)

@@ -1,6 +1,6 @@
 """Load models through transformers safely: no pickles, no empty tokenizers, no progress bars.
 
-`torch_encoder` and `torch_reranker` share these checks.
+Every room that loads a model of transformers does so here: encoders, rerankers, heads, inspection and inversion.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import io
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,20 @@ def check_vocabulary(folder: Path, model: Any) -> None:
             f"{folder} has {len(model.tokenizer)} tokens in its tokenizer and {expected} in its weights: "
             "are files missing? copy the model folder again"
         )
+
+
+@contextlib.contextmanager
+def loading(source: str | Path, expected: str) -> Iterator[None]:
+    """Load a model inside, in silence.
+
+    :param expected: what the source has to be: "a cross-encoder".
+    :raises InputError: when transformers cannot load it.
+    """
+    try:
+        with quiet_transformers():
+            yield
+    except LOADING_ERRORS as error:
+        raise InputError(f"{source} does not load as {expected} ({first_line(error)})") from error
 
 
 @contextlib.contextmanager

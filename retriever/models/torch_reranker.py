@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError, MissingExtraError, first_line
+from ...core.errors import InputError, MissingExtraError
 from .bert.weights import load_weights
 from .reranker import Reranker
 from .settings import CrossEncoderSettings, fingerprint, first_stage_weight
-from .torch_loading import LOADING_ERRORS, check_vocabulary, quiet_transformers, refuse_pickles
+from .torch_loading import check_vocabulary, loading, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,18 +33,14 @@ class TorchReranker(Reranker):
             raise MissingExtraError(
                 "sentence-transformers", "torch", f"the reranker {name} is not a plain BERT and"
             ) from None
-        try:
-            with quiet_transformers():
-                self._model: Any = CrossEncoder(
-                    str(folder),
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    model_kwargs={"use_safetensors": True},
-                    activation_fn=Identity(),
-                )
-        except LOADING_ERRORS as error:
-            reason = first_line(error)
-            raise InputError(f"{folder} does not load as a cross-encoder ({reason})") from error
+        with loading(folder, "a cross-encoder"):
+            self._model: Any = CrossEncoder(
+                str(folder),
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+                activation_fn=Identity(),
+            )
         if self._model.num_labels != 1:
             raise InputError(
                 f"{folder} gives {self._model.num_labels} scores a pair: expected a cross-encoder with one"

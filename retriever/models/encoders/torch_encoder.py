@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.errors import InputError, MissingExtraError, first_line
+from ....core.errors import InputError, MissingExtraError
 from ..encoder import check_texts
 from ..settings import ModelSettings, fingerprint
-from ..torch_loading import LOADING_ERRORS, check_vocabulary, quiet_transformers, refuse_pickles
+from ..torch_loading import check_vocabulary, loading, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,17 +31,10 @@ class TorchEncoder:
             raise MissingExtraError(
                 "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
             ) from None
-        try:
-            with quiet_transformers():
-                self._model: Any = SentenceTransformer(
-                    str(folder),
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    model_kwargs={"use_safetensors": True},
-                )
-        except LOADING_ERRORS as error:
-            reason = first_line(error)
-            raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
+        with loading(folder, "a sentence-transformers model"):
+            self._model: Any = SentenceTransformer(
+                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            )
         check_vocabulary(folder, self._model)
         self.name = name
         self.fingerprint = fingerprint(folder, settings)

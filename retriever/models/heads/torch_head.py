@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.errors import InputError, MissingExtraError, first_line
-from ..torch_loading import LOADING_ERRORS, quiet_transformers, require_safetensors
+from ..torch_loading import LOADING_ERRORS, loading, quiet_transformers, require_safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,11 +158,8 @@ def _load(name: str, folder: Path, kind: HeadKind) -> Any:
 
     auto: Any = getattr(transformers, f"AutoModelFor{kind.task}")
     options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    try:
-        with quiet_transformers():
-            model, report = auto.from_pretrained(str(folder), output_loading_info=True, **options)
-    except LOADING_ERRORS as error:
-        raise InputError(f"{folder} does not load as a {kind.noun} ({first_line(error)})") from error
+    with loading(folder, f"a {kind.noun}"):
+        model, report = auto.from_pretrained(str(folder), output_loading_info=True, **options)
     if report["missing_keys"]:
         raise InputError(f"{folder} is no trained {kind.noun}: its weights lack {min(report['missing_keys'])}")
     return model.eval().to(device())
