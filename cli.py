@@ -77,8 +77,8 @@ _OUTPUT = "standard output"  # as messages call it
 _COMMANDS = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
-def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command ends
-    """Run the command line. Every error is one line; a user's mistake never shows a traceback."""
+def _prepare_process() -> None:
+    """Set what libraries read when they are imported, and open a closed output."""
     # A query is many small products in a row. A second thread for them only waits: up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads halve the rate of a busy machine
@@ -87,6 +87,11 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     if sys.stdout is None:  # closed by a caller that needs only the exit code
         descriptor = os.open(os.devnull, os.O_WRONLY)  # to stay open, or Python 3.13 warns when it ends
         sys.stdout = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command ends
+    """Run the command line. Every error is one line; a user's mistake never shows a traceback."""
+    _prepare_process()
     try:
         if "_BINOCLE_COMPLETE" in os.environ:
             cli.main(prog_name="binocle")

@@ -23,6 +23,7 @@ from ..options import (
 from ..output import echo, echo_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ...retriever.integrity.status import Status
@@ -41,46 +42,65 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from ...core.units import format_bytes
-    from ...retriever.search.words.documents_language import note_on
-
     retriever = open_index(folder, index)
     status = retriever.status()
     if as_json:
         echo_json(asdict(status))
         return
-    documents = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
+    for name, value in [*_contents(status), *_storage(status, retriever)]:
+        echo(f"{name:<10} {printable(str(value))}")
+
+
+def _contents(status: Status) -> Iterator[tuple[str, object]]:
+    from ...retriever.search.words.documents_language import note_on
+
+    yield "index", status.path
+    for folder in status.folders or ["none: added documents only"]:
+        yield "folder", printable_path(folder)
+    if status.exclude:
+        yield "excluded", f"{', '.join(status.exclude)} ('binocle index --no-exclude' undoes it)"
+    yield "documents", _documents(status)
+    yield "passages", f"{status.chunks:,}"
+    yield "encoder", _encoder(status)
+    if status.unread_language:
+        yield "language", note_on(status.unread_language)
+    if status.switching:
+        yield "switching", _switching(status.switching)
+    if status.previous:
+        yield "previous", _previous_encoder(status, status.previous)
+    yield "vectors", _vectors(status)
+    yield from _benchmark(status)
+    yield "relevance", _relevance(status)
+    for row in status.labels:
+        yield "labels", label_counts(row)
+
+
+def _storage(status: Status, retriever: Retriever) -> Iterator[tuple[str, object]]:
+    from ...core.units import format_bytes
+
+    if status.damage:
+        yield "damage", f"{status.damage}; {_repair(retriever)}"
+    if status.erase_by:
+        yield "deleted", f"to be erased from the disk by {status.erase_by}"
+    yield "size", format_bytes(status.bytes)
+    if configuration := click.get_current_context().meta.get(FILE):
+        yield "defaults", configuration
+    if not retriever.trusted:
+        yield "trust", f"none, so it is read-only: {command_hint('trust')} allows it"
+
+
+def _documents(status: Status) -> str:
+    """The number of documents in each state; of forgotten ones only if there are some."""
+    counts = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
     parts = {"indexed": f" ({status.in_part:,} in part)" if status.in_part else ""}
-    states = ", ".join(f"{count:,} {state}{parts.get(state, '')}" for state, count in documents.items())
-    configuration = click.get_current_context().meta.get(FILE)
+    return ", ".join(f"{count:,} {state}{parts.get(state, '')}" for state, count in counts.items())
+
+
+def _vectors(status: Status) -> str:
     vectors = "none yet" if status.vector_index is None else _vector_index(status)
     if status.newer_rows or status.deleted_rows:
         vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
-    for name, value in (
-        ("index", status.path),
-        *[("folder", printable_path(folder)) for folder in status.folders or ["none: added documents only"]],
-        *(
-            [("excluded", f"{', '.join(status.exclude)} ('binocle index --no-exclude' undoes it)")]
-            if status.exclude
-            else []
-        ),
-        ("documents", states),
-        ("passages", f"{status.chunks:,}"),
-        ("encoder", _encoder(status)),
-        *([("language", note_on(status.unread_language))] if status.unread_language else []),
-        *([("switching", _switching(status.switching))] if status.switching else []),
-        *([("previous", _previous_encoder(status, status.previous))] if status.previous else []),
-        ("vectors", vectors),
-        *_benchmark(status),
-        ("relevance", _relevance(status)),
-        *[("labels", label_counts(row)) for row in status.labels],
-        *([("damage", f"{status.damage}; {_repair(retriever)}")] if status.damage else []),
-        *([("deleted", f"to be erased from the disk by {status.erase_by}")] if status.erase_by else []),
-        ("size", format_bytes(status.bytes)),
-        *([("defaults", configuration)] if configuration else []),
-        *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
-    ):
-        echo(f"{name:<10} {printable(str(value))}")
+    return vectors
 
 
 def _repair(retriever: Retriever) -> str:

@@ -452,15 +452,22 @@ def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -
         for recent in rows.values():
             stack.enter_context(recent.all_kept())
         while len(hits) < len(searches):
-            needed: dict[str, list[int]] = {table: [] for table in rows}
-            for number, steps in enumerate(searches):
-                if number not in hits:
-                    try:
-                        table, ids = next(steps)
-                    except StopIteration as end:
-                        hits[number] = end.value
-                    else:
-                        needed.get(table, []).extend(ids)
-            for table, ids in needed.items():
-                rows[table].of(ids[:_MOST_ROWS])
+            for table, ids in _step_all(searches, hits).items():
+                if table in rows:
+                    rows[table].of(ids[:_MOST_ROWS])
     return [hits[number] for number in range(len(searches))]
+
+
+def _step_all(searches: Sequence[Steps], hits: dict[int, Hits]) -> dict[str, list[int]]:
+    """Take a step of each unfinished search. Return the ids that they read next, by table; add the hits of an end."""
+    needed: dict[str, list[int]] = {}
+    for number, steps in enumerate(searches):
+        if number in hits:
+            continue
+        try:
+            table, ids = next(steps)
+        except StopIteration as end:
+            hits[number] = end.value
+        else:
+            needed.setdefault(table, []).extend(ids)
+    return needed

@@ -249,12 +249,13 @@ def _without_leaks(dataset: TrainingSet, known: set[int]) -> NDArray[np.uint8]:
     :param known: hashes of the texts of held-out rows.
     """
     part = dataset.part
+    if not known:
+        return part
     start = 0
-    for batch in dataset.table().select(list(dataset.texts[:2])).to_batches() if known else ():
-        for column in batch.columns:
-            for row, text in enumerate(column.to_pylist(), start):
-                if part[row] == TRAIN and hash_of(text) in known:
-                    part[row] = LEFT_OUT
+    for batch in dataset.table().select(list(dataset.texts[:2])).to_batches():
+        for row, texts in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True), start):
+            if part[row] == TRAIN and any(hash_of(text) in known for text in texts):
+                part[row] = LEFT_OUT
         start += len(batch)
     return part
 

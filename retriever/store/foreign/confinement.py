@@ -34,16 +34,23 @@ def check_files(index: Path) -> None:
     while folders:
         folder = folders.pop()
         try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif not entry.is_file(follow_symlinks=False):
-                        _refuse(entry)
+            folders += _folders_in(folder)
         except (FileNotFoundError, NotADirectoryError):  # another process removed it meanwhile
             continue
         except OSError as error:
             raise StoreError(f"{folder} cannot be used ({error.strerror or error})") from error
+
+
+def _folders_in(folder: str) -> list[str]:
+    """Check the entries of a folder, and return the folders among them."""
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif not entry.is_file(follow_symlinks=False):
+                _refuse(entry)
+    return folders
 
 
 def _refuse(entry: os.DirEntry[str]) -> None:
