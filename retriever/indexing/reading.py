@@ -56,10 +56,9 @@ def _read_members(
             for member in members:
                 answer = None if member.reason else next(readings)
                 yield member, answer
-                if answer is not None:
-                    size += answer.size
-                    if answer.members:
-                        waiting.append((member, replace(answer, document=None), depth + 1))
+                size += answer.size if answer else 0
+                if answer and answer.members:
+                    waiting.append((member, replace(answer, document=None), depth + 1))
 
 
 def _entries(outer: Entry, reading: Reading, depth: int) -> Iterator[Entry]:

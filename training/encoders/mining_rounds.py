@@ -64,12 +64,10 @@ def train_rounds(
     current = base or DEFAULT_MODEL
     for model in filter(None, (current, config.guide)):
         find(model)
-    whole = out.resolve()
-    work = whole.with_name(f".{whole.name}-rounds")
-    _check_out(out, work)
     settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     settings |= {"files": files_of(data, corpus, leave_out=out), "order": ORDER}
-    _check_same(work, settings | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
+    settings |= {"negatives": negatives, "rounds": rounds, "config": asdict(config)}
+    work = _work_folder(out, settings)
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     origin = current, _facts(data, negatives, rounds)
     held_out: set[tuple[int, int]] | None = None
@@ -94,6 +92,15 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return result
+
+
+def _work_folder(out: Path, settings: dict[str, Any]) -> Path:
+    """Return the folder of the rounds, beside `out`, after checking that it is new or of a run with these settings."""
+    whole = out.resolve()
+    work = whole.with_name(f".{whole.name}-rounds")
+    _check_out(out, work)
+    _check_same(work, settings)
+    return work
 
 
 def _check_objective(config: EncoderConfig, negatives: int) -> None:

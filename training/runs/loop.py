@@ -83,21 +83,11 @@ def run_loop(
     value: float | None = None
     module.train()
     share = pace.share(run.step)
-    device = environment.device()
     while share < 1 and not pace.is_over():
-        _seed(plan.seed * 1_000_003 + run.step)
-        for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate * rate(run.step, share, plan.warmup)
-        with torch.autocast(device, torch.bfloat16) if plan.bf16 else nullcontext():
-            step_loss = loss(run.step)
-        optimizer.zero_grad(set_to_none=True)
-        step_loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
+        window.append(_take_step(run.step, share, loss, optimizer, parameters, plan))
         run.step += 1
-        if device == "cpu" and run.step % _TRIMMED == 0:
+        if environment.device() == "cpu" and run.step % _TRIMMED == 0:
             trim()
-        window.append(step_loss.detach())  # its number would be waited for
         share = pace.share(run.step)
         due = evaluations.next(share)
         if due:
@@ -115,6 +105,26 @@ def run_loop(
     result.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
     return result
+
+
+def _take_step(
+    step: int, share: float, loss: Callable[[int], Any], optimizer: Any, parameters: list[Any], plan: Schedule
+) -> torch.Tensor:
+    """Take a step of the optimizer. Return the loss as a tensor: to read its number would wait for the device.
+
+    :param share: of the run before the step.
+    """
+    _seed(plan.seed * 1_000_003 + step)
+    for group in optimizer.param_groups:
+        group["lr"] = plan.learning_rate * rate(step, share, plan.warmup)
+    with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
+        step_loss = loss(step)
+    optimizer.zero_grad(set_to_none=True)
+    step_loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    detached: torch.Tensor = step_loss.detach()
+    return detached
 
 
 def _optimizer(parameters: list[Any], learning_rate: float) -> Any:

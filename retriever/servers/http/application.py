@@ -59,14 +59,19 @@ class Server:
     metrics: metrics.Metrics = field(default_factory=metrics.Metrics)
 
 
-def application(server: Server) -> ASGIApp:
-    """Return the application of a server, for any ASGI host."""
-    operations = [*OPERATIONS, *openai.OPERATIONS, *cohere.OPERATIONS]
+def _operations_by_path() -> dict[str, dict[str, Operation]]:
+    """All operations by path and method; those of one index also below the path of a named index."""
     by_path: dict[str, dict[str, Operation]] = {}
-    for operation in operations:
+    for operation in (*OPERATIONS, *openai.OPERATIONS, *cohere.OPERATIONS):
         by_path.setdefault(operation.path, {})[operation.method] = operation
         if operation.is_of_index:
             by_path.setdefault(f"/indexes/{{index}}{operation.path}", {})[operation.method] = operation
+    return by_path
+
+
+def application(server: Server) -> ASGIApp:
+    """Return the application of a server, for any ASGI host."""
+    by_path = _operations_by_path()
     document = json.dumps(describe(by_path)).encode()
     page_text, page_headers = search_page()
 
