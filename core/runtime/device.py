@@ -1,7 +1,8 @@
-"""The device that torch computes on."""
+"""The device that torch computes on, and the cores of this process."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,14 @@ def gpus() -> tuple[list[str], str]:
     if not count:
         return [], "the CPU: torch sees no GPU"
     return [f"cuda:{number}" for number in range(count)], f"{count} GPU{'s' * (count > 1)}"
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        return os.cpu_count() or 1
 
 
 @cache

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...core.runtime.device import usable_cores
 from ..documents.scan import scan
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
@@ -60,7 +60,7 @@ def estimate(
 
 
 def _seconds(passages: float) -> float:
-    return passages / (_PASSAGES_PER_CORE * len(os.sched_getaffinity(0)))
+    return passages / (_PASSAGES_PER_CORE * usable_cores())
 
 
 def _rough(seconds: float) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ....core.errors import BinocleError
+from ....core.runtime.device import usable_cores
 from ...documents.file_parts import size_and_time
 from ..large_files import MAX_BYTES
 from .process import LOAD_BYTES, LOAD_FILES, WorkerProcess
@@ -57,7 +58,7 @@ class ReaderPool:
         :param ocr: the languages to read pictures in, as Tesseract names them: "deu+eng"; "" to read none.
         """
         self._root = os.fspath(root) if root is not None else ""
-        self._max_workers = workers or min(_usable_cores(), 4)
+        self._max_workers = workers or min(usable_cores(), 4)
         self._settings = {
             "seconds": seconds,
             "wall_seconds": wall_seconds,
@@ -238,10 +239,3 @@ def _size(file: str) -> int:
         return size_and_time(file)[0]
     except (OSError, ValueError):
         return 0
-
-
-def _usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS
-        return os.cpu_count() or 1
