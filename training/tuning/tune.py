@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, StoreError
 from ...retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder
-from ...retriever.models.files import ADAPTER
+from ...retriever.models.files import ADAPTER, INT8, split_precision
 from ..runs import environment
 from ..runs.training_run import TrainingRun
+from . import unpublished
 from .tuning_config import TuningConfig, check
+from .unpublished import Unpublished
 
 if TYPE_CHECKING:
     from ...core.progress import OnProgress
@@ -67,7 +70,7 @@ def tune(
     """Train the index's encoder on its documents, and switch the index to it if held-out documents say so.
 
     A teacher that ranks the held-out documents no better than the encoder has nothing to teach: nothing is learned. If
-    the process is killed, the same call resumes at the last checkpoint.
+    the process is killed, the same call resumes at the last checkpoint, or switches the index to the finished encoder.
 
     :param out: folder of the tuned encoder; `encoders/` in the index by default.
     :param publish: whether a significant gain (p < 0.05) changes the index. `Retriever.rollback` undoes it.
@@ -81,30 +84,54 @@ def tune(
     for change, noun in ((DefendedEncoder, "a defended encoder"), (AdaptedEncoder, "an adapter")):
         if isinstance(retriever.encoder, change):
             raise InputError(f"{retriever.path} has {noun}: 'binocle rollback' brings back the encoder to be tuned")
+    base = retriever.encoder
+    suffix = INT8 if split_precision(base.name)[1] and not recipe.adapter else ""
+    folder = Path(out) if out is not None else _next_folder(retriever, recipe, publish=publish)
+    run = TrainingRun(folder / "model", base.name, recipe, progress)
+    model = f"{run.out}{suffix}"
+    finished = unpublished.read(folder, base.fingerprint, recipe) if publish else None
+    if finished is not None:
+        pairs, teaching, verdict = finished.pairs, finished.teaching, finished.verdict
+    else:
+        pairs, teaching, verdict = _learn(run, retriever)
+    published = publish and verdict is not None and verdict.is_gain
+    if published:
+        assert verdict is not None
+        unpublished.write(folder, base.fingerprint, recipe, Unpublished(pairs, teaching, verdict))
+        run.report("switching the index")
+        _switch(retriever, model)
+        unpublished.remove(folder)
+    return TuningResult(run.out, model, pairs, teaching, verdict, published, time.monotonic() - start)
+
+
+def _learn(run: TrainingRun[TuningConfig], retriever: Retriever) -> tuple[int, Comparison, Verdict | None]:
+    """Return the number of queries, the comparison with the teacher, and the verdict; None if nothing was learned."""
     from .index_tuning import IndexTuning
 
-    folder = Path(out) if out is not None else _next_folder(retriever.path / "encoders")
-    run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
     tuning = IndexTuning(run, retriever)
-    model = str(run.out) if recipe.adapter else f"{run.out}{tuning.precision}"
-    verdict, published = None, False
     with run.release_on_error():
         teaching = tuning.teaching()
         if teaching.difference.verdict != "better":
             run.discard()
-        else:
-            verdict = tuning.fit_adapter() if recipe.adapter else tuning.train()
-            published = publish and verdict.is_gain
-    if published:
-        run.report("switching the index")
+            return len(tuning.pairs), teaching, None
+        verdict = tuning.fit_adapter() if run.config.adapter else tuning.train()
+    return len(tuning.pairs), teaching, verdict
+
+
+def _switch(retriever: Retriever, model: str) -> None:
+    try:
         retriever.switch(model)
-    seconds = time.monotonic() - start
-    return TuningResult(run.out, model, len(tuning.pairs), teaching, verdict, published, seconds)
+    except StoreError as error:
+        raise type(error)(
+            f"{error}; the encoder is finished: the same command, or 'binocle switch' with {model}, puts it in service"
+        ) from error
 
 
-def _next_folder(parent: Path) -> Path:
-    """Return the first `tuned-N` that does not exist or holds an unfinished run."""
-    number = 1
-    while any((parent / f"tuned-{number}" / "model" / name).is_file() for name in ("model.safetensors", ADAPTER)):
-        number += 1
-    return parent / f"tuned-{number}"
+def _next_folder(retriever: Retriever, config: TuningConfig, *, publish: bool) -> Path:
+    """Return the first `tuned-N` that does not exist, holds an unfinished run, or an encoder to be published."""
+    for number in count(1):
+        folder = retriever.path / "encoders" / f"tuned-{number}"
+        is_finished = any((folder / "model" / name).is_file() for name in ("model.safetensors", ADAPTER))
+        if not is_finished or (publish and unpublished.read(folder, retriever.encoder.fingerprint, config)):
+            break
+    return folder

@@ -16,7 +16,7 @@ pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
 from binocle import Retriever, evaluate
-from binocle.core.errors import InputError
+from binocle.core.errors import InputError, LockedError
 from binocle.training.data import documents as corpus
 from binocle.training.encoders import distill as distillation
 from binocle.training.encoders.base_model import make_model
@@ -115,6 +115,27 @@ def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, ind
     assert [(hit.path, hit.score) for hit in index.search("the cat ran", 5, mode="semantic")] == [
         (hit.path, pytest.approx(hit.score)) for hit in found
     ]
+
+
+def test_a_finished_encoder_is_published_by_the_next_run_if_the_index_was_locked(index, willing, monkeypatch):
+    monkeypatch.setattr(Judges, "judge", lambda *_: verdict(comparison(title=0.1, claim=0.1), SAME))
+
+    def locked(*_):
+        raise LockedError("another process is writing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "switch", locked)
+        with pytest.raises(LockedError, match="is writing; the encoder is finished: the same command, or 'binocle swi"):
+            tune.tune(index, recipe=FAST)
+    monkeypatch.setattr(index_tuning.IndexTuning, "__init__", None)  # nothing is learned again
+    made = tune.tune(index, recipe=FAST)
+    assert (made.published, made.folder.parent.name) == (True, "tuned-1")
+    assert made.verdict == verdict(comparison(title=0.1, claim=0.1), SAME)
+    assert index.encoder.fingerprint == load_encoder(made.model).fingerprint
+    assert [path.name for path in made.folder.parent.iterdir()] == ["model"]
+    index.rollback()
+    with pytest.raises(TypeError):  # it learns: what was rolled back does not come again
+        tune.tune(index, recipe=FAST)
 
 
 def test_an_index_in_int8_stays_in_int8_and_is_judged_in_it(tmp_path, tiny_model, willing, monkeypatch):
