@@ -46,6 +46,18 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
     return _dataset(name, split)
 
 
+def check_apart(out: str | Path, *data: Any) -> None:
+    """:raises InputError: when the file to write is one that is read, also as a part of a BEIR folder."""
+    file = Path(out)
+    for source in data:
+        if not isinstance(source, (str, Path)) or not file.exists():
+            continue
+        inputs = [Path(source), *(Path(source) / name for name in ("corpus.jsonl", "queries.jsonl"))]
+        inputs += Path(source).glob("qrels/*.tsv")
+        if any(path.exists() and path.samefile(file) for path in inputs):
+            raise InputError(f"{out} is read, and would be replaced: give another file to write")
+
+
 def by_name(data: Any) -> dict[str, Any]:
     """Return the data sets that a caller gave: those of a mapping, or one with the name "data".
 

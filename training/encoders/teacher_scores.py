@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.files import expand_home
 from ...core.progress import counted, ignore
 from ..data import dataset as datasets
+from ..data import sources
 from ..data.columns import Shape
 from ..evaluation import scorers
 from ..mining.row_writer import row_writer
@@ -67,6 +69,7 @@ def score(
     """
     if not models:
         raise InputError("expected a model that scores: an encoder or a cross-encoder")
+    sources.check_apart(expand_home(out), data)
     start = time.monotonic()
     with row_writer(out) as (write, work), tempfile.TemporaryDirectory(dir=work) as folder:
         rows = datasets.prepare(data, Path(folder), split=split, held_out=0.0)

@@ -28,7 +28,7 @@ def evaluate_file(
     :param run_file: write the rankings in TREC's format here; the rows must be rankings.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
-    check_run_file(run_file)
+    check_run_file(run_file, path)
     rows = read(path)
     if run_file is not None and not isinstance(rows, Rankings):
         content = "pairs" if isinstance(rows, Pairs) else HEAD_ROWS[rows.kind].rows

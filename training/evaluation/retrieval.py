@@ -105,7 +105,7 @@ def _check_arguments(folder: Path, split: str, mode: str, run_file: str | Path |
     if not folder.is_dir():
         problem = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
         raise InputError(f"{problem}: expected a folder with corpus.jsonl, queries.jsonl and qrels/{split}.tsv")
-    check_run_file(run_file)
+    check_run_file(run_file, folder)
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
 

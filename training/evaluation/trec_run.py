@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
+from ..data.sources import check_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     from .measures import Run
 
 
-def check_run_file(file: str | Path | None) -> None:
-    """:raises InputError: when the file's folder does not exist."""
-    if file is not None and not Path(file).parent.is_dir():
+def check_run_file(file: str | Path | None, data: str | Path) -> None:
+    """:raises InputError: when the file's folder does not exist, or the file belongs to the data."""
+    if file is None:
+        return
+    if not Path(file).parent.is_dir():
         raise InputError(f"there is no folder {Path(file).parent} to write the run into")
+    check_apart(file, data)
 
 
 def write_run(file: Path, run: Run, tag: str) -> None:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, StoreError
+from ...core.files import expand_home
 from ...core.progress import Progress, ignore
 from ...indexes.gpu import on_gpus
 from ...retriever.models.bert.bert_encoder import use_gpus
 from ...retriever.retriever import Retriever
-from ..data import beir
+from ..data import beir, sources
 from .candidates import Documents, Passages, encode_documents
 from .config import MiningConfig
 from .corpus import choose_encoder, open_corpus, read_pairs
@@ -91,6 +92,7 @@ def mine(
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
     config = MiningConfig.of(rules)
+    sources.check_apart(expand_home(out), pairs, corpus)
     report = MiningReport(mode=mode)
     with row_writer(out) as (write, work):
         if corpus is None and isinstance(pairs, (str, Path)) and beir.is_collection(Path(pairs)):

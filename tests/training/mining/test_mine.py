@@ -18,10 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from binocle import Retriever
+from binocle import Retriever, evaluate
 from binocle.cli import main
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, ModelNotFoundError
 from binocle.retriever.store.derived.live_index import LiveIndex
+from binocle.training.encoders.teacher_scores import score
+from binocle.training.evaluation.evaluate_file import evaluate_file
 from binocle.training.mining import candidates, negatives
 from binocle.training.mining import corpus as mining_corpus
 from binocle.training.mining import mine as mining
@@ -723,6 +725,29 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(form, tmp_path, monkeypat
     with pytest.raises(InputError, match=said), row_writer(out) as (write, _):
         write([{"query": "q", "positive": "p"}])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_read_is_never_replaced(tmp_path):
+    pairs, corpus = tmp_path / "pairs.jsonl", tmp_path / "texts.jsonl"
+    pairs.write_text('{"query": "q", "positive": "p"}\n', "utf-8")
+    corpus.write_text('{"text": "another"}\n', "utf-8")
+    (tmp_path / "same.jsonl").symlink_to(pairs)
+    (tmp_path / "beir").mkdir()
+    (tmp_path / "beir" / "corpus.jsonl").write_text("{}\n", "utf-8")
+    for out, sources in [
+        (pairs, (pairs, None)),
+        (tmp_path / "same.jsonl", (str(pairs), None)),
+        (corpus, (pairs, corpus)),
+        (tmp_path / "beir" / "corpus.jsonl", (tmp_path / "beir", None)),
+    ]:
+        with pytest.raises(InputError, match=f"{out.name} is read, and would be replaced: give another file to write"):
+            mine(sources[0], out, corpus=sources[1], model=Angles())
+    with pytest.raises(InputError, match=r"pairs.jsonl is read, and would be replaced"):
+        score(pairs, pairs, models=["none"])
+    with pytest.raises(InputError, match=r"pairs.jsonl is read, and would be replaced"):
+        evaluate_file(pairs, run_file=pairs)
+    with pytest.raises(InputError, match=r"corpus.jsonl is read, and would be replaced"):
+        evaluate(tmp_path / "beir", run_file=tmp_path / "beir" / "corpus.jsonl")
 
 
 def test_a_file_that_cannot_be_written_is_told_before_anything_is_encoded(tmp_path):
