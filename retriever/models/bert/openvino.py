@@ -77,7 +77,8 @@ class BertOpenVINO:
         self._weights, self._int8 = weights, int8  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        self._requests = [compiled.create_infer_request() for _ in range(self.streams)]
+        waiting = 0 if one_by_one else self.streams  # so that no core waits while the caller takes a result
+        self._requests = [compiled.create_infer_request() for _ in range(self.streams + waiting)]
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
 
     def map(self, batches: Iterable[tuple[Integers, ...]]) -> Iterator[Floats]:
