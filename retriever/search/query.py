@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+_STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker", "sentences")  # in a fixed order
 _THREADS = 32  # searches by words at once
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
@@ -207,7 +208,8 @@ class Query:
     ) -> Hits:
         """The chosen passages as hits with their citations."""
         line = relevances.line(self._snapshot, mode)
-        hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
+        seconds = {stage: self._seconds[stage] for stage in _STAGES if stage in self._seconds}
+        hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=seconds)
         if with_vectors:
             vectors = self._snapshot.index.reconstruct(np.array([hit.passage for hit in hits], np.int64))
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
@@ -215,7 +217,7 @@ class Query:
             for hit in hits:
                 self._exact.explain(hit)
         answerable = None if hits and not line else bool(hits) and not hits[0].weak
-        return Hits(hits, answerable=answerable, seconds=self._seconds, total=total)
+        return Hits(hits, answerable=answerable, seconds=seconds, total=total)
 
     def _selected(
         self, stage: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, pages: Sequence[int]

@@ -680,7 +680,7 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
     count = retriever.snapshot().chunks.count_rows()
     expected = retriever.search("cancel a task", rerank=cross_encoder)
     assert shown.exit_code == 0
-    assert f"reranker {expected[0].scores['reranker']:.3f} (rank 1 of {count}); lexical " in shown.output
+    assert f"reranker {expected[0].scores['reranker']:.3f} (rank 1 of {count}); encoding " in shown.output
     assert shown.output.splitlines()[0].split()[1].endswith(f"{expected[0].path}:{expected[0].line_start}")
     rows = CliRunner().invoke(
         cli,
@@ -702,7 +702,7 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
     none = CliRunner().invoke(
         cli, ["search", "cancel a task", place, "--rerank", str(cross_encoder), "--rerank-seconds", "0", "--explain"]
     )
-    assert "reranker –; lexical" in none.output
+    assert "reranker –; encoding" in none.output
 
 
 @pytest.mark.parametrize(
