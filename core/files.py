@@ -114,10 +114,21 @@ def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str)
     return folder
 
 
+def check_name(path: Path) -> None:
+    """:raises InputError: for a path that is not UTF-8, which libraries of weights and tables cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path} has a name that is not UTF-8: rename it, or give another") from None
+
+
 def write_atomic(file: Path, text: str) -> None:
-    """Write a text file so that a reader sees the whole old or the whole new content."""
+    """Write a text file so that a reader sees the whole old or the whole new content.
+
+    A byte of a file's name that is not UTF-8 becomes "?".
+    """
     staging = file.with_name(f".{file.name}")
-    staging.write_text(text, "utf-8")
+    staging.write_bytes(text.encode("utf-8", "replace"))
     staging.replace(file)
 
 

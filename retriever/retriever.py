@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..core.checks import check_flags
 from ..core.errors import InputError, NoIndexError
-from ..core.files import expand_home
+from ..core.files import check_name, expand_home
 from ..core.progress import OnProgress, ignore
 from .asynchronous import AsyncCalls, CallPool
 from .documents.scan import INDEX_NAME, is_index
@@ -128,6 +128,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
             if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
                 folder = folder / INDEX_NAME
+        check_name(folder.resolve())
         location = open_location(folder.resolve(), durable=durable, patience=patience)
         return cls(location, model=name, ray=ray, gpu=gpu, trust=trust, dim=dim)
 

@@ -102,8 +102,13 @@ def write(folder: Path) -> None:
         for name, value in context.params.items()
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in sorted(options.items())]
+    lines = [f"{name} = {_toml(value)}\n" for name, value in sorted(options.items())]
     write_atomic(folder / NAME, "".join(lines))
+
+
+def _toml(value: Any) -> str:
+    """Write a value as TOML, whose texts are those of JSON, but with an escape for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.checks import with_python_numbers
 from ...core.errors import InputError, ModelNotFoundError
+from ...core.files import check_name
 from ...core.progress import Progress, ignore, within
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data import dataset as rows
@@ -112,6 +113,7 @@ def _check_objective(config: EncoderConfig, negatives: int) -> None:
 
 def _check_out(out: Path, work: Path) -> None:
     """Check that `out` can take the model: it is empty, or the folder of this run before it was killed."""
+    check_name(work)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: expected a folder for the model")
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):

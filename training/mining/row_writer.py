@@ -13,7 +13,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, LockedError
-from ...core.files import expand_home
+from ...core.files import check_name, expand_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +35,7 @@ def row_writer(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
     :raises LockedError: when another process is writing it.
     """
     file = expand_home(out)
+    check_name(file)
     open_writer = {".jsonl": _json_lines, ".parquet": _parquet}.get(file.suffix.lower())
     if open_writer is None:
         raise InputError(f"{file} has no known kind: expected a name that ends in .jsonl or .parquet")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.files import expand_home, write_atomic
+from ...core.files import check_name, expand_home, write_atomic
 from ...retriever.documents.scan import is_index, scan
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ ORDER = 4  # version of the batches: raise it if the same settings draw others, 
 
 def check_out(out: Path, kind: str = "model") -> None:
     """:raises InputError: unless the output folder is missing, empty or holds an unfinished run."""
+    check_name(out.resolve())
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: expected a folder for the {kind}")
     is_started = (folder_of(out) / SETTINGS).is_file()

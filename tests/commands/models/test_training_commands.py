@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,30 @@ def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, 
     assert (home / "two" / "recipe.toml").read_text("utf-8") == recipe
     code, third, err = run("train", kind, "--recipe", "one/recipe.toml", "--out", "three", "--steps", "2", "--json")
     assert json.loads(third)["steps"] == 2, err
+
+
+def test_a_name_that_is_not_utf8_is_read_but_not_written(home, run, tiny_model):
+    data, out = (os.fsdecode(b"caf\xe9" + end) for end in (b".jsonl", b""))
+    try:
+        (home / "pairs.jsonl").rename(data)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    code, _, err = run("train", "encoder", data, "--base", tiny_model, "--steps", "2", "--out", "one")
+    assert code in (0, 1), err
+    assert tomllib.loads((home / "one" / "recipe.toml").read_text("utf-8"))["data"] == "../caf?.jsonl"
+    assert "- source: caf\ufffd.jsonl\n" in (home / "one" / "README.md").read_text("utf-8")
+    files = sorted(home.iterdir())
+    for words in (
+        ("train", "encoder", "sts.tsv", "--base", tiny_model, "--out", out),
+        ("train", "encoder", "sts.tsv", "--base", tiny_model, "--mine", "1", "--out", out),
+        ("train", "inverter", "texts.jsonl", "--encoder", tiny_model, "--out", out),
+        ("mine", data, "--out", f"{out}.parquet"),
+        ("index", "docs", "--index", out),
+    ):
+        code, _, err = run(*words)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "has a name that is not UTF-8: rename it, or give another" in err
+    assert sorted(home.iterdir()) == files
 
 
 def test_the_recipe_of_several_data_sets_trains_the_same_again(home, run, tiny_model):

@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
+from ....core.files import write_atomic
 from . import html_report
 
 if TYPE_CHECKING:
@@ -32,5 +33,5 @@ def write(report: AuditReport, folder: Path) -> list[Path]:
     fields = report.as_dict()
     json_file, html_file = folder / "report.json", folder / "report.html"
     json_file.write_bytes(json.dumps(fields, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
-    html_file.write_text(html_report.page(fields), "utf-8")
+    write_atomic(html_file, html_report.page(fields))
     return [json_file, html_file]

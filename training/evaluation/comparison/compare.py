@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
-from ....core.files import expand_home
+from ....core.files import expand_home, write_atomic
 from ....core.progress import Progress, ignore, within
 from ....retriever.models import files as model_folder
 from ....retriever.models import settings as model_settings
@@ -386,7 +386,7 @@ def _write(
             for file in out.glob(f"{name}.{suffix}"):
                 file.unlink()
     (out / "comparison.json").write_text(json.dumps(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
-    (out / "comparison.txt").write_text(comparison.text(), "utf-8")
+    write_atomic(out / "comparison.txt", comparison.text())
     for pair, result in comparison.evaluations.items():
         if isinstance(result, JudgedRowsResult) and result.run:
             write_run(out / f"{stems[pair]}.run", result.run, "reranking")
