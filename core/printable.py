@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shlex
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _CONTROLS = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
@@ -109,6 +111,14 @@ def printable_path(path: str) -> str:
     return _replace(path.replace("\\", "\\\\"), _path_symbol, _escape)
 
 
+def shell_word(name: str) -> str:
+    r"""Return a name as a word of a command in a shell: 'in quotes' if it must be, and with escapes as $'\x7f'."""
+    if _is_plain(name):
+        return shlex.quote(name)
+    signs = (chr(byte) if 31 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in os.fsencode(name))
+    return f"$'{''.join(signs)}'"
+
+
 def path_as_printed(shown: str) -> str:
     """Return the name that `printable_path` shows so."""
     return re.sub(rf"\\\\|{_ESCAPE}", _unescape, shown)
@@ -138,8 +148,8 @@ def invisible_spans(text: str) -> Iterator[tuple[int, int]]:
                 yield match.span()
 
 
-def json_text(record: Mapping[str, Any]) -> str:
-    r"""Write a record as a line of JSON, with `\u` escapes for characters that a person does not see.
+def json_text(record: Any) -> str:
+    r"""Write a record, or any value of JSON, on one line, with `\u` escapes for characters that a person does not see.
 
     JSON has neither NaN nor infinity: they are null.
     """

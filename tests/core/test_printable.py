@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
 import unicodedata
 
 import pytest
@@ -15,6 +17,7 @@ from binocle.core.printable import (
     printable,
     printable_lines,
     printable_path,
+    shell_word,
     visible,
 )
 
@@ -154,6 +157,14 @@ def test_two_names_of_files_are_never_shown_alike_and_lead_back():
 def test_a_backslash_is_doubled_where_it_would_read_as_an_escape(name, shown):
     assert printable_path(name) == shown
     assert path_as_printed(shown) == (name if shown != name else name.replace("\\xe9", "\xe9"))
+
+
+def test_a_shell_reads_every_name_as_it_is():
+    names = ["model", "my model", "it's", "a$b`c`", "a\nb\x7f", "it's\\\n", os.fsdecode(b"caf\xe9 1")]
+    words = " ".join(map(shell_word, names))
+    assert printable(words) == words
+    shown = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True).stdout
+    assert list(map(os.fsdecode, shown.split(b"\0")[:-1])) == names
 
 
 @given(TEXTS)

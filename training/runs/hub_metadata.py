@@ -5,12 +5,12 @@ The header's fields are those of huggingface.co/docs/hub/model-cards. JSON is YA
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BinocleError
+from ...core.printable import json_text, printable, shell_word
 from ...retriever.models.files import DEFAULT_MODEL, find
 
 if TYPE_CHECKING:
@@ -35,29 +35,29 @@ documents = model.encode_document(["a passage", "another one"])
 print(model.similarity(queries, documents))
 ```
 
-Or search a folder with it: `binocle index FOLDER --model {plain}`.""",
+Or search a folder with it: `binocle index FOLDER --model {word}`.""",
     "reranker": """```python
 from sentence_transformers import CrossEncoder
 
 print(CrossEncoder({name}).rank("a question", ["a passage", "another one"]))
 ```
 
-Or rerank a search with it: `binocle search QUERY FOLDER --rerank {plain}`.""",
+Or rerank a search with it: `binocle search QUERY FOLDER --rerank {word}`.""",
     "masked": """```python
 from transformers import pipeline
 
 print(pipeline("fill-mask", {name})("a text with a [MASK]"))
 ```
 
-Or train an encoder from it: `binocle train encoder DATA --base {plain} --out DIR`.""",
+Or train an encoder from it: `binocle train encoder DATA --base {word} --out DIR`.""",
     "reader": """```python
 from transformers import pipeline
 
 print(pipeline("question-answering", {name})(question="a question", context="a passage"))
 ```""",
-    "classifier": "`binocle classify FILE --model {plain}` names the class of each text.",
-    "tagger": "`binocle tag FILE --model {plain}` marks the names in each text.",
-    "inverter": "`binocle invert TEXT --inverter {plain}` shows how much of a text its vector gives away.",
+    "classifier": "`binocle classify FILE --model {word}` names the class of each text.",
+    "tagger": "`binocle tag FILE --model {word}` marks the names in each text.",
+    "inverter": "`binocle invert TEXT --inverter {word}` shows how much of a text its vector gives away.",
 }
 _LICENSES = {DEFAULT_MODEL: "apache-2.0"}
 _HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
@@ -77,15 +77,16 @@ def header(card: Card, name: str) -> list[str]:
         "base_model": card.base if _is_hub_name(card.base) else None,
         "datasets": card.data.get("datasets"),
         "license": _license(card.base),
-        "model-index": [{"name": name, "results": _results(card, task)}] if _results(card, task) else None,
+        "model-index": [{"name": printable(name), "results": _results(card, task)}] if _results(card, task) else None,
     }
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items() if value]
+    lines = [f"{key}: {json_text(value)}" for key, value in fields.items() if value]
     return ["---", *lines, "---"]
 
 
 def usage(card: Card, name: str) -> str:
     """Return an example of the model's use, in Markdown."""
-    return _USAGE[card.kind].replace("{name}", json.dumps(name, ensure_ascii=False)).replace("{plain}", name)
+    forms = {"name": json_text(name), "word": shell_word(name)}
+    return re.sub(r"\{(name|word)\}", lambda match: forms[match[1]], _USAGE[card.kind])
 
 
 def _is_hub_name(base: str) -> bool:
@@ -107,11 +108,11 @@ def _license(base: str) -> str | None:
 
 def _results(card: Card, task: str) -> list[dict[str, Any]]:
     """Return the measures of the finished model, each on its data."""
-    source = card.data.get("source", "its data")
+    source = printable(str(card.data.get("source", "its data")))
     return [
         {
             "task": {"type": task},
-            "dataset": {"name": f"{source}, {row.get('on', 'held-out rows')}", "type": str(source)},
+            "dataset": {"name": f"{source}, {row.get('on', 'held-out rows')}", "type": source},
             "metrics": [{"type": row["name"], "name": row["name"], "value": round(row["value"], 4)}],
         }
         for row in card.measures

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InputError, MissingExtraError
+from ...core.files import write_atomic
+from ...core.printable import printable
 from ...core.version import __version__
 from ...retriever.models.files import split_precision
 from . import hub_metadata
@@ -52,7 +54,7 @@ def write_card(folder: Path, card: Card, name: str | None = None) -> None:
     :param name: of the model, if it is not the folder's.
     """
     card = replace(card, base=split_precision(card.base)[0])  # its weights are those of the base, in floating point
-    (folder / "README.md").write_text(render(card, name or folder.resolve().name), "utf-8")
+    write_atomic(folder / "README.md", render(card, name or folder.resolve().name))
     file = folder / "binocle.json"
     facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     facts |= {
@@ -92,7 +94,7 @@ def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], me
 
 def _base(card: Card) -> str:
     """Return the name of the base model, without the path of a folder on this machine."""
-    return Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base
+    return printable(Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base)
 
 
 def render(card: Card, name: str) -> str:
@@ -105,17 +107,17 @@ def render(card: Card, name: str) -> str:
         "",
         f"# {card.kind.capitalize()} trained from {_base(card)}",
         "",
-        f"Objective: {card.objective}.",
+        f"Objective: {printable(card.objective)}.",
         "",
         "## Use",
         "",
         hub_metadata.usage(card, name),
         "",
         *_measures(card),
-        *(f"{note[0].upper()}{note[1:]}.\n" for note in card.notes),
+        *(f"{note[0].upper()}{printable(note[1:])}.\n" for note in card.notes),
         "## Data",
         "",
-        *(f"- {name.replace('_', ' ')}: {_said(value)}" for name, value in card.data.items()),
+        *(f"- {name.replace('_', ' ')}: {printable(_said(value))}" for name, value in card.data.items()),
         "",
         "## Run",
         "",

@@ -1,22 +1,26 @@
-"""The hub reads the model card."""
+"""The model card, as the hub, Python and the shell read it."""
 
 from __future__ import annotations
 
+import ast
 import json
+import os
+import re
 from dataclasses import replace
 
 import pytest
 
+from binocle.core.printable import printable, printable_lines, shell_word
 from binocle.training.runs.model_card import Card, write_card
 
 
-def test_the_hub_reads_the_card(tmp_path):
-    hub = pytest.importorskip("huggingface_hub")
+@pytest.fixture
+def card():
     measures = [
         {"name": "ndcg@10", "value": 0.51234, "interval": [0.4, 0.6], "rows": 90, "when": when}
         for when in ("before", "after")
     ]
-    card = Card(
+    return Card(
         kind="encoder",
         base="sentence-transformers/all-MiniLM-L6-v2",
         objective="ranking",
@@ -32,6 +36,10 @@ def test_the_hub_reads_the_card(tmp_path):
         notes=("ndcg@10 -0.1000 (95 % -0.2000 to -0.0500, p 0.001): worse than its base", "stopped early"),
         verdict={"value": -0.1, "verdict": "worse"},
     )
+
+
+def test_the_hub_reads_the_card(card, tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
     write_card(tmp_path, card, "my-encoder")
     text = (tmp_path / "README.md").read_text("utf-8")
     data = hub.ModelCard(text).data
@@ -43,3 +51,16 @@ def test_the_hub_reads_the_card(tmp_path):
     assert json.loads((tmp_path / "binocle.json").read_text("utf-8"))["verdict"]["verdict"] == "worse"
     write_card(tmp_path, replace(card, base=f"{card.base}@int8"), "my-encoder")
     assert (tmp_path / "README.md").read_text("utf-8") == text
+
+
+@pytest.mark.parametrize("name", ["my encoder", "a{word}{name}", "a\x7f\nb: c", os.fsdecode(b"caf\xe9")])
+def test_a_card_has_any_name_in_its_python_and_in_its_command(name, card, tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
+    write_card(tmp_path, replace(card, data={"source": name}, notes=(name,)), name)
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert printable_lines(text) == text
+    (literal,) = re.findall(r"SentenceTransformer\((.*)\)", text)
+    assert ast.literal_eval(literal) == name
+    assert f"`binocle index FOLDER --model {shell_word(name)}`" in text
+    assert f"- source: {printable(name)}\n" in text
+    assert hub.ModelCard(text).data.model_name == printable(name)
