@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .commands.background.client import INTERRUPTED, INTERRUPTED_LINE, STAY, ask
+from .commands.background.client import INTERRUPTED, STAY, ask, interrupted_line
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:  # while its modules are loaded, which takes most of a second
-        sys.stderr.write(f"{INTERRUPTED_LINE}\n")
+        sys.stderr.write(f"{interrupted_line(sys.argv[1:])}\n")
         os._exit(INTERRUPTED)
 
 

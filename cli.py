@@ -112,9 +112,9 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     except BinocleError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
-        from .commands.background.client import INTERRUPTED, INTERRUPTED_LINE
+        from .commands.background.client import INTERRUPTED, interrupted_line
 
-        click.echo(INTERRUPTED_LINE, err=True)
+        click.echo(interrupted_line(sys.argv[1:]), err=True)
         os._exit(INTERRUPTED)  # a plain exit would wait for threads of native libraries
     except BrokenPipeError as error:
         if not _reader_has_gone():

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 STAY = "--stay-in-background"  # the first word of a process that does
 COMMANDS = ("search", "similar", "show")
 _NOT_HERE = {"-", "--open", "--ray", "--inverter"}  # they read standard input, start programs or load much
-INTERRUPTED, INTERRUPTED_LINE = (
-    130,
-    "binocle: interrupted; what was committed is kept, and the same command continues from there",
-)
+INTERRUPTED = 130
+_RESUMED = {"index", "enrich", "switch", "rollback", "tune", "train", "distill", "pretrain"}
 ACCEPTED, OUT, ERR, CODE = b"+", 1, 2, 0
 ENVIRONMENT = dict(os.environb)  # of the start: the program sets variables of libraries later
 _OF_LIBRARIES = (  # beginnings of variables that are read when a process starts or loads a library or a model
@@ -64,9 +62,15 @@ def ask(arguments: list[str]) -> int | None:
     except (OSError, ValueError):
         return None
     except KeyboardInterrupt:
-        sys.stderr.write(f"{INTERRUPTED_LINE}\n")
+        sys.stderr.write(f"{interrupted_line(arguments)}\n")
         os._exit(INTERRUPTED)
     return None if answer is None else _print(answer)
+
+
+def interrupted_line(arguments: list[str]) -> str:
+    """What Ctrl-C prints: whether the command goes on where it stopped when it is given again."""
+    is_resumed = not _RESUMED.isdisjoint(arguments[:1])
+    return "binocle: interrupted" + "; the same command continues from what was saved" * is_resumed
 
 
 def _is_ours(path: str) -> bool:

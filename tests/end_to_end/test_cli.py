@@ -629,7 +629,7 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does: the readers' processes get it too
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    assert err == b"binocle: interrupted; what was committed is kept, and the same command continues from there\n"
+    assert err == b"binocle: interrupted; the same command continues from what was saved\n"
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
     indexed = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
     assert 0 < indexed < 600
@@ -667,7 +667,11 @@ def test_second_writer_is_refused_with_the_owner_of_the_lock_while_searches_cont
     assert run("index", ".").code == 0
 
 
-def test_ctrl_c_while_the_modules_load_is_one_line():
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [("mine", "interrupted"), ("index", "interrupted; the same command continues from what was saved")],
+)
+def test_ctrl_c_while_the_modules_load_is_one_line(command, line):
     code = """
 import sys, types
 cli = types.ModuleType("binocle.cli")
@@ -678,6 +682,5 @@ sys.modules["binocle.cli"] = cli
 from binocle.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code, "search", "cheese"], capture_output=True, timeout=60, text=True)
-    line = "binocle: interrupted; what was committed is kept, and the same command continues from there\n"
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", line)
+    done = subprocess.run([sys.executable, "-c", code, command, "cheese"], capture_output=True, timeout=60, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"binocle: {line}\n")
