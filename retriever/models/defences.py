@@ -246,7 +246,7 @@ class Rotation(_FloatDefence):
     def __post_init__(self) -> None:
         _expect(self.kind, self.matrix, (self.dim, self.dim), np.float64)
         if not np.allclose(self.matrix @ self.matrix.T, np.eye(self.dim), atol=1e-6):
-            raise InputError("the matrix of a rotation is orthogonal, but this one is not: its file is damaged")
+            raise InputError("the matrix of a rotation is orthogonal, but this one is not")
 
     @property
     def dim(self) -> int:

@@ -39,7 +39,7 @@ class AdaptedEncoder:
         expected = (base.dim, base.dim)
         if matrix.shape != expected or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
             raise InputError(
-                f"the adapter of {base.name} is a finite float32 matrix of shape {expected}, "
+                f"the adapter {name} of {base.name} is a finite float32 matrix of shape {expected}, "
                 f"but {matrix.dtype} of shape {matrix.shape} came, or it is not finite"
             )
         self.name, self.base, self.matrix = name, base, matrix

@@ -64,7 +64,11 @@ class DefendedEncoder:
                 f"{file} is of {model} with the fingerprint {fingerprint[:8]}, but that has {base.fingerprint[:8]}: "
                 "put the encoder back that was defended, or write into 'model' where it is now"
             )
-        return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], read_arrays(folder / _ARRAYS)))
+        arrays = read_arrays(folder / _ARRAYS)
+        try:
+            return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], arrays))
+        except InputError as error:
+            raise InputError(f"{folder / _ARRAYS} does not fit {DEFENCE}: {error}; copy its folder again") from None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         """Encode with the base, then apply the defence for documents or for queries."""

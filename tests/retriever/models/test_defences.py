@@ -9,6 +9,7 @@ import stat
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from binocle import Retriever, load_encoder
 from binocle.core.errors import BinocleError, EncoderMismatchError, InputError
@@ -314,6 +315,10 @@ def test_damaged_folders_and_lost_bases_are_told(encoders, tmp_path, tiny, make_
         with pytest.raises(BinocleError, match=says):
             load_encoder(str(changed(**values)))
     folder = changed()
+    for matrix, says in ((np.ones((32, 32)), "orthogonal"), (np.eye(16), "16 dim"), (np.eye(32) * np.nan, "other val")):
+        save_file({"matrix": matrix}, folder / "defence.safetensors")
+        with pytest.raises(InputError, match=f"{folder / 'defence.safetensors'} does not fit defence.json: .*{says}"):
+            load_encoder(str(folder))
     (folder / "defence.safetensors").write_bytes(b"torn")
     with pytest.raises(InputError, match="cannot be read"):
         load_encoder(str(folder))
