@@ -32,6 +32,10 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
     """
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes, Path)):
         return _in_memory(source)
+    if not isinstance(source, (str, Path)):
+        raise InputError(
+            f"expected data, which are a file, a folder, a data set's name or mappings, not {source!r:.60}"
+        )
     path, name = Path(source), str(source)
     if not name.strip():
         raise InputError(f"{name!r} is no name of data: expected a file, a folder or the name of a data set")

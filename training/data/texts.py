@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import listed
 from ...core.errors import InputError
 from ...core.files import expand_home
 from ...core.progress import Progress, at_intervals, ignore
@@ -13,7 +15,6 @@ from .sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from ...core.progress import OnProgress
     from .sources import Rows
@@ -40,15 +41,21 @@ def documents(sources: Sequence[str | Path], column: str | None = None, progress
                 yield encodable(text)
 
 
-def check(sources: Sequence[str | Path], column: str | None = None) -> None:
-    """Look for each source, and read the first text of a file.
+def check(texts: str | Path | Sequence[str | Path], column: str | None = None) -> list[str | Path]:
+    """Look for each source, read the first text of a file, and return the list of them.
 
-    :raises InputError: when a source is missing, or has no column of texts.
+    :raises InputError: when there is none, or one is missing or has no column of texts.
     """
+    sources = [texts] if isinstance(texts, (str, Path)) else listed(texts, "texts: folders, files or indexes")
+    if not sources:
+        raise InputError("expected texts: a folder, a file or an index")
     for source in sources:
-        texts = _texts(source, column, ignore)
+        if not isinstance(source, (str, Path)):
+            raise InputError(f"expected texts: a folder, a file or an index, not {source!r:.60}")
+        stream = _texts(source, column, ignore)
         if not expand_home(source).is_dir():
-            next(texts, None)
+            next(stream, None)
+    return sources
 
 
 def _texts(source: str | Path, column: str | None, progress: OnProgress) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import listed
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
@@ -186,7 +187,10 @@ def student_settings(layers: int, **options: Any) -> EncoderConfig:
 def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
     """Yield each different text once; blank ones are left out."""
     if not isinstance(source, (str, Path)):
-        yield from dict.fromkeys(filter(str.strip, source))
+        texts = listed(source, "texts, or the name of a file or a folder")
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise InputError(f"expected texts, not {wrong[0]!r:.60}")
+        yield from dict.fromkeys(filter(str.strip, texts))
         return
     if beir.is_collection(Path(source)):
         yield from dict.fromkeys(filter(str.strip, map(beir.passage, beir.documents(Path(source)))))

@@ -52,10 +52,7 @@ def train_inverter(
     environment.require("training an inverter")
     config = config or InverterConfig()
     config.check()
-    sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
-    if not sources:
-        raise InputError("expected texts: a folder, a file or an index")
-    check_texts(sources, column)
+    sources = check_texts(texts, column)
     check_out(Path(out), "inverter")
     name = encoder or DEFAULT_MODEL
     loaded = load_encoder(name)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import checks
 from ...core.errors import InputError
 from ..runs.trainers import trackers
 from .data.segments import OBJECTIVES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZES = {  # layers and width of Turc et al. 2019 (arXiv:1908.08962)
     "tiny": (2, 128),
@@ -67,15 +64,12 @@ class PretrainingConfig:
 
 
 def check_start(
-    sources: Sequence[Any],
     base: str | None,
     from_scratch: str | None,
     teacher: str | None = None,
     layers: int | None = None,
 ) -> None:
-    """:raises InputError: unless there are texts, and one known model to start from."""
-    if not sources:
-        raise InputError("expected texts: a folder, a file or an index")
+    """:raises InputError: unless there is one known model to start from."""
     if base is not None and from_scratch is not None:
         raise InputError("give a base or a size to begin with from scratch, not both")
     if from_scratch is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...retriever.models.files import DEFAULT_MODEL, find
@@ -21,6 +20,7 @@ from .result import PretrainingResult, result_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ...core.progress import OnProgress
     from ..runs.model_card import Card
@@ -53,10 +53,9 @@ def pretrain(
     """
     environment.require("pretraining")
     config = config or PretrainingConfig()
-    sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
-    check_start(sources, base, from_scratch, teacher, layers)
+    check_start(base, from_scratch, teacher, layers)
     config.check()
-    check_texts(sources, column)
+    sources = check_texts(texts, column)
     start = None if from_scratch else teacher if layers else base or DEFAULT_MODEL
     for model in filter(None, (start, teacher)):
         find(model)

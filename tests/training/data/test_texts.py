@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from functools import partial
 
 import lance
 import pyarrow as pa
@@ -15,6 +16,14 @@ import pytest
 from binocle.core.errors import InputError
 from binocle.core.progress import Progress
 from binocle.training.data.texts import documents, has_columns
+from binocle.training.encoders.distill import distill
+from binocle.training.encoders.teacher_scores import score
+from binocle.training.encoders.train import train_encoder
+from binocle.training.heads import train as heads
+from binocle.training.inversion.train import train_inverter
+from binocle.training.mining.mine import mine
+from binocle.training.pretraining.pretrain import pretrain
+from binocle.training.rerankers.train import train_reranker
 
 TEXTS = ["The cat sat.", 'The dog ran,\nand was "late".', "Über allen"]
 
@@ -165,3 +174,23 @@ def test_a_table_is_one_whatever_the_case_of_its_name(tmp_path):
     (tmp_path / "A.TXT").write_text("one\ntwo\n", "utf-8")
     (tmp_path / "B.CSV").write_text("text\nthree\nfour\n", "utf-8")
     assert list(documents([tmp_path / "A.TXT", tmp_path / "B.CSV"])) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("data", [None, 5, b"data.jsonl", [None]])
+def test_what_is_no_data_is_told_by_every_trainer_and_leaves_no_folder(data, tmp_path, tiny_model):
+    pytest.importorskip("datasets")
+    for attempt in (
+        partial(heads.train_classifier, data, base=tiny_model),
+        partial(heads.train_tagger, data, base=tiny_model),
+        partial(heads.train_reader, data, base=tiny_model),
+        partial(train_encoder, data, base=tiny_model),
+        partial(train_reranker, data, base=tiny_model),
+        partial(train_inverter, data, encoder=tiny_model),
+        partial(pretrain, data, base=tiny_model),
+        partial(distill, tiny_model, texts=data, layers=1),
+        partial(mine, data, model=tiny_model),
+        partial(score, data, models=[tiny_model]),
+    ):
+        with pytest.raises(InputError, match=r"^(expected|row 1: expected) [^\n]*not "):
+            attempt(out=tmp_path / "out.jsonl")
+        assert not list(tmp_path.iterdir())
