@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.checks import listed
-from ...core.errors import BinocleError, InputError
+from ...core.errors import InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
 from ...retriever.models.files import find
@@ -106,12 +106,12 @@ def distill(
     check_outside(out, model)
     held_out = are_held_out(every, config.held_out, config.seed)
     learned, apart = ([text for text, is_out in zip(every, held_out, strict=True) if is_out == part] for part in (0, 1))
-    start = _start_folder(out, model, layers, learned)
+    start = folder_of(out.resolve()) / f"start-{_key(model, layers, learned)}"  # a resumed run finds it again
     if not _is_trained(out, start, config, model):
         check_out(out, "student")
         _make_start(start, model, layers, learned, on_progress)
-        _train(every, out, start, model, config, progress)
-    shutil.rmtree(start, ignore_errors=True)
+        rows_of_texts = ({"text": text} for text in every)
+        train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
@@ -129,25 +129,6 @@ def distill(
     return result
 
 
-def _start_folder(out: Path, model: str, layers: int, texts: list[str]) -> Path:
-    """Return the folder of the untrained student, beside `out`, which a resumed run finds again."""
-    whole = out.resolve()
-    return whole.with_name(f".{whole.name}-{_key(model, layers, texts)}")
-
-
-def _train(
-    texts: list[str], out: Path, start: Path, teacher: str, config: EncoderConfig, progress: OnProgress | None
-) -> None:
-    """Train the student from `start`, which stays if the run can be resumed."""
-    rows_of_texts = ({"text": text} for text in texts)
-    try:
-        train_encoder(rows_of_texts, out, base=str(start), teacher=teacher, config=config, progress=progress)
-    except BinocleError:
-        if not folder_of(out).exists():  # there is no checkpoint to resume
-            shutil.rmtree(start)
-        raise
-
-
 def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> bool:
     """Whether a run with the same settings was killed while the student was measured: its card names `start`."""
     card = out / "binocle.json"
@@ -162,16 +143,21 @@ def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> 
 
 
 def _make_start(start: Path, model: str, layers: int, texts: list[str], on_progress: OnProgress) -> None:
-    """Make the untrained student."""
+    """Make the untrained student, unless the run that is resumed did."""
+    if start.is_dir():
+        return
+    part = start.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
     on_progress(Progress("loading the teacher"))
     from . import students
 
     environment.silence()
     if layers:
-        students.with_layers(model, layers, start)
+        students.with_layers(model, layers, part)
     else:
         on_progress(Progress("weighing the words"))
-        students.as_table(model, start, texts)
+        students.as_table(model, part, texts)
+    part.replace(start)
 
 
 def student_settings(layers: int, **options: Any) -> EncoderConfig:

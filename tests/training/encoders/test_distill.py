@@ -12,6 +12,7 @@ pytest.importorskip("sentence_transformers", reason="training needs torch", exc_
 from binocle.core.errors import InputError
 from binocle.retriever.models.load import load_encoder
 from binocle.training.encoders import distill as distillation
+from binocle.training.encoders import students
 from binocle.training.encoders.distill import distill, student_settings
 from binocle.training.encoders.train import train_encoder
 
@@ -39,6 +40,21 @@ def test_a_run_that_was_killed_while_it_measured_the_student_is_repeated(tmp_pat
         table(tiny_model, tmp_path / "student")
     with pytest.raises(InputError, match="student is a table of word vectors and has no layers"):
         distill(str(tmp_path / "student"), tmp_path / "next", texts=TEXTS, layers=1)
+
+
+def test_an_interrupted_run_is_resumed_and_nothing_stays_beside_the_student(tmp_path, tiny_model, monkeypatch):
+    made = []
+    for module, name in ((students, "as_table"), (distillation, "train_encoder")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                table(tiny_model, tmp_path / "student")
+    make = students.as_table
+    monkeypatch.setattr(students, "as_table", lambda *words: made.append(words) or make(*words))
+    table(tiny_model, tmp_path / "student")
+    assert made == []
+    assert [path.name for path in tmp_path.iterdir()] == ["student"]
+    assert not (tmp_path / "student" / "run").exists()
 
 
 @pytest.mark.parametrize("card", ["{", "[]", "{}", '{"base": 3}'])
