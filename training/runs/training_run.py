@@ -19,6 +19,7 @@ from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
 from .run_folder import ORDER, SETTINGS, check_order, check_out, check_outside, folder_of
+from .trackers import TENSORBOARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -181,9 +182,10 @@ class TrainingRun(Generic[ConfigT]):
         return FileLock(self.folder / "lock")
 
     def discard(self) -> None:
-        """Delete the folder unless it holds a checkpoint."""
+        """Delete the folder, and what a tracker wrote beside it, unless there is a checkpoint."""
         if last_checkpoint(self.checkpoints) is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for folder in (self.folder, self.out / TENSORBOARD):
+                shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # it is not empty, or another process has removed it
                 self.out.rmdir()
             self._release_process()

@@ -10,7 +10,8 @@ from ....core.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from pathlib import Path
 
-TRACKERS = ("tensorboard", "wandb", "trackio")  # packages, and extras of the same name
+TENSORBOARD = "tensorboard"  # also the folder of its files, beside the model
+TRACKERS = (TENSORBOARD, "wandb", "trackio")  # packages, and extras of the same name
 
 
 def check(name: str | None) -> None:
@@ -37,8 +38,8 @@ def callbacks(name: str | None, out: Path) -> list[Any]:
     from transformers import integrations as modules
 
     integrations: Any = modules  # its classes are neither exported nor typed
-    if name != "tensorboard":
+    if name != TENSORBOARD:
         return [{"wandb": integrations.WandbCallback, "trackio": integrations.TrackioCallback}[name]()]
     callback = integrations.TensorBoardCallback()
-    callback.logging_dir = str(out / "tensorboard")
+    callback.logging_dir = str(out / TENSORBOARD)
     return [callback]

@@ -45,6 +45,15 @@ def test_tensorboard_reads_the_losses_of_the_log(data, tmp_path, tiny_model):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(data, tmp_path, tiny_model):
+    pytest.importorskip("tensorboard")
+    settings = {**FAST, "steps": 40, "learning_rate": 1e30, "bf16": False, "report_to": "tensorboard"}
+    with pytest.raises(InputError, match="the loss is no number"):
+        train_encoder(data, tmp_path / "out", base=tiny_model, config=EncoderConfig(**settings))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_pretraining_is_followed_from_the_command_too(data, tmp_path, tiny_model, run):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     out = tmp_path / "out"
