@@ -240,7 +240,7 @@ def _write_card(result: DistillationResult, model: str, texts: int, measures: li
         data={"texts": texts},
         config={**known.get("config", {}), "layers": result.layers},
         measures=measures,
-        seconds=result.seconds,
+        seconds=known.get("seconds", result.seconds),
         steps=known.get("steps", 0),
         texts_per_second=result.texts_per_second[1],
         fingerprint=result.fingerprint,

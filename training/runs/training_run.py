@@ -44,7 +44,7 @@ class LoopResult:
     """The steps that were run, and their cost."""
 
     steps: int  # of the whole run, including earlier processes
-    seconds: float  # of the loop; the trainer's loop counts this process alone
+    seconds: float  # of the loop, including earlier processes
     texts_per_second: float  # in this process
     resumed_from: int | None = None  # step
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -237,6 +237,7 @@ class TrainingRun(Generic[ConfigT]):
         :param texts: per step.
         """
         checkpoint = last_checkpoint(self.checkpoints)
+        trainer.start_clock(checkpoint)
         start = time.monotonic()
         if checkpoint is not None and has_stopped(checkpoint, self.patience):
             trainer.recall(checkpoint)
@@ -249,7 +250,7 @@ class TrainingRun(Generic[ConfigT]):
         history = list(state.log_history)
         best = Path(state.best_model_checkpoint or "")
         best_step = int(best.name.rsplit("-", 1)[1]) if best.name else None
-        return LoopResult(state.global_step, seconds, rate, first, history, state.max_steps, best_step)
+        return LoopResult(state.global_step, trainer.seconds(), rate, first, history, state.max_steps, best_step)
 
     # The model
 

@@ -628,8 +628,11 @@ def test_a_run_on_several_data_sets_ends_alike_if_it_is_interrupted(tmp_path, ti
         patch.setattr(resumable_trainer, "mark_complete", interrupt)
         with pytest.raises(KeyboardInterrupt):
             train_encoder(data, tmp_path / "killed", base=tiny_model, config=config)
+    (clock,) = (tmp_path / "killed").glob("run/checkpoints/*/seconds.json")
+    clock.write_text(str(float(clock.read_text()) + 1_000))
     resumed = train_encoder(data, tmp_path / "killed", base=tiny_model, config=config)
     assert resumed.resumed_from
+    assert json.loads((tmp_path / "killed" / "binocle.json").read_text("utf-8"))["seconds"] > 1_000
     assert resumed.fingerprint == whole.fingerprint
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
     for name, value in first.items():

@@ -8,6 +8,7 @@ a resumed run takes the same steps as an uninterrupted one.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from transformers import TrainerState
 
 from ..checkpoints import WORSE, mark_complete
 from ..tensor_files import random_states, read_state, restore_random_states, write_state
+
+_SECONDS = "seconds.json"  # file of the time until a checkpoint
 
 
 class ResumableTrainer:
@@ -28,6 +31,8 @@ class ResumableTrainer:
     model: Any
     optimizer: Any
     state: Any
+    _earlier = 0.0
+    _start = 0.0
 
     def _trained(self) -> Any:
         """Return the module that is trained: the loss, which may hold more than the model, or all losses."""
@@ -47,7 +52,19 @@ class ResumableTrainer:
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)  # type: ignore[misc]
         if self.args.should_save:
-            mark_complete(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+            checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            (checkpoint / _SECONDS).write_text(json.dumps(self.seconds()), "utf-8")
+            mark_complete(checkpoint)
+
+    def start_clock(self, checkpoint: Path | None) -> None:
+        """Count the seconds from now on, after those of earlier processes until a checkpoint."""
+        file = checkpoint and checkpoint / _SECONDS
+        self._earlier = float(json.loads(file.read_text("utf-8"))) if file and file.is_file() else 0.0
+        self._start = time.monotonic()
+
+    def seconds(self) -> float:
+        """Return the seconds of the run, in all its processes."""
+        return self._earlier + time.monotonic() - self._start
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
         load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
