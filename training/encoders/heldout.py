@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ NAMES = {
 _RETRIEVED = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
 _FEWEST = 10  # minimum of rows to choose checkpoints by: on one or two, all models have the same value
 _FEWEST_ALIKE = 3  # minimum of rows to compare texts with each other
+_BLOCK_TEXTS = 4  # minimum of texts whose cosines are correlated
 _DOCUMENTS = 500  # maximum of documents that a held-out query is searched in
 _BLOCK = 512  # queries scored against all texts at once
 _RESAMPLES = 1_000
@@ -122,7 +123,7 @@ def can_measure(data: TrainingSet) -> bool:
     if len(rows) < _FEWEST_ALIKE:
         return False
     if data.shape is Shape.TEXTS:
-        return True
+        return len(rows) >= _FEWEST_ALIKE * _BLOCK_TEXTS
     label_counts = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
     return len(label_counts) > 1 and (data.shape is not Shape.GROUPED or bool(label_counts.max() > 1))
 
@@ -171,7 +172,9 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     if data.shape in _RETRIEVED:
         return mean(name, _retrieval(encode, texts, _distractors(data, texts)), seed)
     if data.shape is Shape.TEXTS:
-        return mean(name, _agreement(encode, texts["text"], teacher), seed) if teacher else None
+        if teacher is None:
+            return None
+        return replace(mean(name, _agreement(encode, texts["text"], teacher), seed), rows=len(table))
     labels = table["label"].to_numpy()
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
@@ -209,10 +212,14 @@ def _retrieval(encode: Encode, texts: dict[str, list[str]], distractors: Sequenc
 
 
 def _agreement(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
-    """Return the Spearman correlation of encoder's and teacher's cosines, by blocks of neighbouring texts."""
+    """Return the Spearman correlation of encoder's and teacher's cosines, by blocks of neighbouring texts.
+
+    A block has 32 texts, or fewer for ten blocks: the interval comes from how much they differ.
+    """
     own, expected = encode(texts, "document"), teacher(texts, "document")
-    blocks = range(0, max(1, len(texts) - 31), 32)
-    return np.array([spearman(*(_pairs(v[b : b + 32]) for v in (own, expected))) for b in blocks], np.float32)
+    size = min(32, max(_BLOCK_TEXTS, len(texts) // 10))
+    blocks = np.array_split(np.arange(len(texts)), len(texts) // size)
+    return np.array([spearman(_pairs(own[block]), _pairs(expected[block])) for block in blocks], np.float32)
 
 
 def _pairs(vectors: Floats) -> Floats:

@@ -1170,6 +1170,7 @@ TELL_NOTHING = {  # held-out rows of which every model has one figure
     "one document": [{"query": f"q{n}", "positive": "p"} for n in range(12)],
     "one score": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": 0.5 + (n > 12)} for n in range(14)],
     "one label": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": int(n > 12)} for n in range(14)],
+    "few texts": [{"text": f"a{n}"} for n in range(11)],
     "a class a text": [{"text": f"a{n}", "label": f"c{n}"} for n in range(12)],
 }
 
@@ -1236,6 +1237,19 @@ def test_spearman_and_average_precision_are_scipys_and_the_definition():
     assert heldout.statistic(
         "average precision", np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1]), 0
     ).value == pytest.approx((1 + 2 / 3) / 2)
+
+
+@pytest.mark.parametrize("count", [12, 31, 40, 100, 400])
+def test_agreement_with_a_teacher_has_an_interval_from_few_texts_on(count, tmp_path):
+    made = prepare([{"text": f"text {n}"} for n in range(count)], tmp_path, held_out=0)
+    made.part[:] = 1
+    vectors = np.random.default_rng(0).normal(size=(2, count, 8)).astype(np.float32)
+    same = heldout.measure(lambda *_: vectors[0], made, teacher=lambda *_: vectors[0])
+    near = heldout.measure(lambda *_: vectors.sum(0), made, teacher=lambda *_: vectors[0])
+    assert (same.value, same.low, same.high, same.rows) == (1, 1, 1, count)
+    assert near.low < near.value < near.high < 1
+    assert near.rows == count
+    assert len(near.values) == min(max(10, count // 32), count // 4)
 
 
 def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
