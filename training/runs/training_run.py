@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import Field, asdict, dataclass, field
 from pathlib import Path
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ...core.checks import with_python_numbers
@@ -36,6 +37,7 @@ class Config(Protocol):
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+_THREADS: dict[Path, Thread] = {}  # of this process that train, by the file of their lock
 _SECONDS = "measuring.json"  # file of the time that measuring the base took
 
 
@@ -81,8 +83,8 @@ class TrainingRun(Generic[ConfigT]):
             run.finish(run.card(...), result.history, metric)  # write its card, and move all of it to `out`
 
     A killed run continues when the same calls are made again: it resumes at its last checkpoint and takes the same
-    steps as an uninterrupted run. One process at a time trains in a folder. `run` holds the following until it is
-    finished:
+    steps as an uninterrupted run. One process at a time trains in a folder, in one thread. `run` holds the following
+    until it is finished:
 
     - `out`, `base`, `config`, `progress`: as given. Only one of several training processes reports progress.
     - `settings`: everything that the result depends on, as JSON.
@@ -144,22 +146,32 @@ class TrainingRun(Generic[ConfigT]):
             self._compare_settings()
 
     def _lock_process(self) -> None:
-        """Lock the folder until the run is finished, fails or dies. The same process may open it again."""
+        """Lock the folder until the run is finished, fails or dies. The same thread may open it again."""
         from filelock import FileLock, Timeout
 
         self._release_process()
-        lock = FileLock(self.folder.resolve() / "process.lock", timeout=0, thread_local=False, is_singleton=True)
+        file = self.folder.resolve() / "process.lock"
+        thread = current_thread()
+        owner = _THREADS.setdefault(file, thread)
+        if owner is not thread and owner.is_alive():
+            raise self._locked("thread")
+        _THREADS[file] = thread
+        lock = FileLock(file, timeout=0, thread_local=False, is_singleton=True)
         try:
             lock.acquire()
         except Timeout:
-            raise LockedError(
-                f"another process trains in {self.out}: wait until it has finished, or give another folder"
-            ) from None
+            del _THREADS[file]
+            raise self._locked("process") from None
         self._process_lock = lock
+
+    def _locked(self, kind: str) -> LockedError:
+        return LockedError(f"another {kind} trains in {self.out}: wait until it has finished, or give another folder")
 
     def _release_process(self) -> None:
         if self._process_lock is not None:
             self._process_lock.release()
+            if not self._process_lock.is_locked:
+                _THREADS.pop(Path(self._process_lock.lock_file), None)
             self._process_lock = None
 
     def _compare_settings(self) -> None:

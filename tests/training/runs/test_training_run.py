@@ -1,12 +1,14 @@
-"""One process trains in a folder, and a resumed run knows what was measured."""
+"""One process and one thread train in a folder, and a resumed run knows what was measured."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from binocle.core.errors import LockedError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.runs.training_run import TrainingRun
 
@@ -53,3 +55,26 @@ def test_one_process_at_a_time_trains_in_a_folder(tmp_path, monkeypatch):
     assert other() == message
     run.discard()
     assert not (tmp_path / "out").exists() and other() == ""
+
+
+def test_one_thread_at_a_time_trains_in_a_folder(tmp_path):
+    def attempt() -> str:
+        run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+        try:
+            run.open({})
+        except LockedError as error:
+            return str(error)
+        run._release_process()
+        return ""
+
+    def other() -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(attempt).result()
+
+    run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
+    run.open({})
+    assert other() == f"another thread trains in {run.out}: wait until it has finished, or give another folder"
+    assert attempt() == ""  # this thread goes on after an interruption
+    run.open({})
+    run._release_process()
+    assert other() == ""
