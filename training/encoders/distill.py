@@ -6,6 +6,7 @@ Gurevych 2020, arXiv:2004.09813).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.checks import listed
-from ...core.errors import InputError
+from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
 from ...retriever.models.files import find
@@ -27,7 +28,7 @@ from ..data.sources import rows
 from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
 from ..runs.model_card import Card, write_card
-from ..runs.run_folder import check_out, check_outside, folder_of
+from ..runs.run_folder import SETTINGS, check_out, check_outside, folder_of
 from . import heldout
 from .config import EncoderConfig, check, with_rate
 from .objectives import objectives
@@ -110,8 +111,7 @@ def distill(
     if not _is_trained(out, start, config, model):
         check_out(out, "student")
         _make_start(start, model, layers, learned, on_progress)
-        rows_of_texts = ({"text": text} for text in every)
-        train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
+        _train(every, out, start, model, config, progress)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
@@ -127,6 +127,21 @@ def distill(
     result = DistillationResult(out, layers, measures, rates, time.monotonic() - began, student.fingerprint)
     _write_card(result, model, len(every), facts)
     return result
+
+
+def _train(
+    texts: list[str], out: Path, start: Path, teacher: str, config: EncoderConfig, progress: OnProgress | None
+) -> None:
+    """Train the student from `start`, which stays if the run can be resumed."""
+    rows_of_texts = ({"text": text} for text in texts)
+    try:
+        train_encoder(rows_of_texts, out, base=str(start), teacher=teacher, config=config, progress=progress)
+    except BinocleError:
+        if not (folder_of(out) / SETTINGS).is_file():  # refused before the run began
+            shutil.rmtree(folder_of(out), ignore_errors=True)
+            with contextlib.suppress(OSError):  # it is not empty, or it is gone with its run
+                out.rmdir()
+        raise
 
 
 def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> bool:
