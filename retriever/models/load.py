@@ -54,7 +54,7 @@ def _load(name: str | os.PathLike[str]) -> Encoder:
         from .encoders.adapted_encoder import AdaptedEncoder, adapted_encoder_name
 
         return AdaptedEncoder.load(folder, load_encoder(adapted_encoder_name(folder)))
-    settings = model_settings.ModelSettings.read(folder)
+    settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:
         return BertEncoder(name, folder, settings, config)
@@ -67,8 +67,20 @@ def _load(name: str | os.PathLike[str]) -> Encoder:
     return TorchEncoder(name, folder, settings)
 
 
-def _load_int8(name: str, folder: Path) -> Encoder:
+def _settings(folder: Path) -> model_settings.ModelSettings:
+    """Read the settings of an encoder; of a plain one, no more files than these."""
     settings = model_settings.ModelSettings.read(folder)
+    has_pooling = "Pooling" in settings.modules and (folder / "modules.json").is_file()
+    if not has_pooling and model_settings.reads_pairs(folder):
+        raise InputError(
+            f"{folder} is a reranker, or another classifier of texts, and no encoder: it gives scores and no vectors; "
+            "'binocle search --rerank' takes a reranker"
+        )
+    return settings
+
+
+def _load_int8(name: str, folder: Path) -> Encoder:
+    settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
     if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
         raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave int8 out")

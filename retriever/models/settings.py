@@ -161,6 +161,15 @@ class CrossEncoderSettings:
         )
 
 
+def reads_pairs(folder: Path) -> bool:
+    """Whether a model is a cross-encoder: it scores pairs but has no vectors for texts."""
+    try:
+        CrossEncoderSettings.read(folder)
+    except InputError:
+        return False
+    return True
+
+
 def first_stage_weight(folder: Path) -> float:
     """Return the weight of the first stage in a reranker's order, from 0 to 1: `binocle.json` has it, else 0."""
     file = folder / "binocle.json"

@@ -15,7 +15,6 @@ from ...retriever.models.load import load_encoder, load_reranker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from typing_extensions import TypeIs
@@ -39,16 +38,7 @@ Model = encoders.Encoder | CrossEncoder
 def load(name: str | None) -> Model:
     """Load an encoder, or a cross-encoder if the folder says so; all-MiniLM-L6-v2 by default."""
     name = name or model_folder.DEFAULT_MODEL
-    return load_reranker(name) if reads_pairs(model_folder.find(name)) else load_encoder(name)
-
-
-def reads_pairs(folder: Path) -> bool:
-    """Whether a model is a cross-encoder: it scores pairs but has no vectors for texts."""
-    try:
-        model_settings.CrossEncoderSettings.read(folder)
-    except InputError:
-        return False
-    return True
+    return load_reranker(name) if model_settings.reads_pairs(model_folder.find(name)) else load_encoder(name)
 
 
 def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:

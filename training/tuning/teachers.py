@@ -9,9 +9,10 @@ import numpy as np
 from ...core.progress import counted, ignore
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
+from ...retriever.models.settings import reads_pairs
 from ...retriever.search.query import Query
 from ...retriever.search.ranking.fusion import standard_scores
-from ..evaluation.scorers import reads_pairs, unit_vectors
+from ..evaluation.scorers import unit_vectors
 from .bm25 import BM25
 from .tuning_config import HYBRID
 

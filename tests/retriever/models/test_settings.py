@@ -179,6 +179,14 @@ def test_files_that_only_models_on_torch_have_change_the_fingerprint(name, model
     assert print_of(model) != before
 
 
+@pytest.mark.parametrize("modules", [True, False])
+@pytest.mark.parametrize("end", ["", "@int8"])
+def test_a_reranker_is_no_encoder(modules, end, tmp_path, make_reranker):
+    folder = make_reranker(tmp_path / "reranker", modules=modules)
+    with pytest.raises(InputError, match=f"^{folder} is a reranker, or another classifier of texts, and no encoder: "):
+        load_encoder(f"{folder}{end}")
+
+
 @pytest.mark.parametrize(("task", "noun"), [("QuestionAnswering", "a reader"), ("TokenClassification", "a tagger")])
 def test_a_model_with_a_head_for_tokens_is_no_encoder(task, noun, tmp_path, make_head):
     folder = make_head(tmp_path / "head", task, ["a", "b"])

@@ -359,6 +359,14 @@ def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shap
     assert np.isfinite(load_encoder(str(made.folder)).encode(["the cat sat on the moon"])).all()
 
 
+def test_an_encoder_that_starts_from_a_reranker_is_told(tmp_path, make_reranker):
+    base, stages = str(make_reranker(tmp_path / "base")), []
+    config = EncoderConfig(steps=1, batch_size=8, evaluations=1)
+    train_encoder(PAIRS, tmp_path / "out", base=base, config=config, progress=lambda event: stages.append(event.stage))
+    assert f"{base} is a reranker: the encoder starts with its layers, and their states are averaged" in stages
+    assert load_encoder(str(tmp_path / "out")).dim == 32
+
+
 def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_path, tiny_model):
     long = tmp_path / "long"
     train_encoder(PAIRS, long, base=tiny_model, config=EncoderConfig(steps=1, batch_size=8, pooling=("cls", "mean")))

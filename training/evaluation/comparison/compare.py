@@ -26,7 +26,7 @@ from ..heads import answers, classes, names
 from ..heads.head_rows import HEAD_ROWS
 from ..result import JudgedRowsResult, RetrievalResult
 from ..retrieval import evaluate, judged_queries
-from ..scorers import load, reads_pairs
+from ..scorers import load
 from ..significance import LEVEL, align, difference, holm
 from ..trec_run import write_run
 from . import contenders as contender_list
@@ -168,7 +168,11 @@ def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None
     for contender in contenders:
         if contender.reranker is not None:
             model_folder.find(contender.reranker, model_folder.RERANKER)
-        if contender.source is not None and reads_pairs(model_folder.find(contender.source)) and collections:
+        if (
+            contender.source is not None
+            and model_settings.reads_pairs(model_folder.find(contender.source))
+            and collections
+        ):
             raise InputError(
                 f"{contender.written} is a cross-encoder, which can only rerank what another finds: "
                 f"write MODEL+{contender.model} or lexical+{contender.model}"

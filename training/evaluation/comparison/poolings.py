@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
 from ....retriever.models import files as model_folder
-from ....retriever.models.settings import POOLING_FLAGS, read_config, read_modules
-from ..scorers import reads_pairs
+from ....retriever.models.settings import POOLING_FLAGS, read_config, read_modules, reads_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
