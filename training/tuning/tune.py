@@ -90,17 +90,18 @@ def tune(
     run = TrainingRun(folder / "model", base.name, recipe, progress)
     model = f"{run.out}{suffix}"
     finished = unpublished.read(folder, base.fingerprint, recipe) if publish else None
+    verdict: Verdict | None
     if finished is not None:
         pairs, teaching, verdict = finished.pairs, finished.teaching, finished.verdict
     else:
         pairs, teaching, verdict = _learn(run, retriever)
-    published = publish and verdict is not None and verdict.is_gain
-    if published:
-        assert verdict is not None
+    published = False
+    if publish and verdict is not None and verdict.is_gain:
         unpublished.write(folder, base.fingerprint, recipe, Unpublished(pairs, teaching, verdict))
         run.report("switching the index")
         _switch(retriever, model)
         unpublished.remove(folder)
+        published = True
     return TuningResult(run.out, model, pairs, teaching, verdict, published, time.monotonic() - start)
 
 
