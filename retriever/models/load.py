@@ -71,10 +71,10 @@ def _settings(folder: Path) -> model_settings.ModelSettings:
     """Read the settings of an encoder; of a plain one, no more files than these."""
     settings = model_settings.ModelSettings.read(folder)
     has_pooling = "Pooling" in settings.modules and (folder / "modules.json").is_file()
-    if not has_pooling and model_settings.reads_pairs(folder):
+    if not has_pooling and model_settings.is_reranker(folder):
         raise InputError(
-            f"{folder} is a reranker, or another classifier of texts, and no encoder: it gives scores and no vectors; "
-            "'binocle search --rerank' takes a reranker"
+            f"{folder} is a reranker and no encoder: it scores pairs and has no vectors of texts; 'binocle search "
+            "--rerank' takes it"
         )
     return settings
 

@@ -163,11 +163,22 @@ class CrossEncoderSettings:
 
 def reads_pairs(folder: Path) -> bool:
     """Whether a model is a cross-encoder: it scores pairs but has no vectors for texts."""
-    try:
-        CrossEncoderSettings.read(folder)
-    except InputError:
+    return _cross_encoder(folder) is not None
+
+
+def is_reranker(folder: Path) -> bool:
+    """Whether a model is a cross-encoder with one score, and no fine-tuned classifier, whose states have a use."""
+    settings = _cross_encoder(folder)
+    if settings is None or "problem_type" in read_config(folder):
         return False
-    return True
+    return settings.labels == 1 or settings.modules != ("Transformer",)
+
+
+def _cross_encoder(folder: Path) -> CrossEncoderSettings | None:
+    try:
+        return CrossEncoderSettings.read(folder)
+    except InputError:
+        return None
 
 
 def first_stage_weight(folder: Path) -> float:

@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.training_args import SentenceTra
 
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
-from ...retriever.models.settings import read_modules, reads_pairs
+from ...retriever.models.settings import is_reranker, read_modules
 from ..data import dataset as datasets
 from ..data.dataset import Shape, TrainingSet
 from ..evaluation.best_so_far import BestSoFar
@@ -78,7 +78,7 @@ class EncoderTraining:
             ]
         )
         run.report(self.account)
-        if reads_pairs(find(run.base)):
+        if is_reranker(find(run.base)):
             run.report(f"{run.base} is a reranker: the encoder starts with its layers, and their states are averaged")
         run.report("loading the model")
         self.model = make_model(run.base, self.config)

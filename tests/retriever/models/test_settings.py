@@ -183,8 +183,16 @@ def test_files_that_only_models_on_torch_have_change_the_fingerprint(name, model
 @pytest.mark.parametrize("end", ["", "@int8"])
 def test_a_reranker_is_no_encoder(modules, end, tmp_path, make_reranker):
     folder = make_reranker(tmp_path / "reranker", modules=modules)
-    with pytest.raises(InputError, match=f"^{folder} is a reranker, or another classifier of texts, and no encoder: "):
+    with pytest.raises(InputError, match=f"^{folder} is a reranker and no encoder: "):
         load_encoder(f"{folder}{end}")
+
+
+@pytest.mark.parametrize("problem", ["single_label_classification", "regression"])
+def test_the_states_of_a_fine_tuned_classifier_can_be_vectors(problem, tmp_path, make_reranker):
+    folder = make_reranker(tmp_path / "tuned", modules=False)
+    config = json.loads((folder / "config.json").read_text("utf-8")) | {"problem_type": problem}
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    assert load_encoder(str(folder)).dim == 32
 
 
 @pytest.mark.parametrize(("task", "noun"), [("QuestionAnswering", "a reader"), ("TokenClassification", "a tagger")])
