@@ -20,7 +20,7 @@ from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
 from .run_folder import ORDER, SETTINGS, check_order, check_out, check_outside, folder_of
-from .trackers import TENSORBOARD
+from .trainers.trackers import TENSORBOARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
