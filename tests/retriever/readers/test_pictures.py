@@ -12,7 +12,7 @@ from binocle.core.errors import InputError, UnreadableError
 from binocle.retriever.documents.document import Document
 from binocle.retriever.readers import ReaderPool, ocr, pictures, read
 
-from .test_readers import TYPES, docx, package, relations, xlsx
+from .sample_files import TYPES, docx, package, relations, xlsx
 
 SCRIPT = """#!/bin/sh
 if [ "$1" = --list-langs ]; then echo 'List of available languages in "there" (4):'; printf 'deu\\neng\\nosd\\nchi_sim\\n'; exit; fi
