@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -25,6 +24,7 @@ import numpy as np
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
 from ...core.runtime.blas import one_thread
+from ...core.runtime.threads import Threads
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.document import context_of
 from .exact_matches import ExactMatches
@@ -428,9 +428,9 @@ class Query:
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> Threads:
     """Threads that search by words while the threads of the callers search by meaning."""
-    return ThreadPoolExecutor(_THREADS, "binocle-words")
+    return Threads(_THREADS, "binocle-words")
 
 
 def _without(ids: Ids, excluded_ids: Ids) -> Ids:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.runtime.threads import Threads
 from ...core.vectors import check_dimension
 from ...indexes.base import SEARCH_DEPTH
 from ..models.encoder import encode_finite
@@ -156,9 +157,7 @@ def hits_of_many(
     groups = [corrected[start:stop] for start, stop in pairwise(bounds)]
     if count == 1:
         return list(_answers(corrected, snapshot, _encoded(corrected)))
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
+    with Threads(1) as pool:
         vectors = pool.map(_encoded, groups)
         try:
             return [hits for group in groups for hits in _answers(group, snapshot, next(vectors))]

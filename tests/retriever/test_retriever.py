@@ -341,6 +341,27 @@ os.waitpid(child, 0)
         assert re.fullmatch(said, done.stdout), done
 
 
+def test_a_thread_and_a_handler_search_and_write_after_the_main_thread_ended(folder, tiny_model):
+    """Python's own pools of threads then accept no call."""
+    Retriever.open(folder, model=tiny_model).sync()
+    script = """
+import atexit, sys, threading
+from binocle import Retriever
+retriever = Retriever.open(sys.argv[1])
+def use(name):
+    retriever.add([{"id": name, "text": "the sea"}])
+    print(name, "the sea" in [hit.text for hit in retriever.search("the sea")], flush=True)
+def wait():
+    threading.main_thread().join()
+    use("thread")
+threading.Thread(target=wait).start()
+atexit.register(use, "handler")
+"""
+    command = [sys.executable, "-W", "ignore", "-c", script, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("thread True\nhandler True\n", "")
+
+
 @pytest.fixture
 def notes(tmp_path, tiny_model):
     return Retriever.open(tmp_path / "index", model=tiny_model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, get_args
 
@@ -12,6 +11,7 @@ import numpy as np
 from ....core.errors import InputError, first_line
 from ....core.runtime.blas import one_thread
 from ....core.runtime.device import gpus
+from ....core.runtime.threads import Threads
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
 from ..files import INT8
@@ -139,7 +139,7 @@ class BertEncoder:
 
     def _tokenized_ahead(self, inputs: list[str]) -> Iterator[list[Encoding]]:
         """Tokenize some thousands of texts at a time, and the next of them while the caller works."""
-        with ThreadPoolExecutor(1) as thread:
+        with Threads(1) as thread:
             waiting: deque[Future[list[Encoding]]] = deque()
             for start in range(0, len(inputs), _GPU_TEXTS):
                 waiting.append(thread.submit(self._model.tokenize, inputs[start : start + _GPU_TEXTS]))

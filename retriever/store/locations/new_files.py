@@ -7,8 +7,9 @@ import errno
 import fcntl
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+from ....core.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -53,7 +54,7 @@ class NewFiles:
             if not name.endswith("/")
         ]
         changed = [folder for folder, present in names.items() if present != self._settled.get(folder)]
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with Threads(_THREADS) as pool:
             _each(pool.map(self.settle_file, [*files, *new]))
             _each(pool.map(self.settle_folder, changed))
         self._settled = {folder: present - _OVERWRITTEN for folder, present in names.items()}
