@@ -59,7 +59,11 @@ if TYPE_CHECKING:
     "if a check on some of the files finds it faster, with nearly the same ranking. fp32, bf16: in "
     "this run. Default: bf16 if the processor has it, else float32.",
 )
-@click.option("--ocr", is_flag=True, help="Also read the text in images, scanned pages and pictures, with Tesseract.")
+@click.option(
+    "--ocr/--no-ocr",
+    default=None,
+    help="Also read the text in images, scanned pages and pictures, with Tesseract. The index remembers it.",
+)
 @click.option(
     "--ocr-language",
     metavar="NAMES",
@@ -88,7 +92,7 @@ def index(
     no_exclude: bool,
     model: str | None,
     precision: str | None,
-    ocr: bool,
+    ocr: bool | None,
     ocr_language: str | None,
     retry: bool,
     durable: bool,

@@ -57,16 +57,19 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager may end it, as Ctrl-C does: a sync may stop anywhere
     watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))
     print_note(f"watching {watched}; Ctrl-C ends it")
+    note = ""  # of the last run: what stays the same is said once
     with contextlib.suppress(KeyboardInterrupt):
         for update in updates:
-            _print(update, as_json=as_json)
+            _print(update, note, as_json=as_json)
+            note = update.report.note if update.report else ""
 
 
-def _print(update: Update, *, as_json: bool) -> None:
+def _print(update: Update, note: str, *, as_json: bool) -> None:
     if update.report is None:
         print_note(f"binocle: {update.problem}")
         return
-    print_note(update.report.note)
+    if update.report.note != note:
+        print_note(update.report.note)
     if as_json:
         echo_json(update.report.as_dict())
     else:

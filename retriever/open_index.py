@@ -250,7 +250,8 @@ class OpenIndex:
                 settings = Settings(FORMAT, folder)
                 if request is not None and folder is not None:
                     settings = request.change(settings, folder)
-                store = Store.create(self.location, new, folder, folders=settings.folders, exclude=settings.exclude)
+                folders, exclude, ocr = settings.folders, settings.exclude, settings.ocr
+                store = Store.create(self.location, new, folder, folders=folders, exclude=exclude, ocr=ocr)
             else:
                 store.check_trusted()
                 self.models.encoder_of(store.head().encoder)  # raises before anything is changed

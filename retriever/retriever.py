@@ -30,7 +30,7 @@ from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import check_address, is_s3, open_location
 from .store.locations.waiting_line import Patience
-from .store.root import held_below, to_drop, to_sync
+from .store.root import Request, held_below, to_drop, to_sync
 from .store.snapshot import Snapshot
 from .upkeep import Upkeep
 from .writes import DocumentWrites
@@ -150,7 +150,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         exclude_anew: bool = False,
         retry: bool = False,
         drop_missing: bool = False,
-        ocr: bool = False,
+        ocr: bool | None = None,
         ocr_language: str | None = None,
         progress: OnProgress = ignore,
     ) -> Report:
@@ -166,23 +166,46 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
             stay, counted as `missing`, if they are over half of the index or their folder is empty. Its disk may
             not be mounted.
         :param ocr: also read the text in images, in PDF pages without text and in pictures in Office files. Tesseract
-            must be installed.
+            must be installed. The index remembers it, so later calls do so too, until one with False; that leaves the
+            text of unchanged files.
         :param ocr_language: the languages of these texts, as Tesseract names them: "deu+eng". This implies `ocr`, and
             reads pictures again that were read in others. By default those of the last run, at first those of the
             locale and English.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        from .indexing.sync import sync  # with all that reads files; a search needs none of it
+        from .indexing.picture_rows import languages_from_now_on
 
-        check_flags(exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, ocr=ocr)
+        check_flags(
+            exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, **({} if ocr is None else {"ocr": ocr})
+        )
         store = self._index.existing()
         present = None if store is None else store.head().encoder
         self._index.models.check_encoder(present, "it can only hold added documents")
         request = to_sync(self.location, store, folder, self.documents).holding(
-            drop=to_drop(store, drop), exclude=exclude, exclude_anew=exclude_anew
+            drop=to_drop(store, drop),
+            exclude=exclude,
+            exclude_anew=exclude_anew,
+            ocr=languages_from_now_on(ocr, ocr_language, store, self.snapshot),
         )
-        store = self._index.prepare(store, request)
+        return self._sync(request, retry=retry, drop_missing=drop_missing, progress=progress)
+
+    def _sync(
+        self,
+        request: Request,
+        *,
+        retry: bool = False,
+        drop_missing: bool = False,
+        ocr: str = "",
+        progress: OnProgress = ignore,
+    ) -> Report:
+        """Change the settings as requested, and update the index.
+
+        :param ocr: the languages to read pictures in, this time only; by default those that the index remembers.
+        """
+        from .indexing.sync import sync  # with all that reads files; a search needs none of it
+
+        store = self._index.prepare(self._index.existing(), request)
         with self._index.writer(store) as writer:
             first_new = writer.head.next_chunk
             store = store.read_settings()  # another process may have added a folder before
@@ -197,7 +220,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
                 exclude=store.settings.exclude,
                 retry=retry,
                 drop_missing=drop_missing,
-                ocr=ocr_language or ("" if ocr else None),
+                ocr=ocr or store.settings.ocr,
                 leave_out=self.path,
                 file_indexer=file_indexer,
                 progress=progress,

@@ -35,7 +35,7 @@ class Upkeep:
     """The calls that keep an index sound and fast, and that change its encoder."""
 
     _index: OpenIndex
-    sync: Callable[..., Report]
+    _sync: Callable[..., Report]
     documents: Callable[[], list[dict[str, Any]]]
 
     def switch(
@@ -180,13 +180,12 @@ class Upkeep:
         from .integrity.repair import languages_of_dropped, repair
 
         check_flags(deep=deep)
+        request = None
         if self._index.folder:
-            to_sync(self._index.location, self._index.existing(), None, self.documents)
+            request = to_sync(self._index.location, self._index.existing(), None, self.documents)
         faults = self.verify().faults
         languages = self._index.read(lambda snapshot: languages_of_dropped(snapshot, faults))
         self._index.commit_previous()
         with self._index.writer() as writer:
             result = repair(writer, faults, self._index.models.encoder_of, deep=deep, progress=progress)
-        if not self._index.folder:
-            return result
-        return result.followed_by(self.sync(ocr_language=languages or None))
+        return result if request is None else result.followed_by(self._sync(request, ocr=languages))

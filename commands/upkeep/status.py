@@ -59,6 +59,8 @@ def _contents(status: Status) -> Iterator[tuple[str, object]]:
         yield "folder", printable_path(folder)
     if status.exclude:
         yield "excluded", f"{', '.join(status.exclude)} ('binocle index --no-exclude' undoes it)"
+    if status.ocr:
+        yield "pictures", f"read in {status.ocr} ('binocle index --no-ocr' undoes it)"
     yield "documents", _documents(status)
     yield "passages", f"{status.chunks:,}"
     yield "encoder", _encoder(status)

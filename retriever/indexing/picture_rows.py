@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import DamagedError
+from ...core.errors import DamagedError, InputError
 from ..documents.document import OCR, metadata_of
 from ..readers.detect import ending_of
+from ..readers.ocr import choose_languages
 from ..readers.pictures import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from ..store.snapshot import Snapshot
+    from ..store.store import Store
 
     Row = dict[str, Any]
 
@@ -35,6 +39,24 @@ def latest_languages(rows: Iterable[Row]) -> str:
     """The languages in which pictures were read last; "" if none were."""
     latest = max((row for row in rows if languages_of(row)), key=lambda row: int(row["id"]), default=None)
     return languages_of(latest) if latest else ""
+
+
+def languages_from_now_on(
+    ocr: bool | None, choice: str | None, store: Store | None, snapshot: Callable[[], Snapshot]
+) -> str | None:
+    """The languages in which an index is to read pictures from now on: "" to read none, None as before.
+
+    :param choice: the languages that the user names, if any.
+    :param store: the index, None if there is none yet.
+    :raises InputError: when Tesseract is not installed, or lacks one of them.
+    """
+    if choice and ocr is not None and not ocr:
+        raise InputError(f"ocr_language={choice!r} reads pictures, and ocr=False reads none: expected one of them")
+    if not choice and not ocr:
+        return None if ocr is None else ""
+    if choice or store is None:
+        return choose_languages(choice or "")
+    return choose_languages(before=store.settings.ocr or latest_languages(snapshot().document_rows.to_pylist()))
 
 
 def is_to_read(row: Row, languages: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...core.errors import InputError
 from ...core.printable import printable_path
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
@@ -28,7 +29,6 @@ from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
 from .last_scan import note_scan
-from .picture_rows import latest_languages
 from .reading import read_entries
 from .report import Report, progress_of_files
 
@@ -62,7 +62,7 @@ def sync(
     exclude: Sequence[str] = (),
     retry: bool = False,
     drop_missing: bool = False,
-    ocr: str | None = None,
+    ocr: str = "",
     leave_out: Path | None = None,
     file_indexer: FileIndexer | None = None,
     progress: OnProgress = ignore,
@@ -72,13 +72,13 @@ def sync(
     :param within: the folders and files of a collection, relative to `root`; by default all of it.
     :param exclude: patterns of files to leave out.
     :param drop_missing: drop missing documents, however many: else many stay, since a disk may be away.
-    :param ocr: the languages to read pictures in; "": those of the last run or of the locale; None to read none.
+    :param ocr: the languages to read pictures in; "" to read none. Where Tesseract lacks them, a note says so.
     :param leave_out: the folder of the index.
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
     start = time.monotonic()
     snapshot = writer.snapshot()
-    languages, note_on_languages = _languages(ocr, snapshot)
+    languages, note_on_languages = _languages(ocr)
     changes = find_changes(
         root,
         snapshot,
@@ -111,13 +111,15 @@ def sync(
     return report
 
 
-def _languages(choice: str | None, snapshot: Snapshot) -> tuple[str, str]:
-    """The languages to read pictures in, "" to read none, and a note on them where nobody has chosen them."""
-    if choice is None:
+def _languages(ocr: str) -> tuple[str, str]:
+    """The languages to read pictures in, "" if Tesseract cannot, and a note on them."""
+    if not ocr:
         return "", ""
-    before = latest_languages(snapshot.document_rows.to_pylist())
-    languages = choose_languages(choice, before)
-    return languages, "" if choice or before else f"pictures are read in {languages}: --ocr-language names others"
+    try:
+        languages = choose_languages(ocr)
+    except InputError as error:
+        return "", f"pictures are not read: {error}; --no-ocr no longer asks for it"
+    return languages, f"pictures are read in {languages}: --ocr-language names others, --no-ocr reads none"
 
 
 def _is_read_here(entry: Entry, languages: str) -> bool:

@@ -35,6 +35,7 @@ class Status:
     folder: str | None
     folders: list[str]  # of a collection: folders and files; else that folder
     exclude: list[str]  # patterns of files that are left out, as in .gitignore
+    ocr: str  # the languages in which a run reads pictures, as Tesseract names them; "" if it reads none
     model: str
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str
@@ -75,6 +76,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         folder=str(folder) if folder else None,
         folders=(list(settings.folders) or [str(folder)]) if folder else [],
         exclude=list(settings.exclude),
+        ocr=settings.ocr,
         model=encoder.model,
         base=encoder.base or None,
         fingerprint=encoder.fingerprint,

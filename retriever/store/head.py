@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings.json"
 FORMAT = 4  # of an index that earlier versions may sync
-SCOPED = 5  # of an index with several folders or excluded patterns, which earlier versions would sync wrongly
+SCOPED = 5  # of an index with folders, patterns or languages of OCR, which earlier versions would sync wrongly
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of an index: its format, its folder, and the parts of the folder that it holds."""
+    """The settings of an index: its format, its folder, the parts of it that it holds, and how it reads pictures."""
 
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
@@ -33,6 +33,7 @@ class Settings:
     id: str | None = None  # random, to recognize an index that the user made; None in an index of an earlier version
     folders: tuple[str, ...] = ()  # of a collection: absolute paths of folders and files; `folder` is then "/"
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore
+    ocr: str = ""  # the languages to read pictures in, as Tesseract names them: "deu+eng"; "" to read none
 
     @classmethod
     def read(cls, location: Location) -> Settings:
@@ -57,17 +58,20 @@ class Settings:
         if index_id is not None and not (isinstance(index_id, str) and re.fullmatch("[0-9a-f]{32}", index_id)):
             raise _invalid(location, SETTINGS)
         folders, exclude = (data.pop(name, []) if version == SCOPED else [] for name in ("folders", "exclude"))
+        ocr = data.pop("ocr", "") if version == SCOPED else ""
         if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
             raise _invalid(location, SETTINGS)
         if not (_are_texts(folders) and _are_texts(exclude)) or (folders and not _is_collection(folder, folders)):
             raise _invalid(location, SETTINGS)
-        return cls(version, folder, encoder, index_id, tuple(folders), tuple(exclude))
+        if not isinstance(ocr, str) or "\0" in ocr:
+            raise _invalid(location, SETTINGS)
+        return cls(version, folder, encoder, index_id, tuple(folders), tuple(exclude), ocr)
 
     def write(self, location: Location) -> None:
         """Write settings.json over any earlier one, in the newest form: without the encoder, which HEAD names."""
-        lists = {name: values for name, values in (("folders", self.folders), ("exclude", self.exclude)) if values}
-        version = SCOPED if lists else min(self.format, FORMAT)
-        values = {"format": version, "folder": self.folder, **({"id": self.id} if self.id else {}), **lists}
+        newer = {name: value for name in ("folders", "exclude", "ocr") if (value := getattr(self, name))}
+        version = SCOPED if newer else min(self.format, FORMAT)
+        values = {"format": version, "folder": self.folder, **({"id": self.id} if self.id else {}), **newer}
         location.write(SETTINGS, json.dumps(values).encode(), over=ANY)
 
 

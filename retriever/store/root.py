@@ -57,16 +57,19 @@ def relative_folder(root: Path, index: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The folders and patterns that a sync adds to the settings of an index, or takes out of them."""
+    """What a sync changes in the settings of an index: folders and patterns, and how it reads pictures."""
 
     root: Path  # paths in the index are relative to it
     folders: tuple[str, ...] = ()  # to add to a collection: absolute paths
     drop: tuple[str, ...] = ()  # to take out of it
     exclude: tuple[str, ...] = ()  # patterns to add
     exclude_anew: bool = False  # forget the patterns of before
+    ocr: str | None = None  # the languages to read pictures in from now on; "" to read none; None as before
 
-    def holding(self, *, drop: tuple[str, ...], exclude: Sequence[str], exclude_anew: bool) -> Request:
-        """Return this request with folders to drop and patterns to exclude.
+    def holding(
+        self, *, drop: tuple[str, ...], exclude: Sequence[str], exclude_anew: bool, ocr: str | None = None
+    ) -> Request:
+        """Return this request with folders to drop, patterns to exclude and languages of pictures.
 
         :raises InputError: when a pattern can never match anything.
         """
@@ -79,14 +82,14 @@ class Request:
                 raise InputError(
                     f"the pattern {line!r} matches nothing: expected one as in .gitignore, such as '*.log'"
                 )
-        return replace(self, drop=drop, exclude=tuple(dict.fromkeys(exclude)), exclude_anew=exclude_anew)
+        return replace(self, drop=drop, exclude=tuple(dict.fromkeys(exclude)), exclude_anew=exclude_anew, ocr=ocr)
 
     def changes(self, store: Store, folder: str) -> bool:
         """Whether the settings of a store differ from this."""
         indexed, settings = root_of(store), store.settings
         changed = self.change(settings, folder)
         is_elsewhere = indexed is None or indexed.resolve() != (store.path / folder).resolve()
-        return is_elsewhere or (changed.folders, changed.exclude) != (settings.folders, settings.exclude)
+        return is_elsewhere or replace(changed, folder=settings.folder) != settings
 
     def change(self, settings: Settings, folder: str) -> Settings:
         """Return the settings of an index that holds this too.
@@ -98,7 +101,9 @@ class Request:
         if self.drop and not folders:
             remedy = "'binocle collections --remove NAME' removes a named one"
             raise InputError(f"a collection holds one folder at least: {remedy}")
-        return replace(settings, folder=folder, folders=folders, exclude=tuple(dict.fromkeys(before + self.exclude)))
+        exclude = tuple(dict.fromkeys(before + self.exclude))
+        ocr = settings.ocr if self.ocr is None else self.ocr
+        return replace(settings, folder=folder, folders=folders, exclude=exclude, ocr=ocr)
 
 
 def to_sync(

@@ -7,7 +7,7 @@ An index folder holds
     HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
                                      whether deleted rows are still to be erased from the disk, and the key that
                                      hashes the names of forgotten files
-    settings.json                    the indexed folder or folders, and the excluded patterns
+    settings.json                    the indexed folder or folders, the excluded patterns, and the languages of OCR
     full-text.json                   checksums of the segments of Lance's full-text index
     vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
@@ -73,11 +73,12 @@ class Store:
         *,
         folders: tuple[str, ...] = (),
         exclude: tuple[str, ...] = (),
+        ocr: str = "",
     ) -> Store:
         """Create an empty index, or finish an unfinished one.
 
         :param folder: the folder to index, None for added documents only.
-        :param folders: of a collection; see `Settings`.
+        :param folders: of a collection; see `Settings`, also for the other parameters.
         :raises StoreError: when something else is there.
         """
         location, new = open_location(path), False
@@ -86,7 +87,7 @@ class Store:
         with location.locked(), writing(location):
             if not is_index(location):
                 location.prepare()
-                settings, new = Settings(FORMAT, folder, None, trust.new_id(), folders, exclude), True
+                settings, new = Settings(FORMAT, folder, None, trust.new_id(), folders, exclude, ocr), True
                 settings.write(location)  # first: it shows that the tables beside it are ours
                 documents = location.table("documents").write(document_schema().empty_table())
                 chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
@@ -249,7 +250,7 @@ def allow(store: Store) -> Store:
 
 
 def change_settings(store: Store, change: Callable[[Settings], Settings]) -> Store:
-    """Change the folder of an index, the folders of a collection, or the excluded patterns.
+    """Change the folder of an index, the folders of a collection, the excluded patterns, or the languages of OCR.
 
     :param change: gets the present settings, under the lock.
     """

@@ -471,6 +471,20 @@ def test_excluded_files_are_remembered_shown_and_taken_back(here: Path, run):
     assert "\nexcluded" not in run("status").out
 
 
+def test_ocr_is_remembered_shown_and_ended(here: Path, run, write, tmp_path, monkeypatch):
+    write(tmp_path, {"commands/tesseract": '#!/bin/sh\n[ "$1" = --list-langs ] && echo eng || head -c 15\n'})
+    (tmp_path / "commands/tesseract").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/commands:{os.environ['PATH']}")
+    run("index", "--ocr")
+    assert run("status", "--json").rows[0]["ocr"] == "eng"
+    assert "\npictures   read in eng ('binocle index --no-ocr' undoes it)" in run("status").out
+    write(here, {"cat.png": "a cat in a boat"})
+    assert "pictures are read in eng: " in run("index").err
+    assert run("index", "--no-ocr").err == ""
+    assert "a cat in a boat" in run("show", "cat.png").out
+    assert "\npictures" not in run("status").out
+
+
 def test_pattern_that_matches_nothing_is_an_error(here: Path, run):
     for pattern in ("", "# note", "[a", "a\nb"):
         ran = run("index", "--exclude", pattern)

@@ -1327,9 +1327,9 @@ def test_files_with_pictures_are_not_for_a_cluster_where_a_run_reads_them(world,
     world.write("a.png", "picture of ducks\n")
     word_file(world, "b.docx", "a goose")
     world.write("x.md", CAT)
-    for languages, elsewhere in ((None, ["a.png", "b.docx", "x.md"]), ("", ["x.md"])):
+    for languages, elsewhere in (("", ["a.png", "b.docx", "x.md"]), ("eng", ["x.md"])):
         names: list[str] = []
-        store = memory(tmp_path / str(languages), world.encoder)
+        store = memory(tmp_path / (languages or "none"), world.encoder)
         with open_writer(store) as writer:
             sync(
                 writer,
@@ -1343,11 +1343,50 @@ def test_files_with_pictures_are_not_for_a_cluster_where_a_run_reads_them(world,
         assert names == elsewhere
 
 
-def test_the_languages_of_pictures_are_told_where_nobody_chose_them(world, tesseract):
+def test_pictures_are_read_until_a_run_ends_it(world, tesseract):
+    note = "pictures are read in {}: --ocr-language names others, --no-ocr reads none"
+    world.write("x.md", CAT)
+    assert world.retriever.sync(world.folder, ocr=True).note == note.format("eng")
     world.write("a.png", "picture of ducks\n")
-    assert world.retriever.sync(world.folder, ocr=True).note == "pictures are read in eng: --ocr-language names others"
-    assert world.retriever.sync(world.folder, ocr=True).note == ""
-    assert world.retriever.sync(world.folder, ocr_language="deu").note == ""
+    assert world.sync() == {"unchanged": 1, "indexed": 1}
+    assert world.retriever.sync(world.folder, ocr_language="deu").note == note.format("deu")
+    assert world.retriever.status().ocr == "deu"
+    world.write("a.png", "picture of a swan\n", OLD + 1)
+    report = world.retriever.sync()
+    assert (report.note, world.retriever.text("a.png")) == (note.format("deu"), "of a swan")
+    assert world.sync(ocr=False) == {"unchanged": 2}
+    world.write("b.png", "picture of a goose\n")
+    assert world.sync() == {"unchanged": 2, "skipped": 1}
+    assert world.retriever.status().ocr == ""
+    assert world.sync(ocr=True) == {"unchanged": 2, "indexed": 1}
+    assert world.retriever.status().ocr == "deu"  # the languages that pictures were read in last
+    with pytest.raises(InputError, match="ocr_language='eng' reads pictures, and ocr=False reads none"):
+        world.sync(ocr=False, ocr_language="eng")
+
+
+def test_the_text_of_pictures_stays_where_tesseract_is_gone(world, tesseract, monkeypatch):
+    world.write("a.png", "picture of ducks\n")
+    assert world.sync(ocr=True) == {"indexed": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(ocr, "COMMAND", "no-such-command")
+        world.write("b.png", "picture of a swan\n")
+        report = world.retriever.sync()
+        assert (report.unchanged, report.skipped) == (1, 1)
+        assert report.note.startswith("pictures are not read: OCR needs the command no-such-command, which is not in")
+        assert report.note.endswith("; --no-ocr no longer asks for it")
+        with pytest.raises(InputError, match="OCR needs the command no-such-command"):
+            world.sync(ocr=True)
+    assert world.sync() == {"unchanged": 1, "indexed": 1}
+
+
+def test_a_repair_keeps_the_text_of_pictures_where_ocr_was_ended(world, tesseract):
+    world.write("a.png", "picture of ducks\n")
+    world.sync(ocr=True)
+    world.sync(ocr=False)
+    world.write("a.png", "picture of a swan\n")
+    world.retriever.repair()
+    assert world.retriever.text("a.png") == "of a swan"
+    assert world.retriever.status().ocr == ""
 
 
 def test_verify_reads_only_those_pictures_that_a_run_read(world, tesseract):
@@ -1355,7 +1394,7 @@ def test_verify_reads_only_those_pictures_that_a_run_read(world, tesseract):
     word_file(world, "b.docx", "a goose")
     assert world.sync(ocr=True) == {"indexed": 2}
     word_file(world, "c.docx", "a swan")
-    assert world.sync() == {"unchanged": 2, "indexed": 1}
+    assert world.sync(ocr=False) == {"unchanged": 2, "indexed": 1}
     assert not any("swan" in line for line in tesseract())
 
 

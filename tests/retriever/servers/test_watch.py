@@ -17,9 +17,11 @@ import pytest
 pytest.importorskip("watchfiles")
 
 from binocle import Retriever
+from binocle.commands.watch import _print as print_update
 from binocle.core.errors import InputError
+from binocle.retriever.indexing.report import Report
 from binocle.retriever.servers import watch as watching
-from binocle.retriever.servers.watch import watch
+from binocle.retriever.servers.watch import Update, watch
 
 PATIENCE = 60.0  # seconds until a test gives up: no test needs them
 
@@ -292,7 +294,12 @@ def test_the_command_prints_each_change_and_ends_without_a_word(folder, retrieve
     assert err == f"watching {folder}; Ctrl-C ends it\n"
 
 
-@pytest.mark.slow
+def test_the_command_prints_a_note_that_stays_once(capsys):
+    for note in ("", "a note", "another"):
+        print_update(Update(Report(note="a note")), note, as_json=False)
+    assert capsys.readouterr().err == "a note\n" * 2
+
+
 def test_nothing_is_lost_in_24_000_events(retriever, folder):
     with Watch(retriever, folder) as updates:
         updates.next()

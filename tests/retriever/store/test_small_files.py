@@ -123,6 +123,10 @@ def test_an_encoder_without_an_adapter_is_written_as_earlier_versions_read_it(st
         ({"format": 5, "exclude": [""]}, False),
         ({"format": 5, "exclude": ["a\0"]}, False),
         ({"format": 5, "exclude": "a"}, False),
+        ({"format": 5, "ocr": "deu+eng"}, True),
+        ({"format": 5, "ocr": ["deu"]}, False),
+        ({"format": 5, "ocr": "deu\0"}, False),
+        ({"ocr": "deu"}, False),
     ],
 )
 def test_settings_are_those_that_an_index_writes_or_damage(changes, is_possible, store):
@@ -184,6 +188,8 @@ def test_folders_and_patterns_that_change_nothing_are_no_change(store, tmp_path)
     assert not Request(root, exclude=("*.log",)).changes(store, str(root))
     assert Request(root, exclude=("*.tmp",)).changes(store, str(root))
     assert Request(root, exclude_anew=True).changes(store, str(root))
+    assert not Request(root, ocr="").changes(store, str(root))
+    assert Request(root, ocr="deu").changes(store, str(root))
     assert Request(tmp_path).changes(store, str(tmp_path))
     assert Request(root, folders=("/a",)).changes(store, str(root))
     assert Request(root).changes(replace(store, settings=replace(store.settings, folder=None)), str(root))
