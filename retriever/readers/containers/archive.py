@@ -12,14 +12,18 @@ import zipfile
 import zlib
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ...documents.document import Document
+from .cut_zip import files_before_cut
 from .members import CutBytes, Member, refuse_unless_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from .cut_zip import PackedFile
 
 _MAX_FILE = 256 << 20  # bytes of one member
 _MAX_ENTRIES = 200_000
@@ -37,16 +41,44 @@ def read_archive(data: bytes, format_name: str) -> Document:  # noqa: ARG001 - t
 
 
 def zip_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
-    """List the files in a ZIP."""
+    """List the files in a ZIP. One that is cut gives those in front of the cut."""
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         entries = archive.infolist()
-    except _DAMAGED as error:
-        raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
+    except _DAMAGED:
+        yield from _cut_zip_members(data)
+        return
     for entry in entries[:_MAX_ENTRIES]:
         if not entry.filename.endswith("/"):
             reason = "password-protected" if entry.flag_bits & 1 else _too_large(entry.file_size)
             yield Member(entry.filename, entry.file_size, _reader(partial(archive.open, entry)), reason)
+
+
+def _cut_zip_members(data: bytes) -> Iterator[Member]:
+    last = ""
+    try:
+        for file in islice(files_before_cut(data), _MAX_ENTRIES):
+            last = file.name
+            if not last.endswith("/"):
+                size = file.size or 0
+                reason = "password-protected" if file.is_encrypted else _too_large(size)
+                yield Member(last, size, _reader_before_cut(file, data), reason)
+    except _DAMAGED as error:
+        if not last:
+            raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
+        yield Member("more files", 0, bytes, f"damaged: any files behind {last[:_SHOWN]!r} are lost ({error})")
+
+
+def _reader_before_cut(file: PackedFile, data: bytes) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            content = file.unpack(data, _MAX_FILE + 1)
+        except _DAMAGED as error:
+            raise UnreadableError(f"damaged: it does not unpack ({error})") from None
+        refuse_unless_small(len(content), _MAX_FILE)
+        return content
+
+    return read
 
 
 def tar_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all

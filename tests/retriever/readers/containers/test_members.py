@@ -250,6 +250,62 @@ def test_a_tar_archive_with_a_damaged_header_gives_the_files_before_it() -> None
     assert contents(whole[:at], "a.tar") == expected  # without the zeros at the end, as some programs leave it
 
 
+class Pipe(io.RawIOBase):
+    """Takes bytes in order only, so that a ZIP in it has the sizes of files behind them."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        self.content += bytes(data)  # type: ignore[call-overload]
+        return len(data)  # type: ignore[arg-type]
+
+
+def streamed(files: dict[str, bytes], method: int) -> bytes:
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", method) as archive:  # type: ignore[arg-type]
+        for name, content in files.items():
+            with archive.open(name, "w", force_zip64=name.startswith("d/")) as file:
+                file.write(content)
+    return pipe.content
+
+
+ZIP_FILES = {"d/first.md": b"# Quinces\n", "empty.txt": b"", "cut ä.txt": LINES, "lost.txt": b"lost"}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [zipped(ZIP_FILES), *(streamed(ZIP_FILES, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))],
+)
+def test_a_cut_zip_gives_its_files_up_to_the_cut(whole: bytes) -> None:
+    half = len(whole) // 2
+    members = contents(whole[:half], "a.zip")
+    cut = members["cut ä.txt"]
+    assert len(LINES) // 3 < len(cut) < len(LINES)
+    assert LINES.startswith(cut)
+    assert cut.unread == f"damaged: only the first {len(cut):,} bytes unpack"
+    reason = f"damaged: any files behind 'cut ä.txt' are lost (it ends after {half:,} bytes)"
+    assert members == {"d/first.md": b"# Quinces\n", "empty.txt": b"", "cut ä.txt": cut, "more files": reason}
+    directory = whole.index(b"PK\1\2")
+    for end in (directory + 4, len(whole) - 1):  # only the directory is cut
+        assert contents(whole[:end], "a.zip") == ZIP_FILES
+
+
+def test_a_damaged_header_in_a_cut_zip_ends_the_list() -> None:
+    whole = zipped(ZIP_FILES)
+    at = whole.index(b"lost.txt") - 30
+    reason = f"damaged: any files behind 'cut ä.txt' are lost (no header at byte {at:,})"
+    assert contents(whole[:at] + b"no header" * 9, "a.zip")["more files"] == reason
+    secret = bytearray(whole[:-1])
+    secret[6] |= 1
+    assert contents(bytes(secret), "a.zip")["d/first.md"] == "password-protected"
+    with pytest.raises(UnreadableError, match=r"^damaged: not a whole ZIP file \(it ends after 20 bytes\)$"):
+        contents(whole[:20], "a.zip")
+
+
 def test_a_sparse_file_in_a_tar_archive_is_read(tmp_path: Path) -> None:
     with (tmp_path / "holes.txt").open("wb") as file:
         file.seek(200_000)
