@@ -10,10 +10,12 @@ import gc
 import os
 import select
 import sys
+import warnings
 from collections import UserDict
 from functools import cache
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -74,6 +76,8 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
     },
 }
 _OUTPUT = "standard output"  # as messages call it
+_PACKAGE = Path(__file__).parent
+_SHOW_WARNING = warnings.showwarning
 _COMMANDS = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
@@ -84,6 +88,7 @@ def _prepare_process() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads halve the rate of a busy machine
     os.environ.setdefault("LANCE_LOG", "error")  # users of a search have no use for its warnings
     _end_quickly()
+    warnings.showwarning = _show_warning
     if sys.stdout is None:  # closed by a caller that needs only the exit code
         descriptor = os.open(os.devnull, os.O_WRONLY)  # to stay open, or Python 3.13 warns when it ends
         sys.stdout = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -134,6 +139,23 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
 def _end_quickly() -> None:
     """Skip the garbage collection at exit. It would read all objects of all modules and free almost none."""
     atexit.register(gc.freeze)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of this package as a note of one line. Those of other libraries name their source."""
+    if not issubclass(category, UserWarning) or not Path(filename).is_relative_to(_PACKAGE):
+        _SHOW_WARNING(message, category, filename, lineno, file, line)
+        return
+    from .core.printable import printable
+
+    click.echo(f"warning: {printable(' '.join(str(message).split()))}", err=True)
 
 
 def _drop_output() -> None:

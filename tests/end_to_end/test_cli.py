@@ -530,6 +530,18 @@ def test_opening_an_index_leaves_garbage_collection_on_or_off(here: Path):
             gc.enable()
 
 
+def test_a_warning_of_the_library_is_a_note_in_one_line(tmp_path: Path, tiny_model, write):
+    write(tmp_path, {"docs/cat.md": "The cat.\n", "state": "a file in the way"})
+    command = [sys.executable, "-m", "binocle.cli", "index", "docs", "--model", str(tiny_model)]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"warning: .* cannot be written \(Not a directory\), so .* is read-only in later runs: .*", line
+    )
+
+
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
 def test_closed_streams_are_survived(closed: str, here: Path):
     number = ("stdin", "stdout", "stderr").index(closed)
