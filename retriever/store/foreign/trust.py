@@ -71,12 +71,22 @@ def remember(location: Location, index_id: str) -> None:
 
 
 def forget(index_id: str) -> None:
-    """Trust an index no more: it was removed. Copies of it that the user allowed stay trusted."""
-    file, copies = _file(index_id), _present(index_id)
-    if copies:
-        _write(file, copies)
-    else:
-        file.unlink(missing_ok=True)
+    """Trust an index no more: it was removed. Copies of it that the user allowed stay trusted.
+
+    It warns if that cannot be recorded. Of a user without a home folder nothing is recorded.
+    """
+    try:
+        file = _file(index_id)
+    except InputError:
+        return
+    try:
+        if copies := _present(index_id):
+            _write(file, copies)
+        else:
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        message = f"{file} cannot be changed ({error.strerror}), so a copy of the removed index would be trusted"
+        warnings.warn(f"{message}: remove that file", stacklevel=2)
 
 
 def _is_moved(addresses: list[dict[str, Any]], address: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -265,6 +266,22 @@ def test_state_that_cannot_be_written_is_a_warning(tmp_path, tiny_model, state):
     with pytest.warns(UserWarning, match=r"cannot be written .* read-only in later runs.*BINOCLE_TRUST=all"):
         index.add([{"text": "The cat sat."}])
     assert not Retriever.open(tmp_path / "new").trusted
+
+
+def test_an_index_whose_trust_cannot_be_taken_back_is_removed_all_the_same(mine, state, monkeypatch):
+    notes = list((state / "binocle/trusted").iterdir())
+
+    def unlink(file, missing_ok):
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    shutil.rmtree(mine)
+    with pytest.warns(UserWarning, match=rf"^{notes[0]} cannot be changed \(Permission denied\), so a copy"):
+        trust.forget(notes[0].name)
+
+
+def test_a_user_without_a_home_folder_has_no_trust_to_take_back(without_home):
+    trust.forget("0" * 32)
 
 
 def test_notes_are_for_the_user_alone(new, state):
