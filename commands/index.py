@@ -104,9 +104,9 @@ def index(
 ) -> int:
     """Index FOLDER, or bring its index up to date.
 
-    Without FOLDER, it brings the index of the current folder or of the nearest one above it up to date; if there is
-    none, it indexes the current folder. Only new and changed files are read and embedded. You may interrupt it: the
-    next run continues there.
+    Without FOLDER, it brings the index of the current folder or of the nearest one above it up to date, or that of
+    --index; if there is none, it indexes the current folder. Only new and changed files are read and embedded. You may
+    interrupt it: the next run continues there.
 
     --name makes a collection of folders and files, searched from anywhere by 'binocle search QUERY -n NAME'. Without
     FOLDER, it is brought up to date; with FOLDER, that is added.
@@ -172,6 +172,8 @@ def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | 
         return index, list(folders) or None
     if index is None and not folders and (above := index_above()):
         return above, None
+    if index is not None and not folders and own_folder(Retriever.open(index)):
+        return index, None
     folder = folders[0] if folders else Path()
     if is_index(folder):
         path = folder.resolve()
@@ -185,6 +187,14 @@ def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | 
         message = f"{folder} is a file, not a folder: --name NAME makes a collection of files and folders"
         raise InputError(f"there is no folder {folder}" if not folder.exists() else message)
     return index or folder / INDEX_NAME, folder
+
+
+def own_folder(retriever: Retriever) -> Path | None:
+    """The folder that an index is of; None if there is no index, or it has none, or that is not there."""
+    with contextlib.suppress(NoIndexError):
+        folder = retriever.folder
+        return folder if folder and folder.is_dir() else None
+    return None
 
 
 def index_above() -> Path | None:

@@ -12,7 +12,7 @@ import click
 
 from ..core.errors import MissingExtraError
 from ..core.printable import printable_path
-from .index import index_above, is_collection, summary
+from .index import index_above, is_collection, own_folder, summary
 from .options import FOLDER, FloatRange, index_option, json_option, print_note, print_waiting, wait_option
 from .output import echo, echo_json
 
@@ -52,7 +52,7 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     above = index_above() if folder is None and index is None else None
     retriever = Retriever.open(above or index or (folder or Path()) / INDEX_NAME, wait=wait, on_wait=print_waiting)
     if folder is None and not is_collection(retriever):
-        folder = retriever.folder if above else Path()
+        folder = retriever.folder if above else (own_folder(retriever) if index else None) or Path()
     updates = updates_of(retriever, folder, poll=poll)
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager may end it, as Ctrl-C does: a sync may stop anywhere
     watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from binocle import Retriever
+from binocle.commands.index import own_folder
 from binocle.core.errors import InputError
 from binocle.retriever.search.results.currency import changed_files
 from binocle.retriever.store import collection
@@ -448,6 +449,25 @@ def test_an_interrupted_removal_of_a_collection_is_finished_by_the_same_command(
     assert ran.code == 0 and ran.out.startswith("all  (")
     assert not list(home.iterdir())
     assert "there is no collection 'all'" in run("collections", "--remove", "all").err
+
+
+# The folder of --index
+
+
+def test_index_and_watch_without_a_folder_take_that_of_the_index(here: Path, run, tmp_path, monkeypatch, tiny_model):
+    assert run("index", here, "--index", tmp_path / "index", "--model", tiny_model).code == 0
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    (here / "new.md").write_text("The walrus.\n")
+    assert run("index", "--index", tmp_path / "index").out.startswith("1 indexed, ")
+    assert list((tmp_path / "else").iterdir()) == []
+    assert own_folder(Retriever.open(tmp_path / "index")) == here
+    assert own_folder(Retriever.open(tmp_path / "else")) is None
+    monkeypatch.setattr("binocle.retriever.servers.watch.watch", lambda *_, **__: [])
+    assert run("watch", "--index", tmp_path / "index").err == f"watching {here}; Ctrl-C ends it\n"
+    renamed = here.rename(tmp_path / "renamed")
+    monkeypatch.chdir(renamed)  # the index lies elsewhere and names the old path
+    assert "unchanged" in run("index", "--index", tmp_path / "index").out
 
 
 # Excluded patterns
