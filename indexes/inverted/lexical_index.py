@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -82,19 +82,15 @@ class Part:
         first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
         if like:
             for number in field.similar(like, errors, first, last).tolist():
-                if frequency := self._frequency(field, number):
-                    yield field.term(number).decode("utf-8", "replace"), frequency
+                word = field.term(number).decode("utf-8", "replace")
+                if frequency := len(self.whole(word)):
+                    yield word, frequency
             return
         if not field.has_postings(len(self.segment)):
             raise DamagedError("a segment of the inverted index holds impossible values")
         for term, frequency in zip(field.terms(first, last), self._frequencies(field, first, last), strict=True):
             if frequency:
                 yield term.decode("utf-8", "replace"), frequency
-
-    def _frequency(self, field: Field, number: int) -> int:
-        """Return the number of live rows of a term by its place in the vocabulary."""
-        start, stop = field.bounds(number, len(self.segment))
-        return stop - start if self.live is None else int(self.live[field.rows[start:stop]].sum())
 
     def _frequencies(self, field: Field, first: int, last: int) -> list[int]:
         start = int(field.stops[first - 1]) if first else 0
@@ -278,14 +274,14 @@ class LexicalIndex:
     def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[float]]:
         """Return the count of each stem in each passage, up to 255, and the weight of each stem.
 
-        :param ids: ascending.
         :returns: an array of shape (len(terms), len(ids)), and the inverse document frequencies.
         """
         table, postings = np.zeros((len(terms), len(ids)), np.uint8), self._postings(terms)
         for number, part in enumerate(self._parts):
-            rows, columns = self._rows(part, ids)
+            rows, own = self._rows(part, ids)
             if not len(rows):
                 continue
+            columns: Any = slice(None) if len(own) == len(ids) else own
             by_row = np.zeros(len(part.segment.ids), np.uint8)
             for frequencies, of_term in zip(table, postings, strict=True):
                 with_term, counts = of_term.lists[number]
@@ -298,7 +294,7 @@ class LexicalIndex:
         return table, [self._idf(of_term.frequency) for of_term in postings]
 
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the number of stems of each of these passages, ids ascending, shape (len(ids),)."""
+        """Return the number of stems of each of these passages, shape (len(ids),)."""
         lengths = np.zeros(len(ids), np.int32)
         for part in self._parts:
             rows, positions = self._rows(part, ids)
@@ -306,18 +302,18 @@ class LexicalIndex:
         return lengths
 
     @staticmethod
-    def _rows(part: Part, ids: Ids) -> tuple[Positions, slice | Positions]:
-        """Return the rows of the passages that a segment has, and their positions in `ids`, which ascend."""
+    def _rows(part: Part, ids: Ids) -> tuple[Positions, Positions]:
+        """Return the rows of the passages that a segment has, and their positions in `ids`."""
         own = part.segment.ids
         if not len(own):
-            return np.empty(0, np.intp), slice(0)
-        start, stop = int(np.searchsorted(ids, own[0])), int(np.searchsorted(ids, own[-1], side="right"))
-        ids = ids[start:stop]
+            return np.empty(0, np.intp), np.empty(0, np.intp)
+        positions = np.flatnonzero((ids >= own[0]) & (ids <= own[-1]))
+        ids = ids[positions]
         if own[-1] - own[0] == len(own) - 1:  # no id is missing
-            return ids - own[0], slice(start, stop)
+            return ids - own[0], positions
         rows = np.searchsorted(own, ids)
         exists = own[rows] == ids
-        return rows[exists], start + np.flatnonzero(exists)
+        return rows[exists], positions[exists]
 
     def words(self, prefix: str = "", *, like: str = "", errors: int = 0) -> dict[str, int]:
         """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each.

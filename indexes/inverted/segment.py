@@ -99,14 +99,6 @@ class Field:
         number = self.first_from(term)
         if number == len(self) or self.term(number) != term:
             return 0, 0
-        return self.bounds(number, size)
-
-    def bounds(self, number: int, size: int) -> tuple[int, int]:
-        """Return where the postings of a term begin and end, by its place in the vocabulary.
-
-        :param size: of the segment.
-        :raises DamagedError: when they are no rows of the segment.
-        """
         start = int(self.stops[number - 1]) if number else 0
         stop = int(self.stops[number])
         if not start <= stop <= len(self.rows):

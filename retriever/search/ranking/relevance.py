@@ -23,7 +23,6 @@ hits gets at least the relevance of every later one. Every further hit gets the 
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -140,12 +139,13 @@ def shares(lexical: LexicalIndex | None, stems: Sequence[str], ids: Ids) -> Floa
     It is NaN without an inverted index, or without stems.
     """
     terms = list(dict.fromkeys(stems))[:_MAX_WORDS]
-    coverage: Floats = np.full(len(ids), np.nan, np.float32)
+    unknown = np.full(len(ids), np.nan, np.float32)
     if lexical is None or not terms:
-        return coverage
-    order = np.argsort(ids)
-    with contextlib.suppress(DamagedError):  # the inverted index is a cache
-        table, idf = lexical.frequency_table(terms, ids[order])
-        weights = np.array(idf)
-        coverage[order] = weights @ (table > 0) / weights.sum()
+        return unknown
+    try:
+        table, idf = lexical.frequency_table(terms, ids)
+    except DamagedError:  # the inverted index is a cache
+        return unknown
+    weights = np.array(idf)
+    coverage: Floats = (weights @ (table > 0) / weights.sum()).astype(np.float32)
     return coverage
