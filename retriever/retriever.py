@@ -165,9 +165,9 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :param drop_missing: drop the documents of missing files, however many. By default, more than three
             stay, counted as `missing`, if they are over half of the index or their folder is empty. Its disk may
             not be mounted.
-        :param ocr: also read the text in images, in PDF pages without text and in pictures in Office files. Tesseract
-            must be installed. The index remembers it, so later calls do so too, until one with False; that leaves the
-            text of unchanged files.
+        :param ocr: also read the text in images, in PDF pages without text and in pictures in Office files and EPUB.
+            Tesseract must be installed. The index remembers it, so later calls do so too, until one with False; that
+            leaves the text of unchanged files.
         :param ocr_language: the languages of these texts, as Tesseract names them: "deu+eng". This implies `ocr`, and
             reads pictures again that were read in others. By default those of the last run, at first those of the
             locale and English.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..documents.document import Document
+    from .pictures import Pictures
 
 
-def read_epub(data: bytes, format_name: str) -> Document:
+def read_epub(data: bytes, format_name: str, pictures: Pictures) -> Document:
     """Read an e-book; chapters have no lines that a person could open."""
     package = Package(data)
     if b"EncryptedData" in package.read("META-INF/encryption.xml") and "META-INF/rights.xml" in package:
@@ -36,7 +38,9 @@ def read_epub(data: bytes, format_name: str) -> Document:
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
         with suppress(UnsupportedError):  # a spine may also name pictures
-            HtmlReader(decode(package.read(name)), builder, headings=HeadingStack(), first_line=None).read()
+            source, picture_text = decode(package.read(name)), partial(_picture_text, package, name, pictures)
+            HtmlReader(source, builder, headings=HeadingStack(), first_line=None, picture_text=picture_text).read()
+    pictures.describe(builder.metadata)
     return builder.document(format_name)
 
 
@@ -54,14 +58,19 @@ def _opf(package: Package) -> str:
 
 
 def _chapters(package: Package, opf: str, root: Any) -> Iterator[str]:
-    folder = posixpath.dirname(opf)
-    items = {
-        item.get("id", ""): posixpath.normpath(posixpath.join(folder, unquote(item.get("href", "").partition("#")[0])))
-        for item in root.iter("{*}item")
-    }
+    items = {item.get("id", ""): _target(opf, item.get("href", "")) for item in root.iter("{*}item")}
     read_names: set[str] = set()
     for reference in root.iter("{*}itemref"):
         name = items.get(reference.get("idref", ""), "")
         if name in package and name not in read_names and not name.endswith((".svg", ".jpg", ".png")):
             read_names.add(name)
             yield name
+
+
+def _picture_text(package: Package, chapter: str, pictures: Pictures, address: str) -> str:
+    return pictures.text_in(package, _target(chapter, address)).strip()
+
+
+def _target(part: str, address: str) -> str:
+    """The name in the package of what a part of it refers to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(part), unquote(address.partition("#")[0])))

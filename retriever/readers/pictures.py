@@ -1,4 +1,4 @@
-"""Read the text in pictures: images, PDF pages without text, and pictures in Office files.
+"""Read the text in pictures: images, PDF pages without text, and pictures in Office files and e-books.
 
 `ocr` runs Tesseract. Here are the limits for one file, and the words for pictures that are not read.
 """
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from .office.package import Package
 
 _SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for all pictures of a file
-_MAX_PICTURES = 200  # of an Office file
-_MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in an Office file, and of all
+_MAX_PICTURES = 200  # of an Office file or an e-book
+_MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in it, and of all
 _MIN_BYTES = 1_000  # a smaller picture is a line or an icon
 _WORD = re.compile(r"\w{3}")  # in photographs, Tesseract sees a letter or two
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
 FORMATS: dict[str, Format] = dict.fromkeys(_ENDINGS, ("image", ".pictures:read_image"))
-WITH_PICTURES = frozenset({"image", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods"})  # their readers take Pictures
+WITH_PICTURES = frozenset(
+    {"image", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods", "epub"}
+)  # their readers take Pictures
 
 
 def may_have_pictures(path: str) -> bool:
@@ -75,7 +77,7 @@ class Pictures:
             return None
 
     def text_in(self, package: Package, name: str) -> str:
-        """The text in a picture of an Office file, where it is shown first; "" everywhere else.
+        """The text in a picture of an Office file or an e-book, where it is shown first; "" everywhere else.
 
         :param name: of the file in the package.
         """

@@ -36,7 +36,7 @@ from .html_tokens import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ...documents.document import Document
 
@@ -110,15 +110,23 @@ class HtmlReader:
 
     :param headings: the sections around the page; the page opens its own inside them.
     :param first_line: the line of the file on which the page begins; None if it is no file (a chapter of an EPUB).
+    :param picture_text: returns the text in the picture at an address.
     """
 
     def __init__(
-        self, source: str, builder: DocumentBuilder, *, headings: HeadingStack | None = None, first_line: int | None = 1
+        self,
+        source: str,
+        builder: DocumentBuilder,
+        *,
+        headings: HeadingStack | None = None,
+        first_line: int | None = 1,
+        picture_text: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._source = without_marks(source)
         self._builder = builder
         self._headings = headings or HeadingStack()
         self._first_line = first_line
+        self._picture_text = picture_text
         self._newline_positions = [match.start() for match in re.finditer("\n", self._source)]
         self._open: list[str] = []
         self._count: dict[str, int] = {}
@@ -256,8 +264,10 @@ class HtmlReader:
                 self._append("\n")
         elif tag.name in BLOCKS:
             self._block_boundary(tag.name)
-        elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
-            self._add_attribute(tag, tag.attributes["alt"])
+        elif tag.name in {"img", "area"}:
+            words = [tag.attributes.get("alt", ""), self._picture_text(tag.attributes.get("src", ""))]
+            if any(words):
+                self._add_attribute(tag, " ".join(words))
         elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
             "hidden",
             "password",

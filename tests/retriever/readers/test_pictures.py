@@ -178,16 +178,30 @@ def open_document() -> bytes:
     )
 
 
+def book() -> bytes:
+    chapter = '<p>before<img src="../media/1%20a.png" alt="alt"/></p><p>after<img src="../media/1 a.png"/></p>'
+    return package(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<container><rootfiles><rootfile full-path="in/book.opf"/></rootfiles></container>',
+            "in/book.opf": '<package><manifest><item id="a" href="text/a.xhtml"/></manifest><spine><itemref idref="a"/></spine></package>',
+            "in/text/a.xhtml": f"<html><body>{chapter}<img src='data:,x'/><img/></body></html>",
+            "in/media/1 a.png": picture("first"),
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "data", "words", "without"),
     [
+        ("a.epub", book(), "before alt first after", "1 picture not read (--ocr reads them)"),
         ("a.docx", word_file(), "before first after cell second third", "3 pictures not read (--ocr reads them)"),
         ("a.pptx", slides(), "a slide", "1 picture not read (--ocr reads them)"),
         ("a.xlsx", sheet(), "cell a sheet", "1 picture not read (--ocr reads them)"),
         ("a.odt", open_document(), "before first after cell second", "2 pictures not read (--ocr reads them)"),
     ],
 )
-def test_pictures_in_office_files_are_read_where_they_are_shown(
+def test_pictures_in_office_files_and_books_are_read_where_they_are_shown(
     name: str, data: bytes, words: str, without: str, log: Path
 ) -> None:
     document = read(data, name, ocr="deu+eng")
@@ -196,7 +210,7 @@ def test_pictures_in_office_files_are_read_where_they_are_shown(
     assert set(log.read_text().split()) == {"deu+eng"}
     plain = read(data, name)
     assert plain.metadata == {"unread": without}
-    assert plain.text.split() == [word for word in words.split() if word in {"before", "after", "cell"}]
+    assert plain.text.split() == [word for word in words.split() if word in {"before", "after", "cell", "alt"}]
 
 
 def test_pictures_of_an_office_file_are_read_within_limits(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
