@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-_RETRIES: Any = {"mode": "standard", "max_attempts": 5}
+_ATTEMPTS = 5
+_RETRIES: Any = {"mode": "standard", "max_attempts": _ATTEMPTS}
 _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
 
 
@@ -91,13 +92,20 @@ class S3Objects:
         self._prefix = prefix
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Read the whole object into memory by one request; its tag is the ETag."""
+        """Read the whole object into memory; its tag is the ETag."""
+        from botocore.exceptions import HTTPClientError, IncompleteReadError
+
         with self._translated(key):
-            response = self._client.get_object(**self._at(key))
-            if response["ContentLength"] > LARGEST:
-                response["Body"].close()
-                raise too_large(f"s3://{self._bucket}/{self._prefix}/{key}", LARGEST)
-            return response["Body"].read(), response["ETag"]
+            for attempt in range(1, _ATTEMPTS + 1):
+                response = self._client.get_object(**self._at(key))
+                if response["ContentLength"] > LARGEST:
+                    response["Body"].close()
+                    raise too_large(f"s3://{self._bucket}/{self._prefix}/{key}", LARGEST)
+                try:
+                    return response["Body"].read(), response["ETag"]
+                except (HTTPClientError, IncompleteReadError):  # boto3 repeats requests, but not the end of an answer
+                    if attempt == _ATTEMPTS:
+                        raise
         raise AssertionError  # not reached: `_translated` raises
 
     def put(self, key: str, data: bytes, over: str) -> str:
@@ -173,7 +181,9 @@ class S3Objects:
             if code in ("NoSuchKey", "404"):
                 raise FileNotFoundError(f"s3://{self._bucket}/{self._prefix}/{key}") from None
             raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error}): {_ENVIRONMENT}") from None
-        except (BotoCoreError, Boto3Error) as error:
+        except (BotoCoreError, Boto3Error, KeyError) as error:
+            # Where the connection breaks in the headers, boto3 takes those before for all.
+            reason = f"an answer without {error}" if isinstance(error, KeyError) else error
             raise StoreError(
-                f"s3://{self._bucket}/{self._prefix} cannot be reached ({error}): {_ENVIRONMENT}"
+                f"s3://{self._bucket}/{self._prefix} cannot be reached ({reason}): {_ENVIRONMENT}"
             ) from None

@@ -415,6 +415,7 @@ class OfFewWords(BaseHTTPRequestHandler):
     """An S3 that keeps what is put, once, and does not say so."""
 
     held = b""
+    cut = 0  # the next answers end in the middle
 
     def do_PUT(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -427,11 +428,18 @@ class OfFewWords(BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer(200, self.held)
 
+    def do_HEAD(self):
+        self.answer(200, b"")
+
     def answer(self, status, body):
         self.send_response(status)
         self.send_header("ETag", '"tag"')
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if OfFewWords.cut:
+            OfFewWords.cut -= 1
+            self.close_connection = True
+            body = body[: len(body) // 2]
         self.wfile.write(body)
 
     def log_message(self, *_args):
@@ -463,6 +471,20 @@ def test_a_put_whose_answer_was_lost_has_been_made(held, tag, few_words, monkeyp
     for over in (NEW, '"other"'):
         with pytest.raises(Changed):
             few_words.put("HEAD.json", b"mine", over)
+
+
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again(few_words, monkeypatch):
+    monkeypatch.setattr(OfFewWords, "held", b"whole")
+    monkeypatch.setattr(OfFewWords, "cut", s3_objects._ATTEMPTS - 1)
+    assert few_words.get("HEAD.json") == (b"whole", '"tag"')
+    OfFewWords.cut = s3_objects._ATTEMPTS
+    with pytest.raises(StoreError, match="s3://bucket/index cannot be reached .*2 bytes read, 3 more expected"):
+        few_words.get("HEAD.json")
+
+
+def test_an_answer_whose_headers_end_in_the_middle_is_told_in_one_line(few_words):
+    with pytest.raises(StoreError, match="s3://bucket/index cannot be reached .an answer without 'LastModified'"):
+        few_words.age("lock.json")
 
 
 def test_an_object_above_the_size_limit_is_not_read(few_words, monkeypatch):
