@@ -1,19 +1,38 @@
-"""Indexing against `SentenceTransformer.encode`, on the same passages in the same run.
+"""Encoding by Binocle and by sentence-transformers' backends, side by side, and the processor's own limit.
 
-    python -m benchmarks.speed.encoding --collection DIR [--rounds 3]
+    python -m benchmarks.speed.encoding --collection DIR --work DIR [--openvino PYTHON] [--onnx PYTHON]
+    python -m benchmarks.speed.encoding --collection DIR --indexing [--rounds 3]
 
-DIR is a test collection in BEIR's layout (scifact). Our rate counts everything an index run does: reading the corpus,
-cutting it, encoding, committing, both indexes. Theirs counts `encode` alone, with its defaults, on the very texts that
-our encoder was given. Rounds take turns: the processor's own precision, float32, theirs. Quality: semantic nDCG@10 with
-either's vectors, by the same ranking.
+DIR is a test collection in BEIR's layout (scifact). Each encoder has all-MiniLM-L6-v2, its defaults and a process of
+its own, and they take turns. Long texts are documents, in one call; short texts are queries, in one call and one by
+one. Static int8 is calibrated with other documents of the collection.
+
+Vectors are compared with torch's in float32: equal are cosines above .999, in int8 above .98. The run fails if ours are
+not equal; the results say it of the others. The limit is torch's rate for the matrix products of the model's dense
+layers. An encoder's share counts the operations of real tokens, of dense layers and attention, in the time of whole
+calls, tokenizing included.
+
+Two backends of sentence-transformers need an older transformers than torch's: name the Python of their environments.
+
+    pip install 'sentence-transformers[openvino]' 'datasets<5'    6.2.0 with transformers 5.5.4, optimum-intel 2.2.0
+    pip install 'sentence-transformers[onnx]' 'datasets<5'        5.7.0 with transformers 4.57.6, optimum-onnx 0.1.0
+
+`--indexing` compares a whole index run with `SentenceTransformer.encode`. Our rate counts reading the corpus, cutting
+it, encoding, committing, both indexes. Theirs counts `encode` alone, on the very texts that our encoder was given.
+Rounds take turns: the processor's own precision, float32, theirs. Quality: semantic nDCG@10 with either's vectors, by
+the same ranking.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,14 +41,184 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever.models import files as model_folder
+from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.training.data import beir
 from binocle.training.evaluation.measures import ndcg_at_10
 
 from ..machine import save
+from .encoding_process import ENCODERS, PEAK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+
+_SEED, _CALIBRATION = 0, 300  # documents that static int8 is calibrated with, none of them timed
+_INT8_COSINE, _COSINE = 0.98, 0.999
+
+
+class Process:
+    """An encoder, or the measurement of the limit, in a process of its own.
+
+    :param python: its interpreter.
+    """
+
+    def __init__(self, name: str, python: Path, model: Path, work: Path) -> None:
+        self.name = name
+        command = [python, "-m", "benchmarks.speed.encoding_process", name, model, work]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process of {self.name} ended: its error is above")
+        return json.loads(line)
+
+    def ask(self, **request: Any) -> Any:
+        assert self._process.stdin is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return self.answer()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def compare_encoders(options: argparse.Namespace) -> dict[str, Any]:
+    """Time every encoder that can be loaded, in turns, and state its share of the limit."""
+    model, work = model_folder.find(model_folder.DEFAULT_MODEL), options.work.resolve()
+    texts = choose_texts(options, work)
+    pythons = {"ONNX": options.onnx, "OpenVINO": options.openvino, "OpenVINO int8": options.openvino}
+    processes = [Process(name, pythons.get(name, sys.executable), model, work) for name in (*ENCODERS, PEAK)]
+    try:
+        about = {process.name: process.answer() for process in processes}
+        running = [process for process in processes if process.name != PEAK and "error" not in about[process.name]]
+        vectors = {process.name: all_vectors(process, texts) for process in running}
+        for name in vectors:
+            about[name]["cosine"] = agreement(vectors, name)
+        config = json.loads((model / "config.json").read_text("utf-8"))
+        seconds, limits = take_turns(running, processes[-1], texts, config, options.rounds)
+    finally:
+        for process in processes:
+            process.close()
+    tokens = count_tokens(texts)
+    work_of = {name: sum(map(operations(config), lengths)) for name, lengths in tokens.items()}
+    for name, times in seconds.items():
+        about[name] |= rates(times, tokens)
+        limit = limits.get(about[name]["precision"])
+        if limit:
+            share = work_of["documents"] / statistics.median(times["documents"]) / statistics.median(limit)
+            about[name]["documents"]["share_of_limit"] = round(share, 3)
+    return {
+        "texts": {name: {"texts": len(lengths), "tokens": sum(lengths)} for name, lengths in tokens.items()},
+        "limit_gigaflops": {name: spread([rate / 1e9 for rate in values], 0) for name, values in limits.items()},
+        "encoders": {name: about[name] for name in ENCODERS if "error" not in about[name]},
+        "not_measured": {name: about[name]["error"] for name in ENCODERS if "error" in about[name]},
+        "times_as_fast": {
+            ours: {theirs: ratios(seconds[ours], seconds[theirs]) for theirs in seconds if theirs != ours}
+            for ours in seconds
+            if ours.startswith("Binocle")
+        },
+    }
+
+
+def choose_texts(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
+    """Choose documents and queries at random, and write other documents for the calibration of static int8."""
+    documents = [beir.passage(document) for document in beir.documents(options.collection)]
+    random.Random(_SEED).shuffle(documents)
+    queries = beir.queries(options.collection)
+    judged = [queries[name] for name in beir.qrels(options.collection, "test")]
+    calibration = work / "calibration" / "train.jsonl"
+    calibration.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"text": text}) + "\n" for text in documents[-_CALIBRATION:]]
+    calibration.write_text("".join(lines), "utf-8")
+    return {
+        "documents": documents[: options.documents],
+        "queries": judged[: options.queries],
+        "alone": judged[: options.alone],
+    }
+
+
+def all_vectors(process: Process, texts: dict[str, list[str]]) -> np.ndarray:
+    """Encode every text once, which also prepares the process for timing."""
+    process.ask(what="alone", texts=texts["alone"])
+    return np.array(process.ask(what="vectors", texts=texts["documents"] + texts["queries"]), np.float32)
+
+
+def agreement(vectors: dict[str, np.ndarray], name: str) -> dict[str, Any]:
+    """Return the cosines with torch's vectors in float32, and whether all are high enough for the precision.
+
+    :raises SystemExit: when one of ours is too low.
+    """
+    own, exact = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors[name], vectors["torch fp32"]))
+    cosines = (own * exact).sum(1)
+    least = float(cosines.min())
+    is_equal = least > (_INT8_COSINE if "int8" in name else _COSINE)
+    if name.startswith("Binocle") and not is_equal:
+        raise SystemExit(f"{name} gives other vectors than torch in float32: the lowest cosine is {least:.4f}")
+    return {"mean": round(float(cosines.mean()), 5), "least": round(least, 5), "is_equal": is_equal}
+
+
+def take_turns(
+    running: Sequence[Process], peak: Process, texts: dict[str, list[str]], config: dict[str, Any], rounds: int
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[float]]]:
+    """Return the seconds of each encoder and set of texts, and the operations a second of each precision, by round."""
+    seconds: dict[str, dict[str, list[float]]] = {process.name: {name: [] for name in texts} for process in running}
+    limits: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+    sizes = {"dim": config["hidden_size"], "wide": config["intermediate_size"]}
+    for number in range(rounds):
+        first = number % len(running)  # none is always after the same one's heat
+        for process in (*running[first:], *running[:first]):
+            for name, chosen in texts.items():
+                what = "alone" if name == "alone" else "together"
+                seconds[process.name][name].append(process.ask(what=what, texts=chosen))
+        for precision, values in limits.items():
+            values.append(peak.ask(precision=precision, **sizes))
+    return seconds, limits
+
+
+def count_tokens(texts: dict[str, list[str]]) -> dict[str, list[int]]:
+    """The tokens of each text of a set, with [CLS] and [SEP], truncated as the model does."""
+    encoder = load_encoder(model_folder.DEFAULT_MODEL)
+    return {
+        name: [min(len(tokens), encoder.max_tokens) + 2 for tokens in encoder.offsets(chosen)]
+        for name, chosen in texts.items()
+    }
+
+
+def operations(config: dict[str, Any]) -> Any:
+    """Return the function that counts the operations of a text with so many tokens."""
+    layers, dim, wide = config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]
+    return lambda tokens: layers * (2 * (4 * dim**2 + 2 * dim * wide) * tokens + 4 * dim * tokens**2)
+
+
+def rates(times: dict[str, list[float]], tokens: dict[str, list[int]]) -> dict[str, Any]:
+    results: dict[str, Any] = {"milliseconds_alone": spread([1e3 * time for time in times["alone"]], 2)}
+    for name in ("documents", "queries"):
+        count, total = len(tokens[name]), sum(tokens[name])
+        results[name] = {
+            "texts_per_second": spread([count / time for time in times[name]], 1),
+            "tokens_per_second": spread([total / time for time in times[name]], 0),
+        }
+    return results
+
+
+def ratios(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> dict[str, Any]:
+    """Their seconds by ours, in the same round."""
+    results = {}
+    for name, seconds in ours.items():
+        by_round = spread([their / our for our, their in zip(seconds, theirs[name], strict=True)], 2)
+        results[name] = {key: by_round[key] for key in ("median", "least", "most")}
+    return results
+
+
+def spread(values: Sequence[float], digits: int) -> dict[str, Any]:
+    return {
+        "median": round(statistics.median(values), digits),
+        "least": round(min(values), digits),
+        "most": round(max(values), digits),
+        "rounds": [round(value, digits) for value in values],
+    }
 
 
 def rank(vectors: np.ndarray, owners: list[str], queries: np.ndarray, names: list[str]) -> dict[str, Any]:
@@ -58,23 +247,18 @@ def in_float32() -> Iterator[None]:
     del os.environ["BINOCLE_PRECISION"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collection", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
+def compare_indexing(collection: Path, rounds: int) -> dict[str, Any]:
+    """Compare a whole index run with their encoding, and the quality of either's vectors."""
     from sentence_transformers import SentenceTransformer
 
     theirs = SentenceTransformer(str(model_folder.find(model_folder.DEFAULT_MODEL)), device="cpu")
     ours_rates, float32_rates, theirs_rates = [], [], []
     with tempfile.TemporaryDirectory() as temporary:
-        for number in range(arguments.rounds):
+        for number in range(rounds):
             retriever = Retriever.open(Path(temporary) / f"index-{number}")
-            ours_rates.append(rate_of_adding(retriever, arguments.collection))
+            ours_rates.append(rate_of_adding(retriever, collection))
             with in_float32():
-                float32_rates.append(
-                    rate_of_adding(Retriever.open(Path(temporary) / f"float32-{number}"), arguments.collection)
-                )
+                float32_rates.append(rate_of_adding(Retriever.open(Path(temporary) / f"float32-{number}"), collection))
             table = retriever.snapshot().chunks.to_table(columns=["document", "context", "vector"])
             contexts = table["context"].to_pylist()
             began = time.perf_counter()
@@ -83,12 +267,12 @@ def main() -> None:
         paths = {row["id"]: row["path"] for row in retriever.documents()}
         owners = [paths[number] for number in table["document"].to_pylist()]
         our_vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(contexts), -1)
-    qrels = beir.qrels(arguments.collection, "test")
-    queries = beir.queries(arguments.collection)
+    qrels = beir.qrels(collection, "test")
+    queries = beir.queries(collection)
     names = list(qrels)
     our_queries = retriever.encoder.encode([queries[name] for name in names], kind="query")
     their_queries = theirs.encode([queries[name] for name in names], show_progress_bar=False)
-    results = {
+    return {
         "passages": len(contexts),
         "binocle_index_passages_per_second": [round(rate, 1) for rate in ours_rates],
         "binocle_float32_passages_per_second": [round(rate, 1) for rate in float32_rates],
@@ -104,7 +288,26 @@ def main() -> None:
             "sentence_transformers": round(ndcg_at_10(qrels, rank(their_vectors, owners, their_queries, names)), 4),
         },
     }
-    save("encoding", results)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--work", type=Path, help="a folder for exported models, kept from run to run")
+    parser.add_argument("--openvino", type=Path, default=sys.executable, help="Python with the backend openvino")
+    parser.add_argument("--onnx", type=Path, default=sys.executable, help="Python with the backend onnx")
+    parser.add_argument("--documents", type=int, default=64)
+    parser.add_argument("--queries", type=int, default=300, help="encoded in one call")
+    parser.add_argument("--alone", type=int, default=30, help="queries that are encoded one by one")
+    parser.add_argument("--indexing", action="store_true", help="compare index runs instead")
+    options = parser.parse_args()
+    if options.indexing:
+        save("encoding", compare_indexing(options.collection, options.rounds))
+        return
+    if options.work is None:
+        parser.error("--work is missing: a folder for exported models")
+    save("encoding-backends", compare_encoders(options), seed=_SEED)
 
 
 if __name__ == "__main__":
