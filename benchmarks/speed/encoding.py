@@ -167,6 +167,7 @@ def take_turns(
     limits: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     sizes = {"dim": config["hidden_size"], "wide": config["intermediate_size"]}
     for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         first = number % len(running)  # none is always after the same one's heat
         for process in (*running[first:], *running[:first]):
             for name, chosen in texts.items():
