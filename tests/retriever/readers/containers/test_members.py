@@ -19,7 +19,7 @@ from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, ReaderPool, read
 from binocle.retriever.readers.containers import archive
 from binocle.retriever.readers.containers import members as members_of
-from binocle.retriever.readers.containers.members import OpenFile, list_members, safe_path
+from binocle.retriever.readers.containers.members import CutBytes, OpenFile, list_members, safe_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,6 +234,7 @@ def test_a_cut_tar_archive_gives_its_files_up_to_the_cut(name: str, mode: str) -
     assert (first.read(), cut.read()) == (b"# Quinces\n", content)
     assert len(LINES) // 5 < len(content) < len(LINES)
     assert LINES.startswith(content)
+    assert isinstance(content, CutBytes)
     assert content.unread.startswith(f"damaged: only the first {len(content):,} bytes unpack (")
     assert more.name == "more files"
     assert more.reason.startswith("damaged: any files behind 'cut.txt' are lost (")
