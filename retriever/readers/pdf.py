@@ -1,4 +1,4 @@
-"""Read PDF with PDFium: the text page by page, under the titles of the document's outline.
+"""Read PDF with PDFium: the text page by page, under the titles of the document's outline or else its large lines.
 
 The limits are those of every reader: memory and time in `pool/pool.py`, the size of a file in `large_files.py`, the
 characters of its text in `base.py`. Here are the limits of a page's objects and pictures and of the outline;
@@ -17,6 +17,7 @@ import pypdfium2.raw as pdfium_c
 from ...core.errors import UnreadableError
 from ..documents.document import add_unread
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
+from .pdf_headings import BREAK, LineSizes
 from .pdf_hidden import mark_hidden
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _MAX_OBJECTS = 1_000  # of a page, looked at for a picture
 _MAX_PIXELS = 4_000  # on the longer side of a picture of a page
 _MAX_LISTED = 20  # pages in a reason
 
-Entry = tuple[int, str]  # level and title in the document's outline
+Entry = tuple[int, str]  # level and title, as in the document's outline; level 0 for a line that ends a section
 
 
 def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
@@ -56,17 +57,20 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         builder.title = _title(file)
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
-        headings = HeadingStack()
-        without_text = []
+        sizes = None if entries else LineSizes()
+        texts, without_text = [], []
         for index in range(len(file)):
-            text = _page_text(file, index)
+            text = _page_text(file, index, sizes)
             if not text.strip() and _is_picture(file, index):
                 text = (pictures.text(_picture(file, index)) or "") if pictures.languages else ""
                 if not text.strip():
                     without_text.append(index + 1)
-            _add_page(builder, text, index, entries.get(index, []), headings)
+            texts.append(text)
     finally:
         file.close()
+    entries, headings = sizes.headings() if sizes else entries, HeadingStack()
+    for index, text in enumerate(texts):
+        _add_page(builder, text, index, entries.get(index, []), headings)
     if without_text:
         add_unread(builder.metadata, _without_text(without_text, pictures.languages))
     pictures.describe(builder.metadata)
@@ -120,14 +124,14 @@ def _entries(file: Any) -> dict[int, list[Entry]]:
     return by_page
 
 
-def _page_text(file: Any, index: int) -> str:
+def _page_text(file: Any, index: int, sizes: LineSizes | None) -> str:
     try:
         with closing(file[index]) as page:
             if not _is_filled_in(page):
-                return _text(page)
+                return _text(page, index, sizes)
             pdfium_c.FPDFPage_Flatten(page.raw, pdfium_c.FLAT_NORMALDISPLAY)
         with closing(file[index]) as page:
-            return _text(page)
+            return _text(page, index, sizes)
     except pdfium.PdfiumError:  # the other pages of the file are still read
         return ""
 
@@ -143,13 +147,15 @@ def _is_filled_in(page: Any) -> bool:
     return False
 
 
-def _text(page: Any) -> str:
+def _text(page: Any, index: int, sizes: LineSizes | None) -> str:
     with closing(page.get_textpage()) as text_page:
         text = str(text_page.get_text_range(errors="replace"))
         if _LAM_ALEF.search(text):
             text = _mend_ligatures(text_page, text)
-        text = mark_hidden(page, text_page, text)
-    return text.replace("\r\n", "\n").replace("\ufffe", "")
+        marked = mark_hidden(page, text_page, text)
+        if sizes:
+            sizes.add(index, text_page, text, marked)
+    return marked.replace(BREAK, "\n").replace("\ufffe", "")
 
 
 def _mend_ligatures(text_page: Any, text: str) -> str:
@@ -179,7 +185,7 @@ def _sections(text: str, entries: list[Entry], headings: HeadingStack) -> Iterat
         if match := _find(title, text, position):
             line = text.rfind("\n", position, match.start()) + 1
             position = max(position, line)
-        yield position, headings.enter(level, title)
+        yield position, headings.enter(level, title if level else "")
 
 
 def _find(title: str, text: str, position: int) -> re.Match[str] | None:
