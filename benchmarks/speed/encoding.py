@@ -12,10 +12,12 @@ not equal; the results say it of the others. The limit is torch's rate for the m
 layers. An encoder's share counts the operations of real tokens, of dense layers and attention, in the time of whole
 calls, tokenizing included.
 
-Two backends of sentence-transformers need an older transformers than torch's: name the Python of their environments.
+Two backends of sentence-transformers need an older transformers than its newest: optimum-intel one below 5.6,
+optimum-onnx one below 4.58. No environment holds both beside the pinned 5.23, so each has its own, and its Python is
+named. A backend that cannot be loaded is left out, with the reason in the results. Measured, with datasets 4.5.0:
 
-    pip install 'sentence-transformers[openvino]' 'datasets<5'    6.2.0 with transformers 5.5.4, optimum-intel 2.2.0
-    pip install 'sentence-transformers[onnx]' 'datasets<5'        5.7.0 with transformers 4.57.6, optimum-onnx 0.1.0
+    openvino    sentence-transformers 6.2.0, transformers 5.5.4, optimum-intel 2.2.0 (torchvision is not needed)
+    onnx        sentence-transformers 5.7.0, transformers 4.57.6, optimum-onnx 0.1.0
 
 `--indexing` compares a whole index run with `SentenceTransformer.encode`. Our rate counts reading the corpus, cutting
 it, encoding, committing, both indexes. Theirs counts `encode` alone, on the very texts that our encoder was given.
