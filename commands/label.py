@@ -77,7 +77,7 @@ def label(
     if sample is not None:
         refuse_given_options(["precision", "examples"], "--sample prints documents without a label")
     retriever = open_index(folder, index, narrow=True)
-    scope: list[str | Filter] = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
+    scope: list[str | Filter] = [*where, *folder_filter(folder, retriever.folder, retriever.location)]
     if sample is not None:
         _print_sample(retriever.iterate(scope), sample, as_json=as_json)
         return 0

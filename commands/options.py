@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.progress import Progress
     from ..retriever.retriever import Retriever
     from ..retriever.store.filters.filter import Filter
+    from ..retriever.store.locations.location import Location
 
 EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that finds a fault
 _DAY = 24 * 3_600  # seconds
@@ -37,6 +38,7 @@ class _FilePath(click.Path):
     """Complete files and folders. The command itself checks whether the path exists."""
 
     completes = "file"
+    expected = "a file or folder"
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
@@ -44,6 +46,8 @@ class _FilePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("'' is empty; '.' is the folder you are in", param, ctx)
+        if isinstance(value, str) and value.startswith("s3://"):
+            self.fail(f"{value} is on object storage: expected {self.expected} of this machine", param, ctx)
         return super().convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
@@ -54,6 +58,7 @@ class _FilePath(click.Path):
 
 class _FolderPath(_FilePath):
     completes = "dir"
+    expected = "a folder"
 
 
 class _IndexPath(_FolderPath):
@@ -346,11 +351,11 @@ def current_folder() -> Path:
 
 def _check_inside(folder: Path, retriever: Retriever) -> None:
     """Refuse a FOLDER that the index does not hold, so that a command never acts on an index of other documents."""
-    folder_filter(folder, retriever.folder, retriever.path)
+    folder_filter(folder, retriever.folder, retriever.location)
     roots, path = [each.resolve() for each in retriever.folders], folder.resolve()
     is_inside = any(path.is_relative_to(root) or root.is_relative_to(path) for root in roots)
     if roots and not is_inside and path != retriever.path:
-        raise InputError(f"{folder} is not in the collection at {retriever.path}")
+        raise InputError(f"{folder} is not in the collection at {retriever.location}")
 
 
 def _default_collection() -> Path | None:
@@ -388,7 +393,7 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     return f"'binocle {' '.join(words)}'"
 
 
-def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, index: Path) -> list[Filter]:
+def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, index: Location) -> list[Filter]:
     """The filter for FOLDER, a file, a glob, or several; none unless all lie below `root`, the indexed folder.
 
     :raises InputError: when one does not exist, or lies elsewhere.
@@ -400,13 +405,13 @@ def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, inde
     return [] if not parts or [] in parts else [joined("or", [part for below in parts for part in below])]
 
 
-def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
+def _below(folder: Path, root: Path | None, index: Location) -> list[Filter]:
     """The filters for the documents at or below a path; none for the indexed folder and for the index itself."""
     from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.store.filters.fields import escaped
     from ..retriever.store.filters.filter import F
 
-    if folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
+    if folder.resolve() == index.cache or (root is None and folder.resolve() / INDEX_NAME == index.cache):
         return []
     above = _above_glob(folder)
     if not above.exists():

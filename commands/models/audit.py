@@ -271,7 +271,7 @@ def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bo
     old = (
         "the undefended vectors are erased"
         if erased
-        else f"the undefended vectors are kept in {retriever.path} for 'binocle rollback': --erase leaves none"
+        else f"the undefended vectors are kept in {retriever.location} for 'binocle rollback': --erase leaves none"
     )
     report = applied.report
     return [

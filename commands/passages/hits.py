@@ -151,19 +151,18 @@ def _explain_no_hits(
     snapshot = retriever.snapshot()
     documents = retriever.documents()
     rows = [row for row in documents if row["chunks"]]
-    inside = folder_filter(folders, root, retriever.path)
+    inside = folder_filter(folders, root, retriever.location)
     below = ids_passing(snapshot, inside)
     if not rows:
         command = "files" if documents else "index"
         hint = command_hint(command, root or Path("FOLDER"), at=retriever.path)
         writer = writer_at(retriever.path)
-        reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
+        index = retriever.location
+        reason = f"the index at {index} holds no passages yet: {hint} fills it"
         if documents:
-            reason = f"the index at {retriever.path} holds no passages, for the reasons that {hint} lists"
+            reason = f"the index at {index} holds no passages, for the reasons that {hint} lists"
         if writer:
-            reason = (
-                f"{writer} is making the index at {retriever.path}{_progress(retriever)}: search again when it is done"
-            )
+            reason = f"{writer} is making the index at {index}{_progress(retriever)}: search again when it is done"
     elif below.isdisjoint(row["id"] for row in rows):
         reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):

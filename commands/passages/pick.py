@@ -42,7 +42,7 @@ def pick(folder: tuple[Path, ...], index: Path | None, query: str, k: int) -> in
         raise MissingExtraError("prompt_toolkit", "pick", "binocle pick") from error
     retriever = open_or_make(next(iter(folder), None), index, None, None)
     root = retriever.folder
-    scope = folder_filter(folder, root, retriever.path)
+    scope = folder_filter(folder, root, retriever.location)
 
     def search(text: str) -> Hits:
         return retriever.search(text, k, where=scope)

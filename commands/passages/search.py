@@ -235,7 +235,7 @@ def search(
         query = _pattern(query)
     retriever = _opened(source, scope)
     root = retriever.folder
-    filters: list[str | Filter] = [*scope.conditions, *folder_filter(scope.folder, root, retriever.path)]
+    filters: list[str | Filter] = [*scope.conditions, *folder_filter(scope.folder, root, retriever.location)]
     if lines.regex or lines.fixed:
         return print_lines(retriever, query, filters, lines, as_json=printing.as_json)
     recover = recovery(reading.inverter, retriever, explain=printing.explain)

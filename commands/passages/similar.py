@@ -38,7 +38,7 @@ def similar(
     """
     retriever, (path, line) = open_cited(citation, parse_citation, folder, index, narrow=True)
     root = retriever.folder
-    hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
+    hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.location)])
     print_hits(hits, "", root, PrintOptions(as_json=as_json))
     return comment(hits, "", where, (folder,) if folder else (), root, retriever, as_json=as_json)
 

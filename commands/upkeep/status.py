@@ -188,7 +188,7 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
 
     retriever = open_index(folder, index, narrow=True)
     root = retriever.folder
-    inside = folder_filter(folder, root, retriever.path)
+    inside = folder_filter(folder, root, retriever.location)
     below = ids_passing(retriever.snapshot(), inside)
     rows = [row for row in retriever.documents() if state in (None, row["state"]) and row["id"] in below]
     from_here = path_from_here(root)

@@ -39,7 +39,7 @@ from .foreign import trust
 from .foreign.confinement import check_files
 from .head import FORMAT, Head, Settings, is_index, removed_meanwhile
 from .locations.location import ANY, NEW, PREVIOUS
-from .locations.open_location import open_location
+from .locations.open_location import is_s3, open_location
 from .tables import FULL_TEXT, check, chunk_schema, document_schema, writing
 from .tombstones import new_key
 
@@ -111,7 +111,8 @@ class Store:
         """
         location = open_location(path)
         if not is_index(location):
-            raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER'")
+            there = f" --index {location}" if is_s3(str(location)) else ""
+            raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER{there}'")
         check_files(location.cache)
         settings = Settings.read(location)
         return cls(location, settings, trusted or trust.is_trusted(location, settings.id))

@@ -13,8 +13,9 @@ import pytest
 
 from binocle import Retriever
 from binocle.commands import index as index_module
+from binocle.commands.options import folder_filter
 from binocle.commands.passages.places import document_url, editor_command
-from binocle.core.errors import InputError
+from binocle.core.errors import InputError, NoIndexError
 
 
 @pytest.fixture
@@ -214,6 +215,27 @@ def test_a_store_that_is_not_supported_makes_no_folder_of_that_name(name, here, 
     with pytest.raises(InputError, match=f"^{expected}$"):
         Retriever.open(name)
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", [["train", "inverter", "--out", "o", "--index"], ["trust"], ["verify"], ["index"]])
+def test_object_storage_is_no_folder_of_this_machine(command, here, run):
+    assert "s3://bucket/x is on object storage: expected a " in run(*command, "s3://bucket/x").err
+
+
+def test_an_index_on_object_storage_is_named_by_its_address(here):
+    class Bucket:
+        cache = here / "cache"
+
+        def __str__(self):
+            return "s3://bucket/x"
+
+        def exists(self, _file):
+            return False
+
+    with pytest.raises(InputError, match="the index at s3://bucket/x has no folder"):
+        folder_filter(here, None, Bucket())
+    with pytest.raises(NoIndexError, match="'binocle index FOLDER --index s3://bucket/x'"):
+        Retriever(Bucket()).search("cat")
 
 
 def test_an_index_is_not_opened_by_the_address_of_a_server(here, run):
