@@ -51,13 +51,12 @@ class LineSizes:
         """
         raw, matrix = text_page.raw, pdfium_c.FS_MATRIX()
         lines, starts, position = [], [], 0
-        for line, shown in zip(text.split(BREAK), marked.split(BREAK), strict=True):
-            content = line.strip()
-            if content and HIDING not in shown:
-                start = position + len(line) - len(line.lstrip())
-                lines.append(_Line(content, _size(raw, start, matrix)))
+        for content, shown in zip(text.split(BREAK), marked.split(BREAK), strict=True):
+            if content.strip() and HIDING not in shown:
+                start = position + len(content) - len(content.lstrip())
+                lines.append(_Line(content.strip(), _size(raw, start, matrix)))
                 starts.append(start)
-            position += _length(line) + len(BREAK)
+            position += _length(content) + len(BREAK)
         usual = _usual(_count(lines))
         for number, (line, start) in enumerate(zip(lines, starts, strict=True)):
             if line.size > usual:
