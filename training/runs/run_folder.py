@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ def check_out(out: Path, kind: str = "model") -> None:
         raise InputError(f"{out} is a file: expected a folder for the {kind}")
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
+        if finished_of(out).is_dir():
+            shutil.rmtree(finished_of(out), ignore_errors=True)
+            raise InputError(f"{out} holds the finished {kind} already: give another folder for a new one")
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
 
 
@@ -47,6 +51,11 @@ def check_order(earlier: Mapping[str, Any], out: Path) -> None:
 def folder_of(out: Path) -> Path:
     """Return the folder of the run that writes to `out`."""
     return out / "run"
+
+
+def finished_of(out: Path) -> Path:
+    """Return the folder that a run becomes once its model is in `out`; a process that is killed then leaves it."""
+    return out / ".finished-run"
 
 
 def files_of(*sources: Any, leave_out: Path | None = None) -> list[tuple[str, int, int]]:

@@ -19,7 +19,7 @@ from . import model_card
 from .checkpoints import has_stopped, last_checkpoint, worse_evaluations
 from .environment import device, has_bf16, is_main_process
 from .model_card import Card
-from .run_folder import ORDER, SETTINGS, check_order, check_out, check_outside, folder_of
+from .run_folder import ORDER, SETTINGS, check_order, check_out, check_outside, finished_of, folder_of
 from .trainers.trackers import TENSORBOARD
 
 if TYPE_CHECKING:
@@ -306,8 +306,8 @@ class TrainingRun(Generic[ConfigT]):
         """Write card, log and curves beside the model, move all of it to `out`, and delete the run's folder."""
         if self._model_folder.is_dir():
             model_card.finish(self._model_folder, self.out, card, history, metric)
-        removed = self.folder.with_name(".run")  # a half-deleted folder would look like a run to resume
+        removed = finished_of(self.out)  # a half-deleted folder would look like a run to resume
         shutil.rmtree(removed, ignore_errors=True)
         self.folder.replace(removed)
-        shutil.rmtree(removed)
+        shutil.rmtree(removed, ignore_errors=True)  # of the rest, the next call tidies
         self._release_process()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from binocle.core.errors import LockedError
+from binocle.core.errors import InputError, LockedError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.runs.training_run import TrainingRun
 
@@ -78,3 +79,23 @@ def test_one_thread_at_a_time_trains_in_a_folder(tmp_path):
     run.open({})
     run._release_process()
     assert other() == ""
+
+
+def test_a_run_that_was_killed_in_its_last_moment_is_finished_and_tidied(tmp_path, monkeypatch):
+    def killed(path, **_options):
+        if path.exists():
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    run = TrainingRun(out, "base", EncoderConfig())
+    run.open({})
+    (out / "model.safetensors").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.finish(None, [], None)
+    run._release_process()
+    again = TrainingRun(out, "base", EncoderConfig())
+    with pytest.raises(InputError, match="out holds the finished model already: give another folder for a new one"):
+        again.open({})
+    assert [path.name for path in out.iterdir()] == ["model.safetensors"]
