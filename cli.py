@@ -82,7 +82,7 @@ _COMMANDS = {name: module for section in _SECTIONS.values() for name, module in 
 
 
 def _prepare_process() -> None:
-    """Set what libraries read when they are imported, and open a closed output."""
+    """Set the variables that libraries read at import, and open a closed output."""
     # A query is many small products in a row. A second thread for them only waits: up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads halve the rate of a busy machine

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ocr-language",
     metavar="NAMES",
-    help="Read that text in these languages, such as deu+eng, and what was read in others again. Implies --ocr. "
+    help="Read that text in these languages, such as deu+eng. Text from other languages is read again. Implies --ocr. "
     "Default: those of the last run, at first those of the locale and English.",
 )
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")

@@ -52,12 +52,12 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     above = index_above() if folder is None and index is None else None
     retriever = Retriever.open(above or index or (folder or Path()) / INDEX_NAME, wait=wait, on_wait=print_waiting)
     if folder is None and not is_collection(retriever):
-        folder = retriever.folder if above else (own_folder(retriever) if index else None) or Path()
+        folder = (own_folder(retriever) if above or index else None) or Path()
     updates = updates_of(retriever, folder, poll=poll)
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager may end it, as Ctrl-C does: a sync may stop anywhere
     watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))
     print_note(f"watching {watched}; Ctrl-C ends it")
-    note = ""  # of the last run: what stays the same is said once
+    note = ""  # of the last run: a note is printed once while it stays the same
     with contextlib.suppress(KeyboardInterrupt):
         for update in updates:
             _print(update, note, as_json=as_json)

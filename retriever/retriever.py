@@ -176,9 +176,8 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         """
         from .indexing.picture_rows import languages_from_now_on
 
-        check_flags(
-            exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, **({} if ocr is None else {"ocr": ocr})
-        )
+        is_ocr = False if ocr is None else ocr
+        check_flags(exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, ocr=is_ocr)
         store = self._index.existing()
         present = None if store is None else store.head().encoder
         self._index.models.check_encoder(present, "it can only hold added documents")

@@ -191,7 +191,7 @@ def count_tokens(texts: dict[str, list[str]]) -> dict[str, list[int]]:
 
 
 def operations(config: dict[str, Any]) -> Any:
-    """Return the function that counts the operations of a text with so many tokens."""
+    """Return a function from the number of tokens of a text to the number of its operations."""
     layers, dim, wide = config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]
     return lambda tokens: layers * (2 * (4 * dim**2 + 2 * dim * wide) * tokens + 4 * dim * tokens**2)
 

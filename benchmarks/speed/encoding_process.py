@@ -160,7 +160,7 @@ def answer(encode: Callable[[list[str], str], Any], request: dict[str, Any]) -> 
 def main() -> None:
     name, model, work = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the libraries print is no answer
+    os.dup2(2, 1)  # the libraries print too, and their lines are no answers
 
     def say(what: Any) -> None:
         print(json.dumps(what), file=answers, flush=True)
@@ -172,7 +172,7 @@ def main() -> None:
         return
     try:
         encode, precision = ENCODERS[name](model, work)
-    except Exception as error:  # noqa: BLE001 - a backend that is not installed raises what it likes
+    except Exception as error:  # noqa: BLE001 - a backend that is not installed may raise any exception
         say({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
         return
     installed = {package.metadata["Name"].lower() for package in metadata.distributions()}

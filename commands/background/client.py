@@ -70,7 +70,7 @@ def ask(arguments: list[str]) -> int | None:
 def interrupted_line(arguments: list[str]) -> str:
     """What Ctrl-C prints: whether the command goes on where it stopped when it is given again."""
     is_resumed = not _RESUMED.isdisjoint(arguments[:1])
-    return "binocle: interrupted" + "; the same command continues from what was saved" * is_resumed
+    return "binocle: interrupted" + "; the same command continues from the saved state" * is_resumed
 
 
 def _is_ours(path: str) -> bool:

@@ -107,7 +107,7 @@ def write(folder: Path) -> None:
 
 
 def _toml(value: Any) -> str:
-    """Write a value as TOML, whose texts are those of JSON, but with an escape for DEL."""
+    """Write a value as TOML. TOML has the texts of JSON, but demands an escape for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

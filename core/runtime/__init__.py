@@ -1,4 +1,4 @@
 """The process and its machine: torch's device, numpy's threads and ours, Arrow without pandas, freed memory, forks.
 
-Each module names what it spares or refuses. It imports `core` alone.
+The first line of each module names its purpose. The modules import `core` alone.
 """

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class Threads(ThreadPoolExecutor):
-    """A `ThreadPoolExecutor` whose caller makes a call itself if no thread can.
+    """A `ThreadPoolExecutor` that runs a call in the caller's thread if no other thread can.
 
     Once the main thread of a program has ended, Python's own accepts no call, though another thread or a handler of
     `atexit` may still search and write. No thread can start where the system allows no more of them.

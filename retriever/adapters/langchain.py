@@ -164,7 +164,7 @@ class BinocleLoader(BaseLoader):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, exclude: Sequence[str] = ()) -> None:
-        """Name what to read.
+        """Name the files to read.
 
         :param path: a folder or a file.
         :param exclude: patterns of files to leave out, as in `.gitignore`.

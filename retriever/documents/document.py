@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
-OCR = "ocr"  # the key of metadata with the languages in which the pictures of the file were read: "deu+eng"
+OCR = "ocr"  # the key of metadata with the languages that OCR read the pictures in: "deu+eng"
 
 SOURCE_CODE = frozenset(
     ("c", "cpp", "csharp", "cuda", "go", "java", "javascript", "php", "python", "ruby", "rust", "shell", "typescript")

@@ -100,7 +100,7 @@ def find_changes(
     :param within: the folders and files of a collection; documents elsewhere are dropped. Those below one that is not
         there stay.
     :param retry: read again what failed before or was forgotten.
-    :param ocr: read again the files whose pictures were passed over, or read in other languages than these.
+    :param ocr: languages. Files with pictures that were passed over, or read in other languages, are read again.
     :param drop_missing: drop missing documents even if they may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}

@@ -1,4 +1,4 @@
-"""The rows of files with pictures: the languages in which these were read, and which files to read again."""
+"""The rows of files with pictures: the languages of OCR for each, and the files to read again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSED_OVER = ("(scanned", "(--ocr ")  # in the reason of a file with pictures 
 
 
 def languages_of(row: Row) -> str:
-    """The languages in which the pictures of a file were read; "" if they were not, or the row is damaged."""
+    """The languages that OCR read a file's pictures in; "" if it read none, or the row is damaged."""
     if f'"{OCR}"' in (row["metadata"] or ""):
         try:
             languages = metadata_of(row).get(OCR)
@@ -36,7 +36,7 @@ def languages_of(row: Row) -> str:
 
 
 def latest_languages(rows: Iterable[Row]) -> str:
-    """The languages in which pictures were read last; "" if none were."""
+    """The languages that OCR read pictures in last; "" if it read none."""
     latest = max((row for row in rows if languages_of(row)), key=lambda row: int(row["id"]), default=None)
     return languages_of(latest) if latest else ""
 
@@ -44,7 +44,7 @@ def latest_languages(rows: Iterable[Row]) -> str:
 def languages_from_now_on(
     ocr: bool | None, choice: str | None, store: Store | None, snapshot: Callable[[], Snapshot]
 ) -> str | None:
-    """The languages in which an index is to read pictures from now on: "" to read none, None as before.
+    """The languages to read the pictures of an index in from now on: "" to read none, None as before.
 
     :param choice: the languages that the user names, if any.
     :param store: the index, None if there is none yet.

@@ -58,7 +58,7 @@ def repair(
 
 
 def languages_of_dropped(snapshot: Snapshot, faults: Iterable[Fault]) -> str:
-    """The languages in which pictures of the files that `repair` drops were read; "" if none were.
+    """The languages that OCR read the pictures of dropped files in; "" if it read none.
 
     :raises InputError: when Tesseract cannot read these languages now: their text would be lost.
     """

@@ -35,7 +35,7 @@ class Status:
     folder: str | None
     folders: list[str]  # of a collection: folders and files; else that folder
     exclude: list[str]  # patterns of files that are left out, as in .gitignore
-    ocr: str  # the languages in which a run reads pictures, as Tesseract names them; "" if it reads none
+    ocr: str  # the languages that a run reads pictures in, as Tesseract names them; "" if it reads none
     model: str
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str

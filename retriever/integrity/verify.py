@@ -221,7 +221,7 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
     for row in indexed:
         if files[row["id"]] is None:
             yield Fault("document", row["path"], f"does not lie in {root}, or lies behind a symbolic link")
-    by_languages: dict[str, list[dict[str, Any]]] = {}  # in which pictures were read; "" without OCR
+    by_languages: dict[str, list[dict[str, Any]]] = {}  # of the pictures; "" without OCR
     for row in indexed:
         if files[row["id"]]:
             by_languages.setdefault(languages_of(row), []).append(row)

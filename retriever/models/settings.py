@@ -167,7 +167,7 @@ def reads_pairs(folder: Path) -> bool:
 
 
 def is_reranker(folder: Path) -> bool:
-    """Whether a model is a cross-encoder with one score, and no fine-tuned classifier, whose states have a use."""
+    """Whether a model is a cross-encoder with one score. The states of a fine-tuned classifier serve as vectors."""
     settings = _cross_encoder(folder)
     if settings is None or "problem_type" in read_config(folder):
         return False

@@ -72,5 +72,5 @@ def _picture_text(package: Package, chapter: str, pictures: Pictures, address: s
 
 
 def _target(part: str, address: str) -> str:
-    """The name in the package of what a part of it refers to."""
+    """The name in the package of a file that a part of it refers to."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(part), unquote(address.partition("#")[0])))

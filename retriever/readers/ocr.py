@@ -94,7 +94,7 @@ def recognize(picture: bytes, languages: str, seconds: float) -> str:
 
 
 def _run(arguments: list[str], data: bytes, seconds: float) -> tuple[bytes, bytes]:
-    """Run Tesseract, and return its output and what it says of it, which versions mix up.
+    """Run Tesseract, and return its output with its messages: some versions write both to one stream.
 
     It has a session of its own, so that the limit also ends the processes that a wrapper of it started.
 

@@ -641,7 +641,7 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does: the readers' processes get it too
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    assert err == b"binocle: interrupted; the same command continues from what was saved\n"
+    assert err == b"binocle: interrupted; the same command continues from the saved state\n"
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
     indexed = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
     assert 0 < indexed < 600
@@ -681,7 +681,7 @@ def test_second_writer_is_refused_with_the_owner_of_the_lock_while_searches_cont
 
 @pytest.mark.parametrize(
     ("command", "line"),
-    [("mine", "interrupted"), ("index", "interrupted; the same command continues from what was saved")],
+    [("mine", "interrupted"), ("index", "interrupted; the same command continues from the saved state")],
 )
 def test_ctrl_c_while_the_modules_load_is_one_line(command, line):
     code = """

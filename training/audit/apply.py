@@ -101,7 +101,7 @@ def _check_outside(retriever: Retriever, target: Path) -> None:
     for folder in retriever.folders:
         if path.is_relative_to(folder.resolve()):
             raise InputError(
-                f"{target} is in {folder}, whose files are indexed, but holds a secret: name a folder outside of it"
+                f"{target} is in the indexed folder {folder}, but holds a secret: name a folder outside of it"
             )
 
 

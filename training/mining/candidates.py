@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .text_db import TextDatabase
 
 
-_TOGETHER = 64  # queries whose vectors are compared by one product
+_TOGETHER = 64  # queries to compare by one product of their vectors
 
 
 class FirstStage(Protocol):

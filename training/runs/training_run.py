@@ -194,7 +194,7 @@ class TrainingRun(Generic[ConfigT]):
         return FileLock(self.folder / "lock")
 
     def discard(self) -> None:
-        """Delete the folder, and what a tracker wrote beside it, unless there is a checkpoint."""
+        """Delete the folder, and the files of a tracker beside it, unless there is a checkpoint."""
         if last_checkpoint(self.checkpoints) is None:
             for folder in (self.folder, self.out / TENSORBOARD):
                 shutil.rmtree(folder, ignore_errors=True)

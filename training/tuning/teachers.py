@@ -152,13 +152,6 @@ def standard_rows(scores: Floats) -> Floats:
     return np.stack([standard_scores(row, _leading(row)) for row in scores]).astype(np.float32)
 
 
-def leading_moments(scores: Floats) -> tuple[float, float]:
-    """Return mean and standard deviation of the best scores; a deviation of 1 where all are the same."""
-    leading = scores[_leading(scores)]
-    deviation = float(leading.std())
-    return float(leading.mean()), deviation if deviation > 1e-6 else 1.0
-
-
 def _leading(scores: Floats) -> NDArray[np.bool_]:
     """Mark the best passages."""
     is_leading = np.zeros(len(scores), np.bool_)

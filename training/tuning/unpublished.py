@@ -32,7 +32,7 @@ class Unpublished:
 
 
 def write(folder: Path, encoder: str, config: TuningConfig, finished: Unpublished) -> None:
-    """Keep what the run measured in its folder.
+    """Keep the measures of the run in its folder.
 
     :param encoder: fingerprint of the index's encoder, which the new one learned from.
     """
@@ -40,7 +40,7 @@ def write(folder: Path, encoder: str, config: TuningConfig, finished: Unpublishe
 
 
 def read(folder: Path, encoder: str, config: TuningConfig) -> Unpublished | None:
-    """Return what the same run measured, if its encoder waits in this folder."""
+    """Return the measures of the same run, if its encoder waits in this folder."""
     file = folder / _NAME
     if not file.is_file():
         return None

@@ -71,7 +71,7 @@ def files_before_cut(data: bytes) -> Iterator[PackedFile]:
 
 
 def _read_header(data: bytes, at: int) -> tuple[PackedFile, int]:
-    """The file whose header is at this byte, and the flags of the header."""
+    """The file with its header at this byte, and the flags of the header."""
     end = at + _HEADER.size
     if end <= len(data):
         mark, flags, method, checksum, packed, size, name_length, extra_length = _HEADER.unpack_from(data, at)

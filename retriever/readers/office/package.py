@@ -127,7 +127,7 @@ class Package:
         return data
 
     def size(self, name: str) -> int:
-        """The bytes of one file, unpacked, of which `read` returns no more; 0 if there is no such file."""
+        """The size of one file, unpacked, and the most that `read` returns of it; 0 if there is no such file."""
         entry = self._entries.get(name.lower())
         return entry.file_size if entry else 0
 

@@ -38,7 +38,7 @@ class Patience:
 
     seconds: float = 0.0
     say: Callable[[str], None] = _silent  # called once, with a line that names the other writer
-    remedy: str = "let it wait: --wait SECONDS"  # what else helps than to try again
+    remedy: str = "let it wait: --wait SECONDS"  # a second way, beside trying again
 
     def check(self) -> Patience:
         """Return this, if the seconds are a number from 0.

@@ -1157,7 +1157,7 @@ def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, inde
     for place, says in (
         (tmp_path / "full", "is there already"),
         (index.path / "secret", "is in the index"),
-        (tmp_path / "documents/secret", f"is in {tmp_path / 'documents'}, whose files are indexed"),
+        (tmp_path / "documents/secret", f"is in the indexed folder {tmp_path / 'documents'}"),
         (tmp_path / "full/file/secret", "full/file/secret cannot be written (Not a directory)"),
     ):
         code, out, err = run(*asked, place)

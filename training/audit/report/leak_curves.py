@@ -1,4 +1,4 @@
-"""Draw the charts of an audit as SVG: what is recovered against the search quality of each setting.
+"""Draw the charts of an audit as SVG: the recovered share against the search quality of each setting.
 
 They are drawn here, not with matplotlib as in `runs.plots`, for three reasons. Each point shows its values when the
 mouse is over it (`<title>`), which matplotlib does not write. A page can be drawn from report.json without the extra
@@ -100,7 +100,7 @@ class _Axes:
 
 
 def overview(report: Report) -> Iterable[str]:
-    """Draw what is recovered of content words, names and numbers, each against the search quality that is kept."""
+    """Draw the recovered content words, names and numbers, each against the search quality that is kept."""
     for measure, (title, label, whole) in _RECOVERED.items():
         values = [setting[f"highest_{measure}"] for setting in report["settings"]]
         if any(value["value"] is None for value in values):
@@ -128,7 +128,7 @@ def _recovered(setting: Report, value: Report, name: str, whole: int) -> _Point:
 
 
 def _guessing_across(x: float, axes: _Axes) -> Iterable[str]:
-    """Mark the floor of what is recovered."""
+    """Mark the floor: the share that guessing recovers."""
     yield _line([(axes.x(x), axes.top), (axes.x(x), axes.bottom)], "axis", 'stroke-dasharray="2 3"')
     yield f'<text x="{axes.x(x) + 4:.1f}" y="{axes.bottom - 6}" font-size="10">guessing</text>'
 

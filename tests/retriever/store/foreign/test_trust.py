@@ -280,8 +280,9 @@ def test_an_index_whose_trust_cannot_be_taken_back_is_removed_all_the_same(mine,
         trust.forget(notes[0].name)
 
 
-def test_a_user_without_a_home_folder_has_no_trust_to_take_back(without_home):
+def test_a_user_without_a_home_folder_has_no_trust_to_take_back(without_home, recwarn):
     trust.forget("0" * 32)
+    assert not recwarn.list
 
 
 def test_notes_are_for_the_user_alone(new, state):
