@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .weights import BertConfig
 
 
-# Tokens in a batch, padding included: the rate rises no further on the machines measured.
-_BATCH_TOKENS = 4_096
+# Tokens in a batch, padding included: with more, hidden states no longer fit the caches.
+_BATCH_TOKENS = 2_048
 # Fewer tokens are not worth a batch of their own, even if a processor idles without one.
 _MIN_BATCH_TOKENS = 256
 _FEW = 16  # texts
@@ -88,6 +88,7 @@ class BertModel:
         check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
         self._compiled: dict[tuple[bool, bool], BertOpenVINO] = {}  # by whether in int8, and for batches one by one
+        self._folded: dict[str, Floats] = {}  # weights that the compiled graphs share
         self._tokenizers: dict[bool, Tokenizer] = {}
         self.dim = self._weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
@@ -195,6 +196,7 @@ class BertModel:
             precision=self._precision,
             int8=layers,
             one_by_one=one_by_one,
+            folded=self._folded,
         )
 
     def _batch(self, encodings: Sequence[Tokens], positions: Positions, tokens: int) -> tuple[Integers, ...]:

@@ -11,7 +11,7 @@ import re
 import threading
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class BertOpenVINO:
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
     :param one_by_one: up to `_THREADS` cores share a batch, so a single one is fast. By default each core computes
         batches of its own, which takes less work for many.
+    :param folded: a dictionary for all graphs of a model, which then share the weights that are made from its own.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class BertOpenVINO:
         precision: str | None = None,
         int8: Mapping[str, Int8Dense] | None = None,
         one_by_one: bool = False,
+        folded: dict[str, Floats] | None = None,
     ) -> None:
         ov = import_openvino()
         hint = "LATENCY" if one_by_one else "THROUGHPUT"
@@ -67,13 +69,20 @@ class BertOpenVINO:
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         core = ov.Core()
-        if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        can_bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        if precision == "bf16" and not can_bf16:
             raise InputError("this processor does not compute in bf16: leave the precision out, or ask for float32")
-        compiled = core.compile_model(
-            _graph(config, weights, classifier=classifier, has_types=types, first_only=first_only, int8=int8 or {}),
-            "CPU",
-            settings,
+        graph = _graph(
+            config,
+            weights,
+            classifier=classifier,
+            has_types=types,
+            first_only=first_only,
+            has_bf16=can_bf16 and precision != "f32",
+            int8=int8 or {},
+            folded={} if folded is None else folded,
         )
+        compiled = core.compile_model(graph, "CPU", settings)
         self._weights, self._int8 = weights, int8  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -120,16 +129,34 @@ def _result(request: Any) -> Floats:
     return data
 
 
+class _State(NamedTuple):
+    """Hidden states as `values * weight + bias`, the last step of a layer norm.
+
+    The next dense layer takes this step into its own weight and bias, which saves a pass over the states.
+    """
+
+    values: Any
+    weight: Floats
+    bias: Floats
+
+
 class _Layers:
     """The layers of a BERT as operations of OpenVINO.
 
     :param int8: layers in int8 by name; the others are in floating point.
+    :param folded: weights of dense layers with those of the norm before them, by layer; new ones are added.
     """
 
-    def __init__(self, config: BertConfig, weights: Mapping[str, Floats], int8: Mapping[str, Int8Dense]) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        weights: Mapping[str, Floats],
+        int8: Mapping[str, Int8Dense],
+        folded: dict[str, Floats],
+    ) -> None:
         self._ov = import_openvino()
         self._op = self._ov.opset15
-        self._config, self._weights, self._int8 = config, weights, int8
+        self._config, self._weights, self._int8, self._folded = config, weights, int8, folded
         self._rounded_inputs: dict[tuple[str, float], Any] = {}  # queries, keys and values have one
         self._has_int8_products = has_int8_products()
 
@@ -142,21 +169,40 @@ class _Layers:
     def scalar(self, value: float) -> Any:
         return self.constant(np.array(value, np.float32))
 
-    def norm(self, x: Any, name: str) -> Any:
-        normal = self._op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
-        return normal * self.constant(self._weights[name + ".weight"]) + self.constant(self._weights[name + ".bias"])
+    def norm(self, x: Any, name: str) -> _State:
+        values = self._op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
+        return _State(values, self._weights[name + ".weight"], self._weights[name + ".bias"])
 
-    def dense(self, x: Any, name: str) -> Any:
+    def whole(self, state: _State) -> Any:
+        """Return a state after the last step of its norm."""
+        return state.values * self.constant(state.weight) + self.constant(state.bias)
+
+    def residual(self, state: _State, x: Any, name: str) -> Any:
+        """Return the sum of a state and a dense layer of x."""
+        return state.values * self.constant(state.weight) + self.dense(x, name, state.bias)
+
+    def dense(self, x: Any, name: str, more: Floats | float = 0) -> Any:
+        """Return a dense layer of a state or of plain values.
+
+        :param more: what is added to its bias.
+        """
         if name in self._int8:
-            return self._dense_int8(x, self._int8[name])
-        product = self._op.matmul(x, self.constant(self._weights[name + ".weight"]), False, True)
-        return product + self.constant(self._weights[name + ".bias"])
+            return self._dense_int8(x, self._int8[name], more)
+        weight, bias = self._weights[name + ".weight"], self._weights[name + ".bias"] + np.float32(more)
+        if isinstance(x, _State):
+            bias = bias + weight @ x.bias
+            weight = self._folded.setdefault(name, weight * x.weight)
+            x = x.values
+        return self._op.matmul(x, self.constant(weight), False, True) + self.constant(bias)
 
-    def _dense_int8(self, x: Any, layer: Int8Dense) -> Any:
+    def _dense_int8(self, x: Any, layer: Int8Dense, more: Floats | float) -> Any:
         """Without products of int8, compute the same values in float32: other int8 instructions saturate."""
-        key = (x.get_friendly_name(), layer.high)
+        values = x.values if isinstance(x, _State) else x
+        key = (values.get_friendly_name(), layer.high)
         if key not in self._rounded_inputs:
-            scaled, low, high = x * self.constant(layer.scale), self.scalar(layer.low), self.scalar(layer.high)
+            scaled, low, high = values * self.constant(layer.scale), self.scalar(layer.low), self.scalar(layer.high)
+            if isinstance(x, _State):
+                scaled = values * self.constant(layer.scale * x.weight) + self.constant(layer.scale * x.bias)
             if self._has_int8_products:
                 self._rounded_inputs[key] = self._op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
             else:
@@ -167,7 +213,8 @@ class _Layers:
             weight = self._op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
         else:
             weight = self.constant(layer.weight * layer.step[:, None])
-        return self._op.matmul(self._rounded_inputs[key], weight, False, True) + self.constant(layer.bias)
+        bias = self.constant(layer.bias + np.float32(more))
+        return self._op.matmul(self._rounded_inputs[key], weight, False, True) + bias
 
 
 def has_int8_products() -> bool:
@@ -186,13 +233,20 @@ def _graph(
     classifier: bool,
     has_types: bool,
     first_only: bool,
+    has_bf16: bool,
     int8: Mapping[str, Int8Dense],
+    folded: dict[str, Floats],
 ) -> ov.Model:
-    """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one."""
+    """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one.
+
+    :param has_bf16: whether the graph is computed in bf16. OpenVINO computes sums and norms in float32 unless a
+        product stands between them and the output, and residual connections lead past every product. So the last
+        one gets a product with the identity. Then only the last sum and the last norm are in float32.
+    """
     ov = import_openvino()
     from openvino import opset15 as op
 
-    layers = _Layers(config, weights, int8)
+    layers = _Layers(config, weights, int8, folded)
     axes, constant, scalar, norm, dense = layers.axes, layers.constant, layers.scalar, layers.norm, layers.dense
 
     def heads(x: Any) -> Any:
@@ -210,20 +264,26 @@ def _graph(
     added = op.slice(added, axes(0), tokens, axes(1), axes(0))
     if has_types:
         added = added + op.gather(constant(token_types), types, axes(0))
-    hidden = norm(op.gather(constant(words), ids, axes(0)) + added, EMBEDDING_NORM)
+    states = norm(op.gather(constant(words), ids, axes(0)) + added, EMBEDDING_NORM)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     for number in range(config.layers):
         layer = LayerNames(number)
         is_cut = (classifier or first_only) and number == last
-        queries = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if is_cut else hidden
-        query, key, value = (
-            heads(dense(x, name)) for name, x in ((layer.query, queries), (layer.key, hidden), (layer.value, hidden))
-        )
-        attended = op.transpose(op.scaled_dot_product_attention(query, key, value, bias), axes(0, 2, 1, 3))
+        queries = states
+        if is_cut:
+            queries = states._replace(values=op.slice(states.values, axes(0), axes(1), axes(1), axes(1)))
+        query = heads(dense(queries, layer.query) * scalar((dim // config.heads) ** -0.5))
+        key, value = heads(dense(states, layer.key)), heads(dense(states, layer.value))
+        attention = op.softmax(op.matmul(query, key, False, True) + bias, -1)
+        attended = op.transpose(op.matmul(attention, value, False, False), axes(0, 2, 1, 3))
         attended = op.reshape(attended, axes(0, 0, dim), True)
-        hidden = norm(queries + dense(attended, layer.attention_output), layer.attention_norm)
-        expanded = op.gelu(dense(hidden, layer.intermediate), "erf")
-        hidden = norm(hidden + dense(expanded, layer.output), layer.output_norm)
+        states = norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
+        expanded = op.gelu(dense(states, layer.intermediate), "erf")
+        if has_bf16 and not classifier and number == last:
+            same = op.matmul(states.values, constant(np.eye(dim, dtype=np.float32)), False, True)
+            states = states._replace(values=same)
+        states = norm(layers.residual(states, expanded, layer.output), layer.output_norm)
+    hidden = layers.whole(states)
     if not classifier:
         return ov.Model([op.result(hidden)], inputs, "bert")
     logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), POOLER)), CLASSIFIER)

@@ -79,6 +79,36 @@ def test_openvino_gives_the_hidden_states_of_numpy(bert, batch):
         )
 
 
+@pytest.mark.parametrize("is_int8", [False, True])
+def test_graphs_share_the_weights_made_from_the_models(bert, batch, is_int8):
+    from binocle.retriever.models.bert.int8 import quantize
+    from binocle.retriever.models.bert.openvino import BertOpenVINO
+
+    layers = quantize(*bert, [batch[0][:1]]) if is_int8 else None
+    folded: dict[str, np.ndarray] = {}
+    first = BertOpenVINO(*bert, precision="f32", int8=layers, folded=folded)
+    arrays = dict(folded)
+    second = BertOpenVINO(*bert, precision="f32", int8=layers, folded=folded, one_by_one=True)
+    assert bool(arrays) is not is_int8
+    assert all(folded[name] is array for name, array in arrays.items())
+    (given,), (other,) = ([hidden.copy() for hidden in graph.map([batch])] for graph in (first, second))
+    np.testing.assert_allclose(real(given, batch[1]), real(other, batch[1]), atol=1e-5)
+
+
+def test_in_bf16_only_the_last_norm_is_computed_in_float32(bert):
+    from binocle.retriever.models.bert import openvino
+
+    core = openvino.import_openvino().Core()
+    if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        pytest.skip("this processor does not compute in bf16")
+    options = {"classifier": False, "has_types": False, "first_only": False, "int8": {}, "folded": {}}
+    graph = core.compile_model(openvino._graph(*bert, has_bf16=True, **options), "CPU")
+    operations = (operation.get_rt_info() for operation in graph.get_runtime_model().get_ordered_ops())
+    norms = [info["runtimePrecision"].astype(str) for info in operations if info["layerType"].astype(str) == "MVN"]
+    assert norms == ["bf16"] * (len(norms) - 1) + ["f32"]
+    assert len(norms) > 1
+
+
 def test_openvino_gives_results_in_order_however_many_batches_are_in_flight(bert):
     from binocle.retriever.models.bert.openvino import BertOpenVINO
 
