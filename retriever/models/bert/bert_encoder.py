@@ -55,7 +55,8 @@ class BertEncoder:
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
         self._settings = settings
         self._int8 = int8
-        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens)
+        first_only = settings.pooling == ("cls",)
+        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens, first_only=first_only)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
         self._expects_queries = False

@@ -71,10 +71,14 @@ def some_texts(count):
     return [" ".join(random.choice(words, random.integers(1, 70))) for _ in range(count)]
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("precision", ["", "float32"])
-def test_a_documents_vector_does_not_depend_on_the_texts_beside_it(tiny_model, precision, monkeypatch):
+def test_a_documents_vector_does_not_depend_on_the_texts_beside_it(
+    precision, pooling, make_model, tmp_path, monkeypatch
+):
     monkeypatch.setenv("BINOCLE_PRECISION", precision)
-    encoder, texts = load_encoder(tiny_model), some_texts(700)
+    folder = make_model(tmp_path / "model", pooling={"pooling_mode": pooling})
+    encoder, texts = load_encoder(folder), some_texts(700)
     together = encoder.encode(texts)
     for size, count in ((1, 40), (4, 200), (50, 700)):
         parts = [encoder.encode(texts[start : start + size]) for start in range(0, count, size)]
