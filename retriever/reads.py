@@ -157,9 +157,9 @@ class DocumentReads:
         :param vectors: also return the vectors of their passages, shape (passages, dim).
         """
         if limit is not None and not is_whole(limit, 0):
-            raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
+            raise InputError(f"limit is the number of documents, a whole number of at least 0, not {shown(limit)}")
         if after is not None and not isinstance(after, str):
-            raise InputError(f"after is the id of a document, not {after!r}")
+            raise InputError(f"after is the id of a document, not {shown(after)}")
         check_flags(vectors=vectors)
         from .store import records
 
@@ -178,7 +178,7 @@ class DocumentReads:
         """
         keys = facet_keys(fields)
         if not is_whole(limit, 0):
-            raise InputError(f"limit is the number of values, a whole number of at least 0, not {limit!r}")
+            raise InputError(f"limit is the number of values, a whole number of at least 0, not {shown(limit)}")
         conditions = self._where(where)
         from .store import records
 

@@ -71,7 +71,7 @@ class Scope(DocumentReads, AsyncCalls):
         """Limit a retriever; `Retriever.scope` does."""
         inside = parse(where)
         if inside is None:
-            raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {where!r}")
+            raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {shown(where)}")
         self._retriever = retriever
         self._index = retriever._index  # noqa: SLF001 - as below
         self._inside = inside
@@ -209,7 +209,7 @@ class Scope(DocumentReads, AsyncCalls):
         :param where: None, or a filter without conditions, for no others.
         """
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise InputError(f"ids is a list of documents, not {ids!r}")
+            raise InputError(f"ids is a list of documents, not {shown(ids)}")
         if folder is not None:
             raise InputError("a scope has no folders: choose documents by a filter, such as F.path.glob('notes/**')")
         names = list(map(records.name_of, ids))

@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from ...core.errors import InputError
+
 
 def plain(value: Any) -> Any:
-    """Convert a value for storage: a date to text, a numpy scalar to Python's, a tuple to a list."""
+    """Convert a value for storage: a date to text, a numpy scalar to Python's, a tuple to a list.
+
+    :raises InputError: for lists in each other that are too deep for Python.
+    """
     if isinstance(value, (list, tuple)):
-        return [plain(member) for member in value]
+        try:
+            return [plain(member) for member in value]
+        except RecursionError:
+            raise InputError("a value is a list with hundreds of others in each other: expected fewer") from None
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, np.datetime64):

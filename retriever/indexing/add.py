@@ -212,7 +212,7 @@ def _parse(number: int, record: Mapping[str, Any]) -> Addition:
     if not hasattr(record, "keys"):
         raise InputError(f"document {number} is of type {type(record).__name__}: expected a mapping with 'text'")
     name = record.get("id")
-    label = f"document {number}" if name is None else f"document {number} ({name!r})"
+    label = f"document {number}" if name is None else f"document {number} ({shown(name)})"
     unknown = set(record).difference(_FIELDS)
     if unknown:
         fields, expected = (", ".join(sorted(map(repr, names))) for names in (unknown, _FIELDS))
@@ -301,6 +301,6 @@ def _check_id(number: int, name: Any) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not name:
-        raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
+        raise InputError(f"document {number} has id {shown(name)}: expected a string that is not empty")
     if encodable(name) != name:
         raise InputError(f"document {number} has id {name!r}: expected a string without halves of surrogate pairs")

@@ -55,6 +55,8 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # a number of more digits than Python writes
         return "a number without end"
+    except RecursionError:
+        return f"a {type(value).__name__} with thousands of others in each other"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 

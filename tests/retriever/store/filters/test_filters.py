@@ -15,6 +15,7 @@ import pytest
 
 from binocle.core.errors import DamagedError, InputError
 from binocle.retriever.documents.gitignore import holds
+from binocle.retriever.indexing.add import check_metadata
 from binocle.retriever.store.filters import columns, fields
 from binocle.retriever.store.filters.columns import DocumentColumns
 from binocle.retriever.store.filters.evaluation import evaluate, select
@@ -428,6 +429,27 @@ def test_filters_that_ask_for_the_same_are_equal():
         {"year": True},
     ]
     assert len({*map(parse, others), *same}) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda value: parse({"year": value}),
+        lambda value: parse([value]),
+        lambda value: F.year == value,
+        lambda value: F.year.between(value, 1),
+        lambda value: Filter.from_json({"type": "eq", "key": "year", "value": value}),
+        lambda value: Filter.from_json({"type": "eq", "key": value, "value": 1}),
+        lambda value: check_metadata("document 1", {"year": [value]}),
+    ],
+)
+def test_values_thousands_deep_are_refused_in_one_line(of):
+    in_lists, in_mappings = 1, 1
+    for _ in range(10_000):
+        in_lists, in_mappings = [in_lists], {"in": in_mappings}
+    for value in (in_lists, in_mappings):
+        with pytest.raises(InputError, match=r"^[^\n]+\Z"):
+            of(value)
 
 
 def test_values_in_a_mapping_may_be_numbers_booleans_and_sets():
