@@ -275,7 +275,7 @@ def inverter(
     sources, name, length = _sources(texts, encoder, index)
     if kind == "embedding" and options["max_length"] is None:
         options["max_length"] = length
-    with ProgressBar("reading the data", lines=10) as progress:
+    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
         result = train_inverter(
             sources,
             out,
@@ -284,7 +284,6 @@ def inverter(
             column=column,
             progress=progress,
         )
-    recipes.write(out)
     if as_json:
         echo_json(result.as_dict())
         return

@@ -93,7 +93,7 @@ def pretrain(
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     refuse_idle_column(texts)
-    with ProgressBar("reading the data", lines=10) as progress:
+    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
         result = run_pretraining(
             texts,
             out,
@@ -105,7 +105,6 @@ def pretrain(
             config=PretrainingConfig(**options),
             progress=progress,
         )
-    recipes.write(out)
     if as_json:
         echo_json(result.as_dict())
     else:

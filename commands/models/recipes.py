@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from ...core.files import write_atomic
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-NAME = "recipe.toml"
 _PATHS = ("data", "texts", "base", "encoder", "teacher", "guide", "index", "development", "unlabelled")  # or names
 _RELATIVE = ("./", "../")  # a path that begins so counts from the recipe's folder
 _OWN = ("recipe", "out", "as_json")  # of a call, not of the recipe
@@ -89,13 +90,16 @@ option = click.option(
 )
 
 
-def write(folder: Path) -> None:
-    """Write the options that this call was given, or took from a recipe, into the folder of the model.
+@contextlib.contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Let a model that is trained here keep the options that this call was given, or took from a recipe.
 
-    Of several processes that train together, only the first one writes.
+    The training writes them together with the model, so that no model lacks its recipe if the process is killed.
+
+    :param folder: of the model.
     """
-    if os.environ.get("RANK", "0") != "0":
-        return
+    from ...training.runs.run_folder import RECIPE
+
     context = click.get_current_context()
     options = {
         name: _from_recipe(value, folder) if name in _PATHS else _plain(value)
@@ -103,7 +107,11 @@ def write(folder: Path) -> None:
         if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
     }
     lines = [f"{name} = {_toml(value)}\n" for name, value in sorted(options.items())]
-    write_atomic(folder / NAME, "".join(lines))
+    token = RECIPE.set("".join(lines))
+    try:
+        yield
+    finally:
+        RECIPE.reset(token)
 
 
 def _toml(value: Any) -> str:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.checks import with_python_numbers
 from ...core.errors import InputError, ModelNotFoundError
-from ...core.files import check_name
+from ...core.files import check_name, write_atomic
 from ...core.progress import Progress, ignore, within
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data import dataset as rows
 from ..data.dataset import Shape
 from ..mining.mine import mine
 from ..runs import environment
-from ..runs.run_folder import ORDER, check_order, files_of, folder_of
+from ..runs.run_folder import ORDER, SETTINGS, check_order, files_of, finished_of, folder_of, refuse_finished
 from .config import EncoderConfig, check
 from .objectives import objectives
 from .train import train_encoder
@@ -91,6 +91,7 @@ def train_rounds(
                 shutil.rmtree(work)
             raise
         current = str(folder)
+    (work / SETTINGS).unlink()  # first: a half-deleted folder would look like a run to resume
     shutil.rmtree(work)
     return result
 
@@ -114,6 +115,8 @@ def _check_objective(config: EncoderConfig, negatives: int) -> None:
 def _check_out(out: Path, work: Path) -> None:
     """Check that `out` can take the model: it is empty, or the folder of this run before it was killed."""
     check_name(work)
+    if work.is_dir() and (out / "binocle.json").is_file() and not folder_of(out).exists():
+        refuse_finished(out, "model", work, finished_of(out))
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: expected a folder for the model")
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
@@ -177,7 +180,7 @@ def _check_same(work: Path, settings: dict[str, Any]) -> None:
 
     :raises InputError: if the folder holds a run with other settings.
     """
-    file, content = work / "asked.json", json.dumps(settings)
+    file, content = work / SETTINGS, json.dumps(settings)
     if file.is_file():
         earlier = file.read_text("utf-8")
         check_order(json.loads(earlier), work)
@@ -185,5 +188,7 @@ def _check_same(work: Path, settings: dict[str, Any]) -> None:
             raise InputError(
                 f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
             )
-    work.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, "utf-8")
+    else:
+        shutil.rmtree(work, ignore_errors=True)  # the rest of a run that was killed while it was deleted
+        work.mkdir(parents=True)
+        write_atomic(file, content)

@@ -20,7 +20,7 @@ from ...core.version import __version__
 from ...retriever.models.files import split_precision
 from . import hub_metadata
 from .plots import curves
-from .run_folder import write_log
+from .run_folder import RECIPE, write_log
 
 _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 
@@ -77,7 +77,7 @@ def write_card(folder: Path, card: Card, name: str | None = None) -> None:
 
 
 def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
-    """Write the card, the log and its curves beside a finished model, and move all of it to `out`."""
+    """Write the card, the log, its curves and the recipe beside a finished model, and move all of it to `out`."""
     write_log(ready / "log.jsonl", history)
     plots: tuple[str, ...] = ()
     with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
@@ -85,6 +85,8 @@ def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], me
         file = ready / "curves.svg"
         plots = (curves(history, file, metric=metric or "metric", kept_step=card.kept_step, note=stop).name,)
     write_card(ready, replace(card, plots=plots), out.resolve().name)
+    if recipe := RECIPE.get():
+        write_atomic(ready / "recipe.toml", recipe)
     for path in ready.iterdir():
         target = out / path.name
         if target.is_dir():  # from a run that was killed here

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...core.errors import InputError
 from ...core.files import check_name, expand_home, write_atomic
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTINGS = "asked.json"  # settings of the run; a second call compares its own
+RECIPE: ContextVar[str] = ContextVar("recipe", default="")  # content of the model's recipe.toml; "" for none
 ORDER = 4  # version of the batches: raise it if the same settings draw others, because no run may mix versions
 
 
@@ -26,9 +28,18 @@ def check_out(out: Path, kind: str = "model") -> None:
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
         if finished_of(out).is_dir():
-            shutil.rmtree(finished_of(out), ignore_errors=True)
-            raise InputError(f"{out} holds the finished {kind} already: give another folder for a new one")
+            refuse_finished(out, kind, finished_of(out))
         raise InputError(f"{out} is not empty: give another folder for the {kind}")
+
+
+def refuse_finished(out: Path, kind: str, *remains: Path) -> NoReturn:
+    """Delete the folders that a run left because it was killed once its model was in `out`.
+
+    :raises InputError: always, since the model is there.
+    """
+    for folder in remains:
+        shutil.rmtree(folder, ignore_errors=True)
+    raise InputError(f"{out} holds the finished {kind} already: give another folder for a new one")
 
 
 def check_outside(out: Path, *models: str | None) -> None:

@@ -131,6 +131,15 @@ def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, 
     assert json.loads(third)["steps"] == 2, err
 
 
+def test_a_run_killed_after_its_last_step_has_a_recipe(home, run, monkeypatch):
+    def killed(*_, **__):
+        raise SystemExit(9)
+
+    monkeypatch.setattr("binocle.commands.models.train._print_result", killed)
+    run("train", "encoder", "pairs.jsonl", "--out", "out", *FAST)
+    assert tomllib.loads((home / "out" / "recipe.toml").read_text("utf-8"))["data"] == "../pairs.jsonl"
+
+
 def test_a_name_that_is_not_utf8_is_read_but_not_written(home, run, tiny_model):
     data, out = (os.fsdecode(b"caf\xe9" + end) for end in (b".jsonl", b""))
     try:

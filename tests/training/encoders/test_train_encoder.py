@@ -1080,6 +1080,24 @@ def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl"]
 
 
+def test_rounds_killed_in_their_last_moment_are_tidied(tmp_path, tiny_model, monkeypatch):
+    delete = shutil.rmtree
+
+    def killed(path, **options):
+        if Path(path).name == ".out-rounds" and Path(path).exists():
+            raise KeyboardInterrupt
+        delete(path, **options)
+
+    given = {"negatives": 1, "base": tiny_model, "config": EncoderConfig(steps=1, batch_size=8, held_out=0)}
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_rounds(PAIRS, tmp_path / "out", **given)
+    with pytest.raises(InputError, match="out holds the finished model already: give another folder for a new one"):
+        train_rounds(PAIRS, tmp_path / "out", **given)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_killed_rounds_go_on_where_the_model_is_written_among_the_documents(tmp_path, tiny_model, write, monkeypatch):
     corpus = write(tmp_path / "corpus", {f"{n}.md": f"The {row['positive']}\n" for n, row in enumerate(PAIRS[:20])})
     file = tmp_path / "pairs.jsonl"
