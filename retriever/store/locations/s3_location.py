@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -37,6 +38,9 @@ _FETCHED = "fetched"  # an empty file in the folder of an index that was downloa
 _OWN_SECONDS = 86_400.0  # the longest time to download an index, or to build, upload and commit it
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be uploaded
 _SUPERSEDED = "superseded"  # an empty object, put when an index is replaced
+# Lance waits 30 s for an answer, and repeats a request 64 times: half an hour on a server that stalls. With less time
+# for repetitions than a wait takes, it repeats only quick refusals, and says within three minutes what stalls.
+_LANCE = {"client_retry_timeout": "20"}  # seconds
 _CACHE = "set BINOCLE_CACHE to a folder with room"
 
 
@@ -65,7 +69,9 @@ class S3Location:
         if not bucket or not prefix:
             raise InputError(f"{name} does not name an index on object storage: expected s3://BUCKET/PREFIX")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        options = {"aws_endpoint": endpoint} if endpoint else {}
+        options = dict(_LANCE)
+        if endpoint:
+            options["aws_endpoint"] = endpoint
         if endpoint and endpoint.startswith("http://"):
             options["allow_http"] = "true"
         home = os.environ.get("BINOCLE_CACHE") or user_folder("CACHE", "~/.cache") / "binocle"
@@ -123,12 +129,13 @@ class S3Location:
         with reachable(self.cache, _CACHE):
             self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         since = now()
-        tag = wait_for(self, lambda: self._claim(since), poll_seconds=_POLL_SECONDS)
-        lease = _Lease(self._objects, tag, since)
-        try:
-            yield
-        finally:
-            lease.end()
+        with _unwinding_at_sigterm():
+            tag = wait_for(self, lambda: self._claim(since), poll_seconds=_POLL_SECONDS)
+            lease = _Lease(self._objects, tag, since)
+            try:
+                yield
+            finally:
+                lease.end()
 
     def _claim(self, since: str) -> str:
         """Take the lease and return its tag.
@@ -235,6 +242,31 @@ class S3Location:
         for name, put in newest.items():
             if name not in keep and put < before:
                 self.drop(name)
+
+
+class _Terminated(BaseException):
+    """SIGTERM came. No handler of errors takes it for one."""
+
+
+@contextlib.contextmanager
+def _unwinding_at_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the main thread, as Ctrl-C does, before it ends the process; a program's own handler stays."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    raise _Terminated
 
 
 class _Lease:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ATTEMPTS = 5
-_RETRIES: Any = {"mode": "standard", "max_attempts": _ATTEMPTS}
+_SECONDS = 15  # to wait for an answer, and for the next bytes of one: a minute and a half in all attempts
+_RETRIES: Any = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
 _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
 
 
@@ -81,7 +82,7 @@ class S3Objects:
             raise MissingExtraError("boto3", "s3", "an index on object storage") from None
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        config = Config(retries=_RETRIES, connect_timeout=5)
+        config = Config(retries=_RETRIES, connect_timeout=5, read_timeout=_SECONDS)
         try:
             self._client: Any = boto3.session.Session().client(
                 "s3", endpoint_url=endpoint, region_name=region, config=config

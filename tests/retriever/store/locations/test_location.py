@@ -6,7 +6,10 @@ import errno
 import hashlib
 import os
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -487,6 +490,15 @@ def test_an_answer_whose_headers_end_in_the_middle_is_told_in_one_line(few_words
         few_words.age("lock.json")
 
 
+def test_a_storage_that_stalls_is_named_with_its_address(few_words, monkeypatch):
+    monkeypatch.setattr(OfFewWords, "do_GET", lambda _: time.sleep(1))
+    monkeypatch.setattr(s3_objects, "_SECONDS", 0.1)
+    monkeypatch.setattr(s3_objects, "_RETRIES", {"total_max_attempts": 1})
+    address = os.environ["AWS_ENDPOINT_URL"]
+    with pytest.raises(StoreError, match=f'bucket/index cannot be reached .Read timeout .* "{address}/bucket/index/H'):
+        S3Objects("bucket", "index").get("HEAD.json")
+
+
 def test_an_object_above_the_size_limit_is_not_read(few_words, monkeypatch):
     monkeypatch.setattr(s3_objects, "LARGEST", 5)
     monkeypatch.setattr(OfFewWords, "held", b"whole")
@@ -502,6 +514,36 @@ def test_the_lease_is_given_up(place, objects, tiny):
     with open_writer(store):
         assert "lock.json" in objects.held
     assert "lock.json" not in objects.held
+
+
+HELD = """
+import sys, time
+from pathlib import Path
+from binocle.retriever.store.locations.s3_location import S3Location
+
+class Objects:
+    def put(self, key, data, over):
+        return "tag"
+
+    def get(self, key):
+        return b"", "tag"
+
+    def remove(self, key):
+        print("removed", key, flush=True)
+
+with S3Location("s3://bucket/index", Objects(), Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_process_that_is_terminated_gives_up_its_lease(tmp_path):
+    command = [sys.executable, "-c", HELD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        process.terminate()
+        assert process.stdout.read() == "removed lock.json\n"
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_a_lease_says_since_when_it_is_held_and_when_it_ends(place, objects, tiny, monkeypatch):
