@@ -7,11 +7,11 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from ..core.runtime.threads import Threads
 from .search.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import ThreadPoolExecutor
 
     from .indexing.report import Report
     from .search.context import Context
@@ -28,17 +28,15 @@ class CallPool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Threads | None = None
 
     async def run(self, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
         """Await a call. If the task is cancelled before a thread is free, the call never starts."""
         import asyncio  # a search without it starts faster
-        from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
-            self._executor = self._executor or ThreadPoolExecutor(_THREADS, thread_name_prefix="binocle")
-            future = self._executor.submit(partial(call, *arguments, **options))
-        return await asyncio.wrap_future(future)
+            executor = self._executor = self._executor or Threads(_THREADS, thread_name_prefix="binocle")
+        return await asyncio.wrap_future(executor.submit(partial(call, *arguments, **options)))
 
     def close(self) -> None:
         """Wait for running calls, and cancel waiting ones."""
