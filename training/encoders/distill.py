@@ -53,7 +53,7 @@ class DistillationResult:
     layers: int  # 0 for a table
     measures: dict[str, tuple[float, float]]  # name -> teacher's, student's
     texts_per_second: tuple[float, float]  # teacher's, student's
-    seconds: float
+    seconds: float  # of the training, including earlier processes
     fingerprint: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def distill(
     :raises InputError: if the teacher does not have more layers.
     """
     environment.require("distillation")
-    began, on_progress, out = time.monotonic(), progress or ignore, Path(out)
+    on_progress, out = progress or ignore, Path(out)
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
     config = config or student_settings(layers)
@@ -124,8 +124,9 @@ def distill(
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
         facts += both
     rates = _rate(teacher, every), _rate(student, every)
-    result = DistillationResult(out, layers, measures, rates, time.monotonic() - began, student.fingerprint)
-    _write_card(result, model, len(every), facts)
+    card = json.loads((out / "binocle.json").read_text("utf-8"))  # of the training run, whichever process ended it
+    result = DistillationResult(out, layers, measures, rates, card["seconds"], student.fingerprint)
+    _write_card(result, card, model, len(every), facts)
     return result
 
 
@@ -244,19 +245,19 @@ def _ndcg(role: str, name: str, collection: str | Path, split: str, on_progress:
     }
 
 
-def _write_card(result: DistillationResult, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
-    """Write the student's model card over that of its training run."""
-    file = result.folder / "binocle.json"
-    known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+def _write_card(
+    result: DistillationResult, known: dict[str, Any], model: str, texts: int, measures: list[dict[str, Any]]
+) -> None:
+    """Write the student's model card over that of its training run, whose facts are `known`."""
     card = Card(
         kind="encoder",
         base=model,
-        objective=known.get("objective", "a table of the teacher's vectors of single tokens"),
+        objective=known["objective"],
         data={"texts": texts},
-        config={**known.get("config", {}), "layers": result.layers},
+        config={**known["config"], "layers": result.layers},
         measures=measures,
-        seconds=known.get("seconds", result.seconds),
-        steps=known.get("steps", 0),
+        seconds=result.seconds,
+        steps=known["steps"],
         texts_per_second=result.texts_per_second[1],
         fingerprint=result.fingerprint,
         device=environment.device(),

@@ -30,10 +30,13 @@ def test_a_run_that_was_killed_while_it_measured_the_student_is_repeated(tmp_pat
         with pytest.raises(KeyboardInterrupt):
             table(tiny_model, tmp_path / "student")
     weights = (tmp_path / "student" / "model.safetensors").stat().st_mtime_ns
+    card = tmp_path / "student" / "binocle.json"
+    card.write_text(json.dumps(json.loads(card.read_text("utf-8")) | {"seconds": 1234.5}), "utf-8")
     with pytest.raises(InputError, match="is not empty"):
         distill(tiny_model, tmp_path / "student", texts=TEXTS[1:], layers=0, config=student_settings(0, **SETTINGS))
-    table(tiny_model, tmp_path / "student")
-    assert json.loads((tmp_path / "student" / "binocle.json").read_text("utf-8"))["config"]["layers"] == 0
+    assert table(tiny_model, tmp_path / "student").seconds == 1234.5  # of the process that trained
+    facts = json.loads(card.read_text("utf-8"))
+    assert (facts["config"]["layers"], facts["seconds"]) == (0, 1234.5)
     assert (tmp_path / "student" / "model.safetensors").stat().st_mtime_ns == weights
     assert [path.name for path in tmp_path.iterdir()] == ["student"]
     with pytest.raises(InputError, match="is not empty"):
