@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..core.units import count_of
 from .models.idle_options import refuse_given_options
 from .options import (
     FloatRange,
     command_hint,
-    count_of,
     folder_argument,
     index_option,
     json_option,

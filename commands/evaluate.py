@@ -9,6 +9,7 @@ import click
 
 from ..core.errors import InputError
 from ..core.printable import printable
+from ..core.units import count_of
 from .models.idle_options import refuse_given_options
 from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option
 from .output import echo, echo_json
@@ -111,11 +112,14 @@ def _lines(result: RetrievalResult | JudgedRowsResult) -> list[str]:
 
 
 def _of_rows(result: JudgedRowsResult) -> tuple[str, str]:
-    return f"{result.data}: {result.rows:,} rows, {result.kind}, {result.model}", f"scored in {result.seconds:.1f} s"
+    return (
+        f"{result.data}: {count_of(result.rows, 'row')}, {result.kind}, {result.model}",
+        f"scored in {result.seconds:.1f} s",
+    )
 
 
 def _of_collection(result: RetrievalResult) -> tuple[str, str]:
-    size = f"{result.queries:,} queries, {result.documents:,} documents"
+    size = f"{count_of(result.queries, 'query')}, {count_of(result.documents, 'document')}"
     reranker = f", reranked by {result.reranker}" if result.reranker else ""
     return (
         f"{result.collection} {result.split}: {size}, {result.mode}{reranker}",

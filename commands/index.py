@@ -12,12 +12,12 @@ import click
 from ..core.errors import InputError, NoIndexError, StoreError
 from ..core.files import expand_home
 from ..core.printable import path_as_printed, printable_path
+from ..core.units import count_of
 from .documents import find_document, is_forgotten, open_cited
 from .options import (
     EXIT_NEGATIVE,
     PATH,
     command_hint,
-    count_of,
     current_folder,
     folder_above,
     folder_argument,

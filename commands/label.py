@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.printable import printable
+from ..core.units import count_of
 from .documents import printed_name
 from .models.idle_options import refuse_given_options
 from .options import (
     EXIT_NEGATIVE,
     FloatRange,
-    count_of,
     folder_argument,
     folder_filter,
     index_option,

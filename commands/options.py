@@ -261,11 +261,6 @@ def print_note(note: str) -> None:
         echo(note, err=True)
 
 
-def count_of(number: int, noun: str) -> str:
-    """A number with its noun: "1 passage", "2,000 passages"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 @contextlib.contextmanager
 def stdout_for_answers(ray: str | None) -> Iterator[None]:
     """Keep standard output for the answer: Ray would print the messages of its nodes there."""

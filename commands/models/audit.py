@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.printable import printable
+from ...core.units import count_of
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -275,7 +276,7 @@ def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bo
     )
     report = applied.report
     return [
-        f"{report.chunks:,} passages now of {applied.setting}, in {report.seconds:.1f} s; {old}",
+        f"{count_of(report.chunks, 'passage')} now of {applied.setting}, in {report.seconds:.1f} s; {old}",
         (
             f"{applied.folder} is the encoder, with its secret key: keep it outside of the index; back it up, for "
             "without it the index cannot be searched by meaning, and give it to nobody who gets the vectors"

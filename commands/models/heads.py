@@ -11,6 +11,7 @@ import click
 
 from ...core.errors import InputError
 from ...core.printable import printable
+from ...core.units import count_of
 from ..options import FOLDER, FloatRange, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
@@ -269,9 +270,9 @@ def _print_result(result: HeadResult, *, as_json: bool) -> None:
         echo_json(result.as_dict())
         return
     loop = result.loop
-    steps = f"{loop.steps:,} steps" if loop.steps else "a probe"
+    steps = count_of(loop.steps, "step") if loop.steps else "a probe"
     echo(f"{result.kind}: {steps} in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
-    echo(f"{result.rows['training']:,} rows to learn from, {result.rows['held_out']:,} held out")
+    echo(f"{count_of(result.rows['training'], 'row')} to learn from, {result.rows['held_out']:,} held out")
     for measure in result.measures:
         echo(
             f"{measure.name} {measure.value:.4f} (95 % {measure.low:.4f} to {measure.high:.4f}, {measure.rows:,} rows)"

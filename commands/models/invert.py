@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
+from ...core.units import count_of
 from ..documents import parse_citation
 from ..options import (
     EXIT_NEGATIVE,
@@ -287,10 +288,10 @@ def inverter(
     if as_json:
         echo_json(result.as_dict())
         return
-    echo(f"{result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
+    echo(f"{count_of(result.steps, 'step')} in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
     for row in result.measures:
         low, high = row["interval"]
-        echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {row['rows']} texts)")
+        echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {count_of(row['rows'], 'text')})")
     echo(result.folder)
 
 

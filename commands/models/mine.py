@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
+from ...core.units import count_of
 from ..options import INDEX, IndexOption, json_option, name_option, open_index
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
@@ -138,7 +139,8 @@ def score(data: str, out: Path, models: tuple[str, ...], split: str, as_json: bo
         echo_json(report.as_dict())
     else:
         echo(
-            f"{out}: {report.rows:,} rows of {report.scores} scores by {', '.join(models)}, in {report.seconds:,.1f} s"
+            f"{out}: {count_of(report.rows, 'row')} of {count_of(report.scores, 'score')} by {', '.join(models)}, "
+            f"in {report.seconds:,.1f} s"
         )
         echo(f"the positive scores highest in {report.agreement:.0%} of the rows")
 
@@ -152,14 +154,14 @@ def _judge(name: str | None) -> Any:
 
 
 def _summary(report: MiningReport, out: Path, negatives: int) -> str:
-    rows = f"{out}: {report.rows:,} row{'s' * (report.rows != 1)}, {report.negatives:,} negatives"
-    queries = f"{report.queries:,} queries from {report.documents:,} texts"
+    rows = f"{out}: {count_of(report.rows, 'row')}, {count_of(report.negatives, 'negative')}"
+    queries = f"{count_of(report.queries, 'query')} from {count_of(report.documents, 'text')}"
     used = {"encoded": report.encoded_by, "searched": report.searched_by}
     device = "".join(f", {work} by {name}" for work, name in used.items() if name != "the CPU")
     lines = [f"{rows} for {queries}, in {sum(report.seconds.values()):,.1f} s{device}"]
     if report.dropped:
         counts = ", ".join(f"{rule} {count:,}" for rule, count in report.dropped.items())
-        lines.append(f"dropped of {report.candidates:,} candidates: {counts}")
+        lines.append(f"dropped of {count_of(report.candidates, 'candidate')}: {counts}")
     if report.short:
-        lines.append(f"{report.short:,} queries have fewer than {negatives}, {report.none:,} of them none")
+        lines.append(f"fewer than {negatives} for {count_of(report.short, 'query')}, none for {report.none:,} of them")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
+from ...core.units import count_of
 from ..options import EXIT_NEGATIVE, FOLDER, json_option, report_to_option, text_argument
 from ..output import echo, echo_json
 from . import recipes
@@ -114,11 +115,12 @@ def pretrain(
 
 def _summary(result: PretrainingResult) -> str:
     counts = result.counts
+    documents = count_of(counts.documents, "document")
     lines = [
-        f"{result.folder}: {result.objective} from {result.base}, {result.steps:,} steps"
+        f"{result.folder}: {result.objective} from {result.base}, {count_of(result.steps, 'step')}"
         + (f", resumed after {result.resumed_from:,}" if result.resumed_from else "")
         + f" in {result.seconds:,.0f} s",
-        f"{counts.documents:,} documents, {counts.held_out_documents:,} of them held out, {counts.tokens:,} tokens",
+        f"{documents}, {counts.held_out_documents:,} of them held out, {count_of(counts.tokens, 'token')}",
     ]
     if result.new_head:
         lines.append(f"{result.base} had no head for masked words: its new one is tied to its word embeddings")

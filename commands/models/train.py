@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...core.units import count_of
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -271,13 +272,14 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> int:
         echo_json(result.as_dict())
         return code
     echo(
-        f"{result.objective}: {result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s"
+        f"{result.objective}: {count_of(result.steps, 'step')} in {result.seconds:,.0f} s, "
+        f"{result.texts_per_second:,.0f} texts/s"
     )
     echo(result.account)
     if result.after:
         was = f"{result.before.value:.4f} -> " if result.before else ""
         low, high = result.after.low, result.after.high
-        rows = f"{result.after.rows:,} held-out rows"
+        rows = count_of(result.after.rows, "held-out row")
         echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
     if result.notes:
@@ -356,7 +358,7 @@ def _print_tuning(result: TuningResult) -> None:
         return
     for mode, comparison in result.verdict.modes.items():
         echo(
-            f"{mode} nDCG@10 of {result.verdict.queries:,} queries from held-out documents: "
+            f"{mode} nDCG@10 of {count_of(result.verdict.queries, 'query')} from held-out documents: "
             f"{comparison.before:.4f} -> {comparison.after:.4f}"
         )
         echo(comparison.difference.sentence("  gain"))
@@ -364,7 +366,7 @@ def _print_tuning(result: TuningResult) -> None:
             echo(f"  {kind:<10} {by:+.4f}")
     if log := result.verdict.log:
         echo(
-            f"agreement with the teacher on {log.queries:,} other queries of the log, nDCG@10: "
+            f"agreement with the teacher on {count_of(log.queries, 'other query')} of the log, nDCG@10: "
             f"{log.before:.4f} -> {log.after:.4f}"
         )
         echo(log.difference.sentence("  gain"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.printable import printable, printable_path
+from ...core.units import count_of
 from ...retriever.search.results.snippet import blocks
 from ...retriever.search.words.exact import parse
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
@@ -189,7 +190,7 @@ def _progress(retriever: Retriever) -> str:
     columns = (status[name].to_pylist() for name in ("source", "state"))
     done = sum(source == "file" and state != "skipped" for source, state in zip(*columns, strict=True))
     about = "about" if total.is_whole else "more than"
-    return f", {done:,} of {about} {total.files:,} files so far" if done < total.files else ""
+    return f", {done:,} of {about} {count_of(total.files, 'file')} so far" if done < total.files else ""
 
 
 def _lacking(parts: ExactQuery) -> str:

@@ -31,6 +31,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 
 from ...core.errors import BinocleError
 from ...core.printable import printable, printable_path
+from ...core.units import count_of
 from ...retriever.documents.file_parts import file_of
 from ...retriever.search.results.snippet import blocks
 from .places import open_in_editor
@@ -107,7 +108,7 @@ class Search:
             return (), printable(str(error))
         milliseconds = (time.perf_counter() - start) * 1000
         note = "" if hits.answerable is not False or not hits else "   nothing here answers this; the nearest:"
-        return hits, f"{len(hits)} {'passage' if len(hits) == 1 else 'passages'}, {milliseconds:.0f} ms{note}"
+        return hits, f"{count_of(len(hits), 'passage')}, {milliseconds:.0f} ms{note}"
 
 
 class Picker:

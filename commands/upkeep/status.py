@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.printable import printable, printable_path
+from ...core.units import count_of
 from ..configuration import FILE
 from ..enrich import label_counts
 from ..options import (
     EXIT_NEGATIVE,
     command_hint,
-    count_of,
     folder_argument,
     folder_filter,
     index_option,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...core.units import count_of
 from ..options import (
     command_hint,
-    count_of,
     folder_argument,
     gpu_option,
     index_option,

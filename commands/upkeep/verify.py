@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ...core.printable import printable, printable_path
+from ...core.units import count_of
 from ..options import (
     EXIT_NEGATIVE,
-    count_of,
     folder_argument,
     index_option,
     json_option,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core.runtime.device import usable_cores
+from ...core.units import count_of
 from ..documents.scan import scan
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
@@ -32,7 +33,7 @@ class Estimate:
 
     def __str__(self) -> str:
         prefix = "" if self.is_whole else "more than "
-        files = f"{prefix}{self.files:,} file{'s' * (self.files != 1)}"
+        files = f"{prefix}{count_of(self.files, 'file')}"
         return f"{files}, {_rough(self.seconds)}{'' if self.is_whole else ' or more'}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.progress import Progress, per_second
+from ...core.units import count_of
 
 if TYPE_CHECKING:
     from ..documents.scan import Entry
@@ -94,7 +95,7 @@ def progress_of_passages(stage: str, done: int, total: int, start: float) -> Pro
     :param start: `time.monotonic()` at the start of the stage.
     """
     rate = per_second(done, start, "passages")
-    return Progress(stage, done, total, f"{done:,} of {total:,} passages, {rate}")
+    return Progress(stage, done, total, f"{done:,} of {count_of(total, 'passage')}, {rate}")
 
 
 def progress_of_files(files: tuple[int, int], size: tuple[int, int], passages: int, start: float) -> Progress:
@@ -106,4 +107,4 @@ def progress_of_files(files: tuple[int, int], size: tuple[int, int], passages: i
     :param start: `time.monotonic()` at the start of indexing.
     """
     rate = per_second(passages, start, "passages") if passages else "reading"
-    return Progress("indexing", *size, f"{files[0]:,} of {files[1]:,} files, {rate}")
+    return Progress("indexing", *size, f"{files[0]:,} of {count_of(files[1], 'file')}, {rate}")

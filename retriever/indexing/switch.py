@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ...core.errors import BinocleError, EncoderMismatchError, StoreError
 from ...core.progress import OnProgress, ignore
+from ...core.units import count_of
 from ..models import encoder as encoders
 from ..models.encoders.no_encoder import check_encoder
 from ..models.identity import EncoderId
@@ -198,7 +199,7 @@ def check_own(snapshot: Snapshot) -> None:
     )
     if count:
         raise EncoderMismatchError(
-            f"{count:,} documents came with an embedding of their own, which no other encoder gives: "
+            f"{count_of(count, 'document')} came with an embedding of their own, which no other encoder gives: "
             "delete them, or add them without, and switch then"
         )
 

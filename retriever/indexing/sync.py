@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...core.errors import InputError
 from ...core.printable import printable_path
 from ...core.progress import OnProgress, ignore
+from ...core.units import count_of
 from ..documents.document import UNREAD
 from ..documents.scan import INDEX_NAME, away
 from ..readers.containers.members import may_hold
@@ -193,8 +194,8 @@ def _note_of_missing(report: Report, root: Path, within: Sequence[str], index: L
         )
     where = "the collection" if within else printable_path(str(root))
     return (
-        f"{report.missing:,} indexed documents are missing from {where}, and the index keeps them: is a disk not "
-        f"mounted? If they were deleted, '{command} --yes' or sync(drop_missing=True) drops them"
+        f"{where} lacks {count_of(report.missing, 'indexed document')}, which the index keeps: is a disk not mounted? "
+        f"'{command} --yes' or sync(drop_missing=True) drops what was deleted"
     )
 
 

@@ -288,8 +288,8 @@ def remove_most(here: Path) -> None:
 def test_index_keeps_most_documents_when_their_files_are_missing_until_a_yes(here: Path, run):
     remove_most(here)
     note = (
-        f"6 indexed documents are missing from {here}, and the index keeps them: is a disk not mounted? If they were "
-        f"deleted, 'binocle index {here} --yes' or sync(drop_missing=True) drops them\n"
+        f"{here} lacks 6 indexed documents, which the index keeps: is a disk not mounted? "
+        f"'binocle index {here} --yes' or sync(drop_missing=True) drops what was deleted\n"
     )
     done = run("index", here)
     assert (done.code, done.err) == (1, note)

@@ -317,7 +317,7 @@ def test_an_encoder_does_not_replace_given_vectors(given, notes, tiny_model, mak
     with pytest.raises(InputError, match="this index has no encoder.*there is none to replace"):
         given.switch(other)
     notes.add([{"id": "own", "text": "x", "embedding": np.eye(32)[0]}])
-    with pytest.raises(EncoderMismatchError, match="1 documents came with an embedding of their own"):
+    with pytest.raises(EncoderMismatchError, match="1 document came with an embedding of their own"):
         notes.switch(other)
     notes.delete("own")
     assert notes.switch(other).switched

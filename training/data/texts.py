@@ -9,6 +9,7 @@ from ...core.checks import listed
 from ...core.errors import InputError
 from ...core.files import expand_home
 from ...core.progress import Progress, at_intervals, ignore
+from ...core.units import count_of
 from ...core.words import encodable
 from ...retriever.documents.scan import is_index
 from .sources import rows
@@ -36,7 +37,7 @@ def documents(sources: Sequence[str | Path], column: str | None = None, progress
     for source in sources:
         for text in _texts(source, column, progress):
             count += 1
-            report(Progress("reading documents", count, message=f"{count:,} document{'s' * (count != 1)} read"))
+            report(Progress("reading documents", count, message=f"{count_of(count, 'document')} read"))
             if text.strip():
                 yield encodable(text)
 
@@ -112,7 +113,7 @@ def _folder(folder: Path, progress: OnProgress) -> Iterator[str]:
                 yield reading.document.text
             failed += reading.state == "failed"
     if failed:
-        progress(Progress(f"left out: {failed:,} file{'s' * (failed != 1)} of {folder} that could not be read"))
+        progress(Progress(f"left out: {count_of(failed, 'file')} of {folder} that could not be read"))
 
 
 def _file(path: Path) -> Iterator[str]:

@@ -17,6 +17,7 @@ from datasets import DatasetDict
 from sentence_transformers.sentence_transformer.trainer import SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
+from ...core.units import count_of
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ...retriever.models.settings import is_reranker, read_modules
@@ -74,7 +75,10 @@ class EncoderTraining:
         self.account = "; ".join(
             [
                 heldout.account(data),
-                *(f"{len(part.training()):,} rows of {name} ({objective})" for name, part, objective in auxiliary),
+                *(
+                    f"{count_of(len(part.training()), 'row')} of {name} ({objective})"
+                    for name, part, objective in auxiliary
+                ),
             ]
         )
         run.report(self.account)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.units import count_of
 from ...indexes.metric import cosines, normalized
 from ..data.dataset import Shape, TrainingSet, counts, take
 from ..evaluation import significance
@@ -147,7 +148,7 @@ def characters(data: TrainingSet, limit: int) -> int:
 def account(data: TrainingSet) -> str:
     """Describe the parts of the data in a line, with advice if a part is too small."""
     rows = counts(data)
-    line = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
+    line = f"{count_of(rows['training'], 'row')} to learn from, {rows['held_out']:,} held out"
     if rows["left_out"]:
         line += f", {rows['left_out']:,} left out because they share a text with held-out rows"
     if rows["left_out"] > sum(rows.values()) / 10:

@@ -17,6 +17,7 @@ from ...core.checks import with_python_numbers
 from ...core.errors import InputError, ModelNotFoundError
 from ...core.files import check_name, write_atomic
 from ...core.progress import Progress, ignore, within
+from ...core.units import count_of
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data import dataset as rows
 from ..data.dataset import Shape
@@ -132,8 +133,8 @@ def _mine(
     report = mine(data, mined, negatives=negatives, progress=progress, **options, **_RULES)
     if left_out := report.pairs - report.rows:
         line = (
-            f"{left_out:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than "
-            f"{negatives} negatives, {report.none:,} of them none"
+            f"{left_out:,} of {count_of(report.pairs, 'pair')} left out: fewer than {count_of(negatives, 'negative')} "
+            f"for {count_of(report.short, 'query')}, none for {report.none:,} of them"
         )
         on_progress(Progress(line))
 
@@ -142,7 +143,7 @@ def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
     """Return the facts of the data for the model card."""
     name = rows.source_name(data)
     source = {"source": Path(name).resolve().name if Path(name).exists() else name}
-    how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder of that round"
+    how = f"{negatives} for each pair, mined in {count_of(rounds, 'round')} with the encoder of that round"
     margin = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
     return source | {"negatives": f"{how}, {margin}; pairs with fewer are left out"}
 

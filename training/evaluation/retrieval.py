@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.progress import Progress, ignore
+from ...core.units import count_of
 from ...retriever.models.load import load_reranker
 from ...retriever.retriever import Retriever
 from ...retriever.search.arguments import check_reranking
@@ -141,7 +142,7 @@ def _run(
     :param passages: to search for each query.
     """
     run: dict[str, Ranking] = {}
-    queries, stage = list(judged), f"{len(judged)} queries"
+    queries, stage = list(judged), count_of(len(judged), "query")
     progress(Progress(stage, 0, len(queries)))
     start = time.monotonic()
     for query in queries[:_TIMED]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, StoreError
 from ...core.files import expand_home
 from ...core.progress import Progress, ignore
+from ...core.units import count_of
 from ...indexes.gpu import on_gpus
 from ...retriever.models.bert.bert_encoder import use_gpus
 from ...retriever.retriever import Retriever
@@ -203,6 +204,6 @@ def _name_of(path: str) -> str:
 def _no_rows(report: MiningReport, negatives: int) -> str:
     dropped = ", ".join(f"{rule} {count:,}" for rule, count in report.dropped.items() if count) or "none"
     return (
-        f"no query has {negatives} negative{'s' * (negatives != 1)} among {report.documents:,} texts "
+        f"no query has {count_of(negatives, 'negative')} among {count_of(report.documents, 'text')} "
         f"(dropped: {dropped}): give a larger corpus, a greater depth or looser rules"
     )

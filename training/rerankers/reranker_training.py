@@ -18,6 +18,7 @@ from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 
 from ...core.errors import InputError, first_line
+from ...core.units import count_of
 from ...retriever.models import files as model_files
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
@@ -121,7 +122,7 @@ class RerankerTraining:
             labels = ["label"] if "label" in table.column_names else []
             dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns([*names, *labels])
         if len(numbers) < 2:
-            raise InputError(f"there are {len(numbers)} rows to train on: expected at least two")
+            raise InputError(f"the data have {count_of(len(numbers), 'row')} to train on: expected at least two")
         size = min(self.config.batch_size * width, len(numbers))
         batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
         if not self.has_lists or self.as_pairs:

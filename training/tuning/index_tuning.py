@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.errors import InputError
 from ...core.progress import counted
+from ...core.units import count_of
 from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import INT8, find, split_precision
 from ...retriever.models.load import load_encoder
@@ -88,11 +89,12 @@ class IndexTuning:
                 "sentences"
             )
         if judges < _SIGNIFICANT_DOCUMENTS:
-            run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
+            run.report(f"queries came from {count_of(judges, 'held-out document')}: no gain on so few is significant")
         self.passages = Passages.read(self.snapshot, {source.id for source in learned})
         self.pairs = logged if self._held_log else self.pairs + logged
         generated = len(self.pairs) - len(logged)
-        run.report(f"{generated:,} generated and {len(logged):,} logged queries, {len(self.passages.texts):,} passages")
+        passages = count_of(len(self.passages.texts), "passage")
+        run.report(f"{generated:,} generated and {count_of(len(logged), 'logged query')}, {passages}")
         if self._held_log:
             choose = f"{len(self._choosing_log):,} choose the adapter's share, " if self._choosing_log else ""
             run.report(f"other queries of the log: {choose}{len(self._held_log):,} judge")

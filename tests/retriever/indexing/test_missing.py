@@ -40,7 +40,7 @@ def test_an_empty_folder_keeps_every_document_until_told(disk):
     empty(root)
     report = retriever.sync()
     assert (report.missing, report.removed, report.chunks_removed) == (14, 0, 0)
-    assert report.note.startswith(f"14 indexed documents are missing from {root}, and the index keeps them")
+    assert report.note.startswith(f"{root} lacks 14 indexed documents, which the index keeps")
     assert paths(retriever) == {*DISK, *REST}
     assert retriever.search("cat", mode="lexical")
     assert retriever.sync(drop_missing=True).removed == 14
@@ -139,7 +139,7 @@ def test_a_repair_keeps_what_is_missing(disk):
     empty(root)
     repair = retriever.repair()
     assert paths(retriever) == {*DISK, *REST}
-    assert any("indexed documents are missing" in note for note in repair.notes)
+    assert any("indexed documents, which the index keeps" in note for note in repair.notes)
 
 
 def test_the_parts_of_a_large_file_count_as_one(tmp_path, write, tiny_model, monkeypatch):

@@ -597,7 +597,9 @@ def test_an_epoch_is_as_long_as_the_batches_of_classes_that_are_drawn(tmp_path, 
 
 def test_fewer_rows_than_processes_are_told(tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(encoding.environment, "processes", lambda: 4)
-    with pytest.raises(InputError, match="there are 3 rows to train on for 4 processes: expected one each at least"):
+    with pytest.raises(
+        InputError, match="the data have 3 rows to train on for 4 processes: expected one each at least"
+    ):
         train_encoder(PAIRS[:3], tmp_path / "out", base=tiny_model, config=replace(FAST, held_out=0.0))
 
 
@@ -1014,7 +1016,7 @@ def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_da
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.encoders.mining_rounds._RULES", {"relative_margin": 0.0})
         train_rounds(file, tmp_path / "out", **given)
-    left_out = "3 of 5 pairs are left out: 1 queries have fewer than 3 negatives, 0 of them none"
+    left_out = "3 of 5 pairs left out: fewer than 3 negatives for 1 query, none for 0 of them"
     assert left_out in [event.stage for event in events]
     facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
     assert facts["base"] == Path(tiny_model).name

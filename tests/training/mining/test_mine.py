@@ -701,7 +701,7 @@ def test_pairs_without_a_negative_to_be_had_are_an_error_that_says_why(tmp_path)
         mined(tmp_path, ONE, ["t 40", "t 50"], form="tuple")
     with pytest.raises(InputError, match=r"no query has 1 negative among 3 texts \(dropped: positive 1, margin 2\)"):
         mined(tmp_path, ONE, ["t 40", "t 50"], margin=0.9)
-    with pytest.raises(InputError, match="no query has 1 negative among 1 texts"):
+    with pytest.raises(InputError, match="no query has 1 negative among 1 text "):
         mined(tmp_path, ONE)
 
 

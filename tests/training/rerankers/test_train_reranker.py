@@ -511,7 +511,7 @@ def test_after_too_few_rows_the_file_is_read_again(tmp_path, tiny_model):
     rows = [{"query": a, "positive": f"the {a} sat", "negative": f"{b} bread"} for a in THINGS for b in THINGS]
     file, config = tmp_path / "rows.jsonl", RerankerConfig(steps=1, evaluations=1)
     file.write_text(json.dumps(rows[0]), "utf-8")
-    with pytest.raises(InputError, match="there are 1 rows to train on"):
+    with pytest.raises(InputError, match="the data have 1 row to train on"):
         train_reranker(file, tmp_path / "out", base=tiny_model, config=config)
     assert not (tmp_path / "out").exists()
     file.write_text("\n".join(map(json.dumps, rows)), "utf-8")

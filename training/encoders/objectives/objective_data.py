@@ -9,6 +9,7 @@ from datasets import Dataset
 from sentence_transformers.base.sampler import GroupByLabelBatchSampler
 
 from ....core.errors import InputError
+from ....core.units import count_of
 from ...data.batches import Batches, largest_batch
 from ...data.dataset import Shape
 from ...data.distributed_batches import SharedBatches
@@ -52,7 +53,7 @@ class ObjectiveData:
         )
         self.loss = losses.build(objective, model, data, options, self.config.matryoshka)
         if len(self.rows) < 2:
-            raise InputError(f"there are {len(self.rows)} rows to train on: expected at least two")
+            raise InputError(f"the data have {count_of(len(self.rows), 'row')} to train on: expected at least two")
 
     @property
     def is_grouped(self) -> bool:
@@ -92,7 +93,8 @@ class ObjectiveData:
         processes = self._sharing_processes()
         if len(self.rows) < processes:
             raise InputError(
-                f"there are {len(self.rows):,} rows to train on for {processes:,} processes: expected one each at least"
+                f"the data have {count_of(len(self.rows), 'row')} to train on for {processes:,} processes: "
+                "expected one each at least"
             )
         size = min(self.config.batch_size, len(self.rows) // processes) * processes
         objective = OBJECTIVES[self.objective]
@@ -110,8 +112,8 @@ class ObjectiveData:
             )
         if maximum < size:
             self.run.report(
-                f"batches have {maximum:,} rows, not {size:,}, since no two may share a text and few are different: "
-                "where texts stand for classes, give text and label"
+                f"batches have {count_of(maximum, 'row')}, not {size:,}, since no two may share a text and few are "
+                "different: where texts stand for classes, give text and label"
             )
         return max(1, maximum // processes) * processes
 
