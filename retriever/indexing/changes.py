@@ -110,8 +110,8 @@ def find_changes(
     fresh: list[Entry] = []
     entries = cut(root, scan(root, leave_out=leave_out, within=within, exclude=exclude))
     for entry in _without_forgotten(entries, snapshot, changes, retry=retry):
-        if entry.unknown:
-            _retain_below(root, entry, gone, report)
+        if entry.unknown and _retain(root, entry, gone, members, report):
+            continue
         row, inside = gone.pop(entry.path, None), members.take(entry.path)
         state = classify(entry, row, root, seen_ns, retry=retry)
         is_same = state in (State.UNCHANGED, State.TOUCHED)
@@ -188,13 +188,20 @@ def _compare_bytes(entry: Entry, row: Row, root: Path, seen_ns: int) -> State:
     return State.UNCHANGED if is_settled else State.TOUCHED
 
 
-def _retain_below(root: Path, entry: Entry, gone: dict[str, Row], report: Report) -> None:
-    """Keep the rows below a folder that cannot be listed: its files may still be there."""
+def _retain(root: Path, entry: Entry, gone: dict[str, Row], members: Members, report: Report) -> bool:
+    """Keep the rows at and below an entry that cannot be read: its files may still be there.
+
+    :return: whether the entry has a row of its own that stays as it is.
+    """
     if not entry.path:
         raise InputError(f"{root} {entry.reason}")
-    below = entry.path if entry.path.endswith("/") else entry.path + "/"
-    for path in [path for path in gone if path == entry.path or path.startswith(below)]:
-        _count_unchanged(report, gone.pop(path))
+    own, below = gone.get(entry.path), entry.path.removesuffix("/") + "/"
+    stays = own is not None and (own["state"] == "indexed" or own["reason"] == entry.reason)
+    paths = [path for path in gone if (stays if path == entry.path else path.startswith(below))]
+    for path in paths:
+        for row in (gone.pop(path), *members.take(path)):
+            _count_unchanged(report, row)
+    return stays
 
 
 def _count_unchanged(report: Report, row: Row) -> None:

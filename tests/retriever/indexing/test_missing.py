@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -124,6 +127,47 @@ def test_a_root_that_is_missing_or_cannot_be_listed_changes_nothing(disk, monkey
     with pytest.raises(InputError, match="there is no folder"):
         retriever.sync()
     assert paths(retriever) == {*DISK, *REST}
+
+
+@contextlib.contextmanager
+def closed(folder, *, is_listed):
+    """Have no file of a folder be read, as the kernel would for another user than root.
+
+    :param is_listed: whether the names of its files still are.
+    """
+    listing = os.scandir
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    def refused(path):
+        if os.path.realpath(path) != str(folder):
+            return listing(path)
+        if not is_listed:
+            refuse()
+        names = os.listdir(folder)
+        return contextlib.nullcontext([SimpleNamespace(name=name, is_dir=refuse, stat=refuse) for name in names])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        yield
+
+
+@pytest.mark.parametrize(("is_listed", "skipped"), [(False, 1), (True, 0)])
+def test_a_folder_whose_files_cannot_be_read_keeps_them_with_what_is_in_them(disk, is_listed, skipped):
+    retriever, root = disk
+    with zipfile.ZipFile(root / "disk/a.zip", "w") as archive:
+        archive.writestr("in.txt", "The dog ran to the sea.\n")
+    retriever.sync()
+    before = paths(retriever)
+    assert "disk/a.zip/in.txt" in before
+    with closed(root / "disk", is_listed=is_listed):
+        reports = [retriever.sync() for _ in range(3)]
+        assert paths(retriever) == before
+    assert [(each.unchanged, each.skipped, each.removed) for each in reports] == [(16, skipped, 0)] * 3
+    again = retriever.sync()
+    assert (again.unchanged, again.indexed) == (16, 0)
+    assert retriever.search("dog", mode="lexical")[0].path == "disk/a.zip/in.txt"
 
 
 def test_a_retry_forgets_no_tombstone_of_a_disk_that_is_away(disk):

@@ -21,7 +21,7 @@ from binocle.core.progress import ignore
 from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.document import Document, Part
 from binocle.retriever.documents.file_parts import file_of
-from binocle.retriever.documents.scan import Entry, scan
+from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
 from binocle.retriever.indexing import reading
@@ -1159,15 +1159,6 @@ def test_a_new_report_counts_nothing_and_adds_nothing_to_another():
     report = Report()
     report.join(Report())
     assert not any(asdict(report).values())
-
-
-@pytest.mark.parametrize(("unknown", "rest"), [("a", {"ab", "b/a"}), ("a/", {"a", "ab", "b/a"})])
-def test_rows_of_an_unlistable_folder_stay(unknown, rest, tmp_path):
-    report, row = Report(), {"state": "indexed"}
-    gone = dict.fromkeys(("a", "a/b", "a/c/d", "ab", "b/a"), row)
-    changes_of._retain_below(tmp_path, Entry(unknown, 0, 0, reason="cannot be listed", unknown=True), gone, report)
-    assert set(gone) == rest
-    assert report.unchanged == 5 - len(rest)
 
 
 def test_what_is_no_folder_of_documents_is_refused(world, tmp_path):
