@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +14,7 @@ from .documents import printed_name
 from .models.idle_options import refuse_given_options
 from .options import (
     EXIT_NEGATIVE,
+    FilePath,
     FloatRange,
     folder_argument,
     folder_filter,
@@ -29,6 +29,7 @@ from .output import echo, echo_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from ..retriever.store.filters.filter import Filter
     from ..retriever.store.records import Record
@@ -46,7 +47,7 @@ _SHOWN = 200  # characters of a text that is sampled
 @click.option(
     "--examples",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FilePath(exists=True, dir_okay=False),
     help="True labels that calibrate the precision: a .csv file with the columns document and label.",
 )
 @click.option("--sample", metavar="N", type=click.IntRange(min=1), help="Print N random documents to label by hand.")

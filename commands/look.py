@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ..core.errors import InputError
-from .options import json_option, print_note, text_argument
+from .options import FilePath, json_option, print_note, text_argument
 from .output import echo, echo_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..retriever.inspection.heat_map import Matrix
     from ..retriever.inspection.token_states import Inspector, TokenStates
     from ..retriever.models.encoder import Kind
@@ -54,7 +55,7 @@ class _View(NamedTuple):
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     help="Draw it too: .svg for a picture, .html for a page to move over.",
 )
 @click.option("--model", metavar="NAME", help="Encoder, reranker or masked language model. Default: all-MiniLM-L6-v2.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError
+from ..core.files import expand_home
 from .background.kept import open_kept
 from .configuration import COLLECTION, FILE
 from .output import echo
@@ -34,29 +35,34 @@ EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that
 _DAY = 24 * 3_600  # seconds
 
 
-class _FilePath(click.Path):
-    """Complete files and folders. The command itself checks whether the path exists."""
+class FilePath(click.Path):
+    """Complete files and folders, and expand "~", as a shell does not in --out=~/x, nor an agent's program.
+
+    By default the command itself checks whether the path exists.
+    """
 
     completes = "file"
     expected = "a file or folder"
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, readable=False)
+    def __init__(self, *, exists: bool = False, dir_okay: bool = True) -> None:
+        super().__init__(exists, dir_okay=dir_okay, readable=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Expand "~"; refuse an empty path, and one on object storage."""
         if value == "":
             self.fail("'' is empty; '.' is the folder you are in", param, ctx)
         if isinstance(value, str) and value.startswith("s3://"):
             self.fail(f"{value} is on object storage: expected {self.expected} of this machine", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(expand_home(value), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Leave the names to the shell."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type=self.completes)]
 
 
-class _FolderPath(_FilePath):
+class _FolderPath(FilePath):
     completes = "dir"
     expected = "a folder"
 
@@ -85,7 +91,7 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # a generic type in
 
 
 DURATION = _Duration()
-PATH = _FilePath()
+PATH = FilePath()
 FOLDER = _FolderPath()
 INDEX = _IndexPath()
 folder_argument = click.argument("folder", required=False, type=FOLDER)

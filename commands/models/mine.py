@@ -9,7 +9,7 @@ import click
 
 from ...core.errors import InputError
 from ...core.units import count_of
-from ..options import INDEX, IndexOption, json_option, name_option, open_index
+from ..options import INDEX, PATH, IndexOption, json_option, name_option, open_index
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_split
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", metavar="DATA")
-@click.option(
-    "--out", required=True, metavar="FILE", type=click.Path(path_type=Path), help="A .jsonl or .parquet file to write."
-)
+@click.option("--out", required=True, metavar="FILE", type=PATH, help="A .jsonl or .parquet file to write.")
 @click.option("--split", default="train", show_default=True, help="Of a BEIR folder (qrels/SPLIT.tsv) or a data set.")
 @click.option(
     "--corpus", metavar="TEXTS", help="A BEIR folder or a file with a column of texts to take negatives from."
@@ -113,9 +111,7 @@ def mine(
 
 @click.command()
 @click.argument("data", metavar="DATA")
-@click.option(
-    "--out", required=True, metavar="FILE", type=click.Path(path_type=Path), help="A .jsonl or .parquet file to write."
-)
+@click.option("--out", required=True, metavar="FILE", type=PATH, help="A .jsonl or .parquet file to write.")
 @click.option(
     "--model", "models", required=True, multiple=True, metavar="NAME", help="An encoder or a cross-encoder; repeatable."
 )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ..options import FilePath
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -80,7 +82,7 @@ def _load(file: Path) -> dict[str, Any]:
 
 option = click.option(
     "--recipe",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     metavar="RECIPE",
     is_eager=True,
     expose_value=False,

@@ -206,6 +206,17 @@ def test_a_user_without_a_home_searches_a_folder_and_has_no_collections(tmp_path
     assert (run("collections").err, run("index", tmp_path / "docs", "-n", "all").err) == (expected, expected)
 
 
+def test_a_path_that_no_shell_expanded_is_below_the_home_folder(notes, run, monkeypatch):
+    monkeypatch.setenv("HOME", str(notes.parent))
+    folder = f"~/{notes.name}"
+    assert paths(run("search", "ship", f"{folder}/a (1)/*.txt", "--json")) == ["a (1)/z.txt"]
+    assert run("index", folder).code == run("files", folder).code == 0
+    assert run("label", folder, "--as", "a,b", f"--examples={folder}/none").err.startswith(
+        f"binocle: Invalid value for '--examples': File '{notes}/none' does not exist."
+    )
+    assert run("files", "~nobody-of-that-name").err == "binocle: there is no folder or file ~nobody-of-that-name\n"
+
+
 @pytest.mark.parametrize("name", ["gs://bucket/x", "S3://bucket/x", "az://x", "file:///tmp/x"])
 def test_a_store_that_is_not_supported_makes_no_folder_of_that_name(name, here, run):
     before = sorted(here.iterdir())
