@@ -423,8 +423,11 @@ def _below(folder: Path, root: Path | None, index: Location) -> list[Filter]:
         raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
     inside = above.resolve().relative_to(root.resolve()).as_posix()
     if above != folder:
-        names = [escaped(inside)] * (inside != ".") + [folder.relative_to(above).as_posix()]
-        return [F.path.glob("/" + "/".join(names))]
+        rest = folder.relative_to(above).as_posix()
+        names = [escaped(inside)] * (inside != ".") + [rest]
+        member = f"{inside}/{rest}" if above.is_file() else ""
+        exact = [F.path == member, F.path.startswith(member + "/")] if member else []
+        return [*exact, F.path.glob("/" + "/".join(names))]
     below = F.path.startswith(inside + "/")  # also the members of an archive, and the parts of a large file
     return [] if inside == "." else [below] if above.is_dir() else [F.path == inside, below]
 
@@ -436,9 +439,12 @@ def folder_above(path: Path) -> Path:
 
 
 def _above_glob(path: Path) -> Path:
-    """The part of a path before its first name with a wildcard; all of a path that exists."""
+    """The file whose member a path names, or else the part before its first name with a wildcard; if it exists, all."""
     if path.exists():
         return path
+    file = next((above for above in path.parents if above.is_file()), None)
+    if file is not None:
+        return file
     wild = next((number for number, name in enumerate(path.parts) if any(sign in name for sign in "*?[")), None)
     return path if wild is None else Path(*path.parts[:wild])
 

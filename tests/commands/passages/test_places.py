@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import click
@@ -43,6 +44,20 @@ def test_a_search_looks_in_a_folder_a_file_or_a_glob(scope, expected, notes, run
     assert paths(run("search", "ship", scope, "--mode", "lexical", "--json")) == expected
     assert paths(run("search", "--fixed", "ship", scope, "--json")) == expected
     assert paths(run("search", "ship", notes / scope, "--mode", "lexical", "--json")) == expected
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [("d", ["d/[x]/o[1].md", "d/y.md"]), ("d/[x]/o[1].md", ["d/[x]/o[1].md"]), ("*/y*", ["d/y.md"]), ("none.md", [])],
+)
+def test_a_search_looks_in_the_members_of_an_archive_by_their_paths(scope, expected, here, run):
+    with zipfile.ZipFile(here / "a.zip", "w") as archive:
+        for name in ("d/[x]/o[1].md", "d/y.md", "z.md"):
+            archive.writestr(name, "a ship at sea\n")
+    run("index", ".")
+    scope, expected = f"a.zip/{scope}", [f"a.zip/{name}" for name in expected]
+    assert paths(run("search", "ship", scope, "--copies", "-l", "--json")) == expected
+    assert paths(run("files", scope, "--json")) == expected
 
 
 def test_a_file_or_a_glob_that_is_not_there_is_said(notes, run):
