@@ -216,7 +216,7 @@ class _Tools:
     ) -> Passages:
         """Find the passages that answer a query, best first, with path, lines, page and headings."""
         hits = self._retriever.search(query, k, mode=mode, where=where)
-        return Passages(passages=_passages(hits), note=self._note(hits, _note(hits)))
+        return Passages(passages=_passages(hits), note=self._note(hits, self._filtered_out(hits, where) or _note(hits)))
 
     def context(
         self,
@@ -237,7 +237,8 @@ class _Tools:
             )
             for passage in context.passages
         ]
-        note = self._note(context.passages, _NO_ANSWER if context.answerable is False else "")
+        no_answer = _NO_ANSWER if context.answerable is False else ""
+        note = self._note(context.passages, self._filtered_out(sources, where) or no_answer)
         return ContextText(text=context.text, tokens=context.tokens, sources=sources, note=note)
 
     def similar(self, path: Path, line: Annotated[int, Field(ge=1)], k: Count = 8) -> Passages:
@@ -277,6 +278,13 @@ class _Tools:
     def _note(self, cited: Sequence[Hit | ContextPassage], note: str) -> str:
         """Add to a note which of the cited files have changed."""
         return "; ".join(filter(None, [note, self._changed([passage.path for passage in cited])]))
+
+    def _filtered_out(self, passages: Sequence[object], where: list[str] | str) -> str:
+        """Say that nothing was found because no document passes the filter; "" where that is not so."""
+        if passages or not where or self._retriever.count(where):
+            return ""
+        conditions = " and ".join([where] if isinstance(where, str) else where)
+        return f"no document passes {conditions}: the tool files lists the documents"
 
     def _changed(self, paths: Sequence[str]) -> str:
         """Say which of these files were changed or removed after indexing; "" for none."""

@@ -95,6 +95,15 @@ def test_an_agent_learns_that_nothing_answers(server, monkeypatch):
     assert (context["text"], context["note"]) == ("", "nothing here seems to answer this")
 
 
+@pytest.mark.parametrize("where", ["type=csv and size>1GB", ["type=csv", "size>1GB"]])
+def test_an_agent_learns_that_no_document_passes_its_filter(server, where):
+    note = "no document passes type=csv and size>1GB: the tool files lists the documents"
+    results = ask(server, *((tool, {"query": "bread", "where": where}) for tool in ("search", "context")))
+    assert [result.structured_content["note"] for result in results] == [note] * 2
+    unmet = answer(server, "search", query='"no such words"', where="type=csv")
+    assert unmet["note"] == "no passage matches; try other words"
+
+
 def test_an_agent_learns_which_cited_files_changed_after_indexing(server, retriever):
     path = answer(server, "search", query="cancel a task", k=1)["passages"][0]["path"]
     calls = [
