@@ -207,9 +207,11 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
 
 def _detail(row: dict[str, Any]) -> str:
     """Return the note of `files` on a file: its passages and format, why it has none, or its unread parts."""
+    from ...retriever.documents.document import is_in_part
+
     if row["reason"] and row["state"] != "indexed":
         return str(row["reason"])
-    part = f", in part: {row['reason']}" if row["reason"] else ""
+    part = f", {'in part: ' * is_in_part(row)}{row['reason']}" if row["reason"] else ""
     return f"{count_of(row['chunks'], 'passage')}, {row['format']}{part}"
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
+BESIDE = "beside the text"  # in a reason: what is not read is little, so the file does not count as read in part
 OCR = "ocr"  # the key of metadata with the languages that OCR read the pictures in: "deu+eng"
 
 SOURCE_CODE = frozenset(
@@ -98,6 +99,12 @@ class Document:
 def add_unread(metadata: dict[str, Any], reason: str) -> None:
     """Add a reason why a part of the file is not in the text, behind those that the metadata has."""
     metadata[UNREAD] = "; ".join(filter(None, [metadata.get(UNREAD), reason]))
+
+
+def is_in_part(row: Mapping[str, Any]) -> bool:
+    """Whether a document row is of a file with a part that was not read, other than a few pictures beside its text."""
+    reasons = (row["reason"] or "").split("; ") if row["state"] == "indexed" else []
+    return any(reason and BESIDE not in reason for reason in reasons)
 
 
 def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int], ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...core.progress import Progress, per_second
 from ...core.units import count_of
+from ..documents.document import is_in_part
 
 if TYPE_CHECKING:
     from ..documents.scan import Entry
@@ -62,7 +63,7 @@ class Report:
         """
         if not entry.reason or is_member:
             setattr(self, row["state"], getattr(self, row["state"]) + 1)
-            self.in_part += row["state"] == "indexed" and bool(row.get("reason"))
+            self.in_part += is_in_part(row)
 
     def join(self, report: Report) -> None:
         """Add the counts of a part of the run."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..documents.document import is_in_part
 from ..indexing.vector_log import logged_vectors
 from ..search.words.documents_language import unread_language
 from ..store import erasure
@@ -68,8 +69,6 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
     states["forgotten"] = len(snapshot.tombstones)
-    reasons = zip(*(snapshot.document_rows[name].to_pylist() for name in ("state", "reason")), strict=True)
-    in_part = sum(state == "indexed" and bool(reason) for state, reason in reasons)
     index = snapshot.index
     return Status(
         path=str(snapshot.store.location),
@@ -84,7 +83,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         passage_tokens=encoder.passage_tokens or None,
         switching=_switching(snapshot),
         documents=states,
-        in_part=in_part,
+        in_part=sum(map(is_in_part, snapshot.document_rows.select(["state", "reason"]).to_pylist())),
         chunks=snapshot.chunks.count_rows(),
         unread_language=unread_language(snapshot),
         bytes=snapshot.store.location.size(),

@@ -214,6 +214,11 @@ class DocumentBuilder:
 
     _first_line: int = 1  # line of the extracted text where the last part begins
 
+    @property
+    def length(self) -> int:
+        """The number of characters so far."""
+        return self._length
+
     def document(self, format_name: str) -> Document:
         """The document of all blocks so far."""
         text = "".join(self._pieces)

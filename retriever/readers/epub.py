@@ -40,7 +40,7 @@ def read_epub(data: bytes, format_name: str, pictures: Pictures) -> Document:
         with suppress(UnsupportedError):  # a spine may also name pictures
             source, picture_text = decode(package.read(name)), partial(_picture_text, package, name, pictures)
             HtmlReader(source, builder, headings=HeadingStack(), first_line=None, picture_text=picture_text).read()
-    pictures.describe(builder.metadata)
+    pictures.describe(builder)
     return builder.document(format_name)
 
 

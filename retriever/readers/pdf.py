@@ -73,7 +73,7 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         _add_page(builder, text, index, entries.get(index, []), headings)
     if without_text:
         add_unread(builder.metadata, _without_text(without_text, pictures.languages))
-    pictures.describe(builder.metadata)
+    pictures.describe(builder)
     return builder.document(format_name)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
-from ..documents.document import OCR, add_unread
+from ..documents.document import BESIDE, OCR, add_unread
 from .base import DocumentBuilder
 from .detect import ending_of
 from .formats import FORMATS as ALL_FORMATS
@@ -25,6 +25,10 @@ _SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for all pictures of a f
 _MAX_PICTURES = 200  # of an Office file or an e-book
 _MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in it, and of all
 _MIN_BYTES = 1_000  # a smaller picture is a line or an icon
+_PIXELS = 1_000  # of a picture, for each character that it may hold
+_PAGE = 3_000  # characters that a picture holds at most, and one whose size is not known
+_HEAD_BYTES = 64 << 10  # of a picture: its size stands in them
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the markers in a JPEG that its height and width follow
 _WORD = re.compile(r"\w{3}")  # in photographs, Tesseract sees a letter or two
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
@@ -59,6 +63,7 @@ class Pictures:
         self._seen: set[str] = set()
         self._bytes = 0
         self._unread = 0
+        self._characters = 0  # that the unread pictures may hold
         self._is_used = False
 
     def text(self, picture: bytes) -> str | None:
@@ -88,14 +93,50 @@ class Pictures:
         self._bytes += size
         is_within = len(self._seen) <= _MAX_PICTURES and size <= _MAX_BYTES and self._bytes <= _MAX_ALL_BYTES
         text = self.text(package.picture(name)) if self.languages and is_within else None
-        self._unread += text is None
+        if text is None:
+            self._unread += 1
+            self._characters += _capacity(package.picture(name, _HEAD_BYTES))
         return text if text and _WORD.search(text) else ""
 
-    def describe(self, metadata: dict[str, Any]) -> None:
-        """Add the languages to the metadata of the file, and the number of pictures that were not read."""
+    def describe(self, builder: DocumentBuilder) -> None:
+        """Add the languages to the metadata of the file, and the number of pictures that were not read.
+
+        A file with a logo is not read in part: the reason says so if the pictures hold less than a third of the text.
+        """
         if self._is_used:
-            metadata[OCR] = self.languages
+            builder.metadata[OCR] = self.languages
         if self._unread:
             count = f"{self._unread:,} {'picture' if self._unread == 1 else 'pictures'}"
-            reason = f"{count} not read ({f'OCR: {self.languages}' if self.languages else '--ocr reads them'})"
-            add_unread(metadata, reason)
+            beside = f" {BESIDE}" if 2 * self._characters < builder.length else ""
+            how = f"OCR: {self.languages}" if self.languages else "--ocr reads them"
+            add_unread(builder.metadata, f"{count}{beside} not read ({how})")
+
+
+def _capacity(head: bytes) -> int:
+    """The number of characters that a picture may hold.
+
+    :param head: its first bytes.
+    """
+    width, height = _size(head)
+    return min(width * height // _PIXELS, _PAGE) if width and height else _PAGE
+
+
+def _size(head: bytes) -> tuple[int, int]:
+    """The width and the height of a picture in pixels; zeros if its format or its size is not known."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+    if head.startswith(b"GIF8"):
+        return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    if head.startswith(b"BM"):
+        height = int.from_bytes(head[22:26], "little", signed=True)  # negative if the first row is at the top
+        return int.from_bytes(head[18:22], "little"), abs(height)
+    return _jpeg_size(head) if head.startswith(b"\xff\xd8") else (0, 0)
+
+
+def _jpeg_size(head: bytes) -> tuple[int, int]:
+    position = 2
+    while head[position : position + 1] == b"\xff":
+        if head[position + 1 : position + 2] and head[position + 1] in _FRAMES:
+            return int.from_bytes(head[position + 7 : position + 9]), int.from_bytes(head[position + 5 : position + 7])
+        position += 2 + int.from_bytes(head[position + 2 : position + 4])
+    return 0, 0

@@ -48,7 +48,7 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
-    pictures.describe(reader.builder.metadata)
+    pictures.describe(reader.builder)
     return reader.builder.document(format_name)
 
 

@@ -131,15 +131,13 @@ class Package:
         entry = self._entries.get(name.lower())
         return entry.file_size if entry else 0
 
-    def picture(self, name: str) -> bytes:
-        """The bytes of a picture; b"" if it is damaged. They do not count against the limit of the text."""
-        left = self._bytes_left
+    def picture(self, name: str, limit: int = MAX_INFLATED) -> bytes:
+        """The bytes of a picture, or the first of them; b"" if it is damaged. They do not count as the file's text."""
         try:
-            return self.read(name)
-        except UnreadableError:
+            with self._zip.open(self._entries[name.lower()]) as file:
+                return file.read(limit)
+        except (RuntimeError, *_DAMAGED):  # a RuntimeError for a password
             return b""
-        finally:
-            self._bytes_left = left
 
     def _inflate(self, file: IO[bytes]) -> bytes:
         """Unpack a file, up to the bytes that the package may still unpack to."""

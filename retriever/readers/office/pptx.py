@@ -30,7 +30,7 @@ def read_pptx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     for number, part in enumerate(filter(None, parts), 1):
         _Slide(package, part, number, builder, size, pictures).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
-    pictures.describe(builder.metadata)
+    pictures.describe(builder)
     return builder.document(format_name)
 
 

@@ -46,7 +46,7 @@ def read_xlsx(data: bytes, format_name: str, pictures: Pictures) -> Document:
         add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
         for line in book.extras(part, pictures):
             builder.add(line, page=number, heading=(name,))
-    pictures.describe(builder.metadata)
+    pictures.describe(builder)
     return builder.document(format_name)
 
 

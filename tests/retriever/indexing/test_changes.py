@@ -395,6 +395,21 @@ def test_what_a_scan_passed_over_is_not_counted_again_unless_it_lies_in_a_file(r
     assert (report.skipped, report.in_part) == (count, 0)
 
 
+@pytest.mark.parametrize(
+    ("reason", "count"),
+    [
+        ("", 0),
+        ("2 pictures not read (--ocr reads them)", 1),
+        ("2 pictures beside the text not read (--ocr reads them)", 0),
+        ("9 characters left out; 2 pictures beside the text not read (--ocr reads them)", 1),
+    ],
+)
+def test_a_file_with_pictures_beside_its_text_is_not_counted_as_read_in_part(reason, count):
+    report = Report()
+    report.count(Entry("a", 1, OLD), {"state": "indexed", "reason": reason})
+    assert (report.indexed, report.in_part) == (1, count)
+
+
 def test_a_report_that_joins_another_has_the_sums():
     counts = {"indexed": 1, "skipped": 2, "failed": 3, "in_part": 4, "embedded": 5, "reused": 6}
     report = Report(**counts, unchanged=7)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from binocle.core.errors import InputError, UnreadableError
-from binocle.retriever.documents.document import Document
+from binocle.retriever.documents.document import Document, is_in_part
 from binocle.retriever.readers import ReaderPool, ocr, pictures, read
 
 from .sample_files import TYPES, docx, package, relations, xlsx
@@ -211,6 +211,42 @@ def test_pictures_in_office_files_and_books_are_read_where_they_are_shown(
     plain = read(data, name)
     assert plain.metadata == {"unread": without}
     assert plain.text.split() == [word for word in words.split() if word in {"before", "after", "cell", "alt"}]
+
+
+PNG, BITMAP, GIF = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"BM" + bytes(16), b"GIF89a"
+JPEG = b"\xff\xd8\xff\xe1\0\x0e\xff\xc0\0\x08\x08\0\x01\0\x01\0\0\0\xff\xc2\0\x11\x08"  # with the size of a thumbnail in its data
+
+
+@pytest.mark.parametrize(
+    ("head", "characters", "is_beside"),
+    [
+        (PNG + bytes([0, 0, 1, 44, 0, 0, 0, 100]), 61, True),  # 300 by 100 pixels: 30 characters at most
+        (PNG + bytes([0, 0, 1, 44, 0, 0, 0, 100]), 60, False),
+        (GIF + bytes([44, 1, 100, 0]), 61, True),
+        (GIF + bytes([44, 1, 100, 0]), 60, False),
+        (BITMAP + bytes([44, 1, 0, 0, 156, 255, 255, 255]), 61, True),
+        (BITMAP + bytes([44, 1, 0, 0, 156, 255, 255, 255]), 60, False),
+        (JPEG + bytes([0, 100, 1, 44]), 61, True),
+        (JPEG + bytes([0, 100, 1, 44]), 60, False),
+        (PNG + bytes([0, 0, 16, 0, 0, 0, 16, 0]), 6_001, True),  # no picture holds more than a page
+        (PNG + bytes([0, 0, 16, 0, 0, 0, 16, 0]), 6_000, False),
+        (b"II*\0", 6_001, True),
+        (b"II*\0", 6_000, False),
+        (b"\xff\xd8\xff\xe1", 6_000, False),
+    ],
+)
+def test_a_file_is_read_in_part_if_its_pictures_may_hold_a_third_of_its_text(
+    head: bytes, characters: int, is_beside: bool
+) -> None:
+    shown = f'<w:p><w:r><w:drawing><a:blip xmlns:a="{DRAWING}" r:embed="image1"/></w:drawing></w:r></w:p>'
+    data = with_files(
+        docx(f"<w:p><w:r><w:t>{'a' * characters}</w:t></w:r></w:p>{shown}"),
+        {"word/_rels/document.xml.rels": relations(image1="image.png"), "word/image.png": head + bytes(2_000)},
+    )
+    reason = read(data, "a.docx").metadata["unread"]
+    assert reason == f"1 picture {'beside the text ' * is_beside}not read (--ocr reads them)"
+    assert is_in_part({"state": "indexed", "reason": reason}) is not is_beside
+    assert is_in_part({"state": "indexed", "reason": f"9 characters left out; {reason}"})
 
 
 def test_pictures_of_an_office_file_are_read_within_limits(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
