@@ -10,8 +10,10 @@ from urllib.parse import unquote
 
 from ...core.errors import UnreadableError, UnsupportedError
 from .base import DocumentBuilder, HeadingStack, collapse_spaces
+from .detect import ending_of
 from .markup.html_text import HtmlReader
 from .office.package import Package, local_name, parse_xml
+from .pictures import FORMATS as PICTURES
 from .plain_text.encoding import decode
 
 if TYPE_CHECKING:
@@ -37,9 +39,7 @@ def read_epub(data: bytes, format_name: str, pictures: Pictures) -> Document:
     if metadata.get("creator"):
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
-        with suppress(UnsupportedError):  # a spine may also name pictures
-            source, picture_text = decode(package.read(name)), partial(_picture_text, package, name, pictures)
-            HtmlReader(source, builder, headings=HeadingStack(), first_line=None, picture_text=picture_text).read()
+        _add_chapter(package, name, pictures, builder)
     pictures.describe(builder)
     return builder.document(format_name)
 
@@ -62,13 +62,30 @@ def _chapters(package: Package, opf: str, root: Any) -> Iterator[str]:
     read_names: set[str] = set()
     for reference in root.iter("{*}itemref"):
         name = items.get(reference.get("idref", ""), "")
-        if name in package and name not in read_names and not name.endswith((".svg", ".jpg", ".png")):
+        if name in package and name not in read_names:
             read_names.add(name)
             yield name
 
 
+def _add_chapter(package: Package, name: str, pictures: Pictures, builder: DocumentBuilder) -> None:
+    """Add a page of XHTML, a drawing in SVG or a picture."""
+    if ending_of(name) in PICTURES:
+        builder.add(pictures.text_in(package, name))
+        return
+    picture_text = partial(_picture_text, package, name, pictures)
+    with suppress(UnsupportedError):  # binary data
+        source = decode(package.read(name))
+        HtmlReader(source, builder, headings=HeadingStack(), first_line=None, picture_text=picture_text).read()
+
+
 def _picture_text(package: Package, chapter: str, pictures: Pictures, address: str) -> str:
-    return pictures.text_in(package, _target(chapter, address)).strip()
+    name = _target(chapter, address)
+    if not name.lower().endswith(".svg"):
+        return pictures.text_in(package, name).strip()
+    drawing = DocumentBuilder()
+    with suppress(UnsupportedError):
+        HtmlReader(decode(package.picture(name)), drawing).read()
+    return collapse_spaces(drawing.document("svg").text)
 
 
 def _target(part: str, address: str) -> str:

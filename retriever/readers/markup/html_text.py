@@ -218,7 +218,7 @@ class HtmlReader:
             return
         hides = self._hidden is None and _hides(tag)
         self._enter_look(tag)
-        if self._hidden is None and name in BLOCKS:
+        if self._hidden is None and (name in BLOCKS or _begins_line(tag)):
             self._block_boundary(name)
         if hides:
             self._hidden = len(self._open)
@@ -249,6 +249,8 @@ class HtmlReader:
                 self._rows[-1].layout = True
         elif name in HEADINGS:
             self._level = int(name[1])
+        elif name == "image":
+            self._add_picture(tag)
         elif name == "a" and "#" in tag.attributes.get("href", ""):
             self._link = len(self._text)
 
@@ -264,10 +266,8 @@ class HtmlReader:
                 self._append("\n")
         elif tag.name in BLOCKS:
             self._block_boundary(tag.name)
-        elif tag.name in {"img", "area"}:
-            words = [tag.attributes.get("alt", ""), self._picture_text(tag.attributes.get("src", ""))]
-            if any(words):
-                self._add_attribute(tag, " ".join(words))
+        elif tag.name in {"img", "area", "image"}:
+            self._add_picture(tag)
         elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
             "hidden",
             "password",
@@ -275,6 +275,12 @@ class HtmlReader:
             "checkbox",
         }:
             self._add_attribute(tag, tag.attributes.get("value") or tag.attributes.get("placeholder", ""))
+
+    def _add_picture(self, tag: Tag) -> None:
+        address = next((tag.attributes[name] for name in ("src", "href", "xlink:href") if name in tag.attributes), "")
+        words = [tag.attributes.get("alt", ""), self._picture_text(address)]
+        if any(words):
+            self._add_attribute(tag, " ".join(words))
 
     def _add_attribute(self, tag: Tag, text: str) -> None:
         """Add text that an element without an end tag shows."""
@@ -385,6 +391,11 @@ def _on_one_line(cell: list[_Block]) -> str:
 def _leading_newlines(text: str) -> int:
     """The number of newlines before the first letter."""
     return text.count("\n", 0, len(text) - len(text.lstrip()))
+
+
+def _begins_line(tag: Tag) -> bool:
+    """Whether a piece of SVG text stands on a line of its own."""
+    return tag.name == "tspan" and "x" in tag.attributes and not tag.attributes.keys().isdisjoint({"y", "dy"})
 
 
 def _hides(tag: Tag) -> bool:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 BLOCKS = name_set("""
     address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure
     footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol optgroup option p pre search
-    section select summary table tbody td tfoot th thead tr ul listing plaintext xmp
-""")
+    section select summary table tbody td tfoot th thead tr ul listing plaintext xmp text desc
+""")  # the last two in SVG
 # Blocks without a blank line around them.
-TIGHT = name_set("br li dt dd tr td th option summary thead tbody tfoot")
+TIGHT = name_set("br li dt dd tr td th option summary thead tbody tfoot text desc tspan")
 # Elements without text that a person sees.
 DROPPED = name_set("""
     script style template noscript iframe object audio video canvas datalist noembed noframes head annotation

@@ -249,6 +249,35 @@ def test_epub_chapters_come_in_the_order_of_the_spine() -> None:
     ]  # fmt: skip
 
 
+def drawing(content: str) -> str:
+    return f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="x">{content}</svg>'
+
+
+def test_drawings_of_an_epub_have_their_text_and_their_pictures() -> None:
+    items = {"a": "cover.svg", "b": "b.xhtml", "c": "c.jpg"}
+    lines = '<tspan x="1" dy="9">the last</tspan><tspan x="1" dy="9">of the <tspan>line</tspan></tspan>'
+    manifest = "".join(f'<item id="{name}" href="{href}"/>' for name, href in items.items())
+    spine = "".join(f'<itemref idref="{name}"/>' for name in items)
+    cover = drawing('<image xlink:href="d.png"/>')
+    words = f"<text>About</text><text>ducks</text><text>{lines}</text><defs><text>unused</text></defs>"
+    data = package(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<container><rootfiles><rootfile full-path="in/book.opf"/></rootfiles></container>',
+            "in/book.opf": f"<package><manifest>{manifest}</manifest><spine>{spine}</spine></package>",
+            "in/cover.svg": drawing(words),
+            "in/b.xhtml": f"<html><body><p>one <img src='map.SVG'/> <img src='bad.svg'/></p>{cover}</body></html>",
+            "in/map.SVG": drawing("<text>North</text><text>Sea</text>"),
+            "in/bad.svg": bytes(range(256)) * 8,
+            "in/c.jpg": bytes(2000),
+            "in/d.png": bytes(2000),
+        }
+    )
+    document = reading(data, "a.epub")
+    assert document.text == "About\nducks\nthe last\nof the line\n\none North Sea"
+    assert document.metadata == {"unread": "2 pictures not read (--ocr reads them)"}
+
+
 def test_rtf_surrogate_pairs_become_one_character() -> None:
     assert reading(rb"{\rtf1\uc1 a \u-10179?\u-8704? b}", "a.rtf").text == "a \U0001f600 b"
 
