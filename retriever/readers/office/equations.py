@@ -44,7 +44,7 @@ def _argument(element: Any, name: str) -> str:
     return "".join(_arguments(element, name))
 
 
-def _grouped(text: str) -> str:
+def grouped(text: str) -> str:
     """A text as one operand: in parentheses, unless it is a single name or sign, or has brackets of its own."""
     return text if not text or _SINGLE.fullmatch(text) or _is_bracketed(text) else f"({text})"
 
@@ -72,16 +72,16 @@ def _property(element: Any, name: str, default: str) -> str:
 
 def _fraction(element: Any) -> str:
     sign = "¦" if _property(element, "type", "bar") == "noBar" else "/"  # a binomial coefficient has no bar
-    return f"{_grouped(_argument(element, 'num'))}{sign}{_grouped(_argument(element, 'den'))}"
+    return f"{grouped(_argument(element, 'num'))}{sign}{grouped(_argument(element, 'den'))}"
 
 
 def _scripts(element: Any) -> str:
-    below, above = (_grouped(_argument(element, name)) for name in ("sub", "sup"))
+    below, above = (grouped(_argument(element, name)) for name in ("sub", "sup"))
     return (f"_{below}" if below else "") + (f"^{above}" if above else "")
 
 
 def _scripted(element: Any) -> str:
-    return _grouped(_argument(element, "e")) + _scripts(element)
+    return grouped(_argument(element, "e")) + _scripts(element)
 
 
 def _operator(element: Any) -> str:
@@ -90,7 +90,7 @@ def _operator(element: Any) -> str:
 
 def _root(element: Any) -> str:
     degree, radicand = _argument(element, "deg"), _argument(element, "e")
-    return f"√({degree}&{radicand})" if degree else f"√{_grouped(radicand)}"
+    return f"√({degree}&{radicand})" if degree else f"√{grouped(radicand)}"
 
 
 def _delimited(element: Any) -> str:
@@ -107,7 +107,7 @@ def _function(element: Any) -> str:
 
 
 def _limit(sign: str) -> Callable[[Any], str]:
-    return lambda element: f"{_argument(element, 'e')}{sign}{_grouped(_argument(element, 'lim'))}"
+    return lambda element: f"{_argument(element, 'e')}{sign}{grouped(_argument(element, 'lim'))}"
 
 
 _WRITERS: dict[str, Callable[[Any], str]] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from ..tables import add_rows
 from .hidden_runs import mark_odf
+from .mathml import formula
 from .package import Package, attribute, local_name, parse_digits, parse_xml
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         raise UnreadableError("damaged: no content in it")
     reader = _OdfReader(_title_styles(content), package, pictures)
     try:
+        if package is not None:
+            _insert_formulas(body, package)
         mark_odf(body, [root for root in (styles, content) if root is not None])
         reader.add_blocks(body)
     except RecursionError:
@@ -50,6 +54,16 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
     reader.builder.title = _title(meta) or reader.builder.title
     pictures.describe(reader.builder)
     return reader.builder.document(format_name)
+
+
+def _insert_formulas(body: Any, package: Package) -> None:
+    """Put the formulas that are files of their own into the elements that show them, as a flat file has them."""
+    for element in list(body.iter("{*}object")):
+        name = f"{(attribute(element, 'href') or '').removeprefix('./')}/content.xml"
+        with suppress(UnreadableError):  # a formula that is damaged costs only itself
+            root = package.xml(name)
+            if root is not None and local_name(root) == "math":
+                element.append(root)
 
 
 def _title(meta: Any | None) -> str:
@@ -97,6 +111,8 @@ class _OdfReader:
                 self._add_list(child)
             elif name == "image":
                 self._add_picture(child)
+            elif name == "math":
+                self.builder.add(formula(child), page=self._page, heading=self._headings.path, gap=self._gap)
             elif name and name not in _SKIPPED:
                 self.add_blocks(child)
 
@@ -193,6 +209,8 @@ def _text(element: Any, inner: list[Any] | None = None) -> str:
             pieces.append(" " * min(parse_digits(attribute(child, "c")) or 1, _MAX_SPACES))
         elif name in _CHARACTERS:
             pieces.append(_CHARACTERS[name])
+        elif name == "object" and (math := child.find("{*}math")) is not None:
+            pieces.append(formula(math))
         elif name in _BLOCKS_INSIDE:
             if inner is not None:
                 inner.append(child)

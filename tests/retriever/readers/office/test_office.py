@@ -16,7 +16,22 @@ from binocle.retriever.readers.office import drawingml
 from binocle.retriever.readers.office import package as package_limits
 from binocle.retriever.readers.office.xlsx import read_xls
 
-from ..sample_files import STRICT, STYLES, TYPES, W, docx, odf, outcome, outline, p, package, reading, relations, xlsx
+from ..sample_files import (
+    ODF,
+    STRICT,
+    STYLES,
+    TYPES,
+    W,
+    docx,
+    odf,
+    outcome,
+    outline,
+    p,
+    package,
+    reading,
+    relations,
+    xlsx,
+)
 
 if TYPE_CHECKING:
     from binocle.retriever.documents.document import Document
@@ -337,6 +352,39 @@ def test_cells_of_an_ods_stand_in_their_columns_and_as_often_as_they_are_repeate
     body = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
     sheet = odf("spreadsheet", f'<table:table table:name="S">{body}</table:table>')
     assert reading(sheet, "a.ods").text == "\t\tMay\nRent\t500\t500"
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup>", "E=mc^2"),
+        ("<mfrac><mrow><mo>-</mo><mi>b</mi></mrow><mrow><mn>2</mn><mo>\u2062</mo><mi>a</mi></mrow></mfrac>", "-b/2a"),
+        ('<mfrac linethickness="0"><mi>n</mi><mi>k</mi></mfrac>', "n¦k"),
+        ('<mfrac linethickness="0pt"><mi>n</mi><mi>k</mi></mfrac>', "n¦k"),
+        ("<msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt>", "√(a+b)"),
+        ("<mroot><mi>x</mi><mn>3</mn></mroot>", "√(3&x)"),
+        ("<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><mi>i</mi>", "∑_(i=1)^n i"),
+        ("<msubsup><mrow><mi>x</mi><mo>+</mo><mi>y</mi></mrow><mi>i</mi><mn>2</mn></msubsup>", "(x+y)_i^2"),
+        ('<mover accent="true"><mi>x</mi><mo>¯</mo></mover><mover><mi>x</mi><mi>n</mi></mover>', "xx^n"),
+        ("<mn>2</mn><mi>sin</mi><mi>x</mi><mi>y</mi>", "2 sin xy"),
+        ("<munder><mi>lim</mi><mi>n</mi></munder><mfenced><mi>a</mi><mi>b</mi></mfenced>", "lim_n(a,b)"),
+        ("<mtable><mtr><mtd><mi>a</mi></mtd><mtd><mi>b</mi></mtd></mtr><mtr><mtd/><mtd><mi>d</mi></mtd></mtr></mtable>", "a, b; , d"),
+        ("<mfrac/><msup><mi>x</mi></msup><msqrt/>", "x"),
+    ],
+)  # fmt: skip
+def test_formulas_in_an_odt_keep_their_signs(markup: str, text: str) -> None:
+    annotated = f"<semantics><mrow>{markup}</mrow><annotation>{{E = m c^2}}</annotation></semantics>"
+    math = f'<math xmlns="http://www.w3.org/1998/Math/MathML">{annotated}</math>'
+    frame = '<draw:frame><draw:object xlink:href="./Object 1" xmlns:xlink="x"/><draw:image xlink:href="./Repl/1" xmlns:xlink="x"/></draw:frame>'
+    body = f"<text:p>where {frame} holds</text:p>{frame}"
+    files = {"mimetype": "application/vnd.oasis.opendocument.text", "Object 1/content.xml": math}
+    content = f"<office:document-content {ODF}><office:body><office:text>%s</office:text></office:body></office:document-content>"
+    expected = f"where {text} holds\n\n{text}"
+    assert reading(package({**files, "content.xml": content % body}), "a.odt").text == expected
+    flat = body.replace("/><draw:image", f">{math}</draw:object><draw:image")
+    assert reading(f'<?xml version="1.0"?>{content % flat}'.encode(), "a.fodt").text == expected
+    damaged = package({**files, "content.xml": content % body, "Object 1/content.xml": math[:-9]})
+    assert reading(damaged, "a.odt").text == "where  holds"
 
 
 def test_fields_in_an_odt_are_read() -> None:
