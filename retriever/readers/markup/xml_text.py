@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..office.mathml import formula
 from ..office.package import local_name, parse_xml
 from ..plain_text.encoding import declared_charset, decode
 from ..plain_text.text import read_code
@@ -26,7 +27,7 @@ _SECTIONS = name_set("""
     sect3
 """)
 _TITLES = name_set("title article-title head book-title")
-_DROPPED = name_set("script style binary annotation tex-math alternatives-source context-group")
+_DROPPED = name_set("script style binary annotation alternatives-source context-group")
 _TEXT_ONLY = name_set("svg xliff tmx")  # attributes hold drawings here, or ids of texts to translate
 _ROWS = name_set("tr row")
 _INLINE = name_set("italic bold sub sup xref ext-link i b em strong emphasis a span tspan monospace underline sc")
@@ -40,6 +41,9 @@ _MAX_VALUE = 200  # characters of a value that stands behind its name
 
 
 _ENTITY = re.compile(r"&(\w{2,31};)")
+_TEX_AROUND = re.compile(
+    r"\\documentclass.*?\\begin\{document\}|\\(?:begin|end)\{[a-z]+\*?\}|\$", re.DOTALL
+)  # around a formula
 
 
 def read_xml(data: bytes, format_name: str) -> Document:
@@ -111,6 +115,9 @@ class _XmlReader:
         """Add an element and all elements in it; `depth` is the number of sections around it."""
         name = local_name(element)
         if name in _DROPPED or not name:
+            return
+        if name in _FORMULAS:
+            self._add(element, _FORMULAS[name](element))
             return
         section = name in _SECTIONS
         depth += section
@@ -243,6 +250,8 @@ def _text(element: Any) -> str:
         node = stack.pop()
         if isinstance(node, str):
             pieces.append(node)
+        elif write := _FORMULAS.get(local_name(node)):
+            pieces.append(write(node))
         elif local_name(node) not in _DROPPED:
             gap = "" if _has_own_text(node) else " "
             for child in reversed(node):
@@ -250,6 +259,16 @@ def _text(element: Any) -> str:
                 stack.append(child)
             stack.append(_key(node) + (node.text or ""))
     return "".join(pieces)
+
+
+def _tex(element: Any) -> str:
+    """A formula in TeX, as it is; "" if MathML stands beside it."""
+    parent = element.getparent()
+    is_other = parent is not None and parent.find("{*}math") is not None
+    return "" if is_other else collapse_spaces(_TEX_AROUND.sub("", element.text or ""))
+
+
+_FORMULAS = {"math": formula, "tex-math": _tex}
 
 
 def _key(element: Any) -> str:

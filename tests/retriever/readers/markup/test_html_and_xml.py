@@ -290,3 +290,17 @@ def test_random_tags_give_the_letters_between_them_in_order_and_once(soup: str) 
     assert all(letter in letters for letter in text if letter.isascii() and letter.isalnum())
     if not set(soup) & set("<&"):
         assert text.split() == soup.split()
+
+
+def test_formulas_of_an_article_are_read_once() -> None:
+    math = '<m:math xmlns:m="http://www.w3.org/1998/Math/MathML"><m:msup><m:mi>x</m:mi><m:mn>2</m:mn></m:msup></m:math>'
+    document = r"\documentclass[12pt]{minimal} \usepackage{amsmath} \begin{document}$$x^{2}$$\end{document}"
+    lines = [
+        r"<p>where <inline-formula><tex-math>$\mu (t)$</tex-math></inline-formula> is</p>",
+        f"<p>and <alternatives><tex-math>{document}</tex-math>{math}</alternatives> too</p>",
+        f"<disp-formula>{math}</disp-formula>",
+        r"<disp-formula><label>(1)</label><tex-math><![CDATA[$$\begin{eqnarray*} a<b \end{eqnarray*}$$]]></tex-math></disp-formula>",
+        f"<disp-formula><tex-math>{document}</tex-math></disp-formula>",
+    ]
+    text = reading("<article><body>\n" + "\n".join(lines) + "\n</body></article>", "a.xml").text
+    assert text.split("\n") == ["where \\mu (t) is", "", "and x^2 too", "x^2", "(1) a<b", "x^{2}"]
