@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
@@ -17,6 +17,7 @@ import pypdfium2.raw as pdfium_c
 from ...core.errors import UnreadableError
 from ..documents.document import add_unread
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
+from .pdf_fonts import legible
 from .pdf_headings import BREAK, LineSizes
 from .pdf_hidden import mark_hidden
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..documents.document import Document
+    from .pdf_fonts import Box
     from .pictures import Pictures
 
 _FILE = r".*\.(?:pdf|docx?|pptx?|xlsx?|od[tps]|rtf|txt|html?|tex|dvi|e?ps|indd|qxd|pub|pages|wpd|ai|cdr)"
@@ -31,6 +33,7 @@ _UNTITLED = re.compile(
     rf"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|{_FILE})$", re.IGNORECASE
 )
 _LAM_ALEF = re.compile("[اأإآ]ل")
+_BLANKS = re.compile(" {2,}")
 _ERRORS = {
     pdfium_c.FPDF_ERR_PASSWORD: "password-protected",
     pdfium_c.FPDF_ERR_FORMAT: "damaged: PDFium cannot read it as a PDF",
@@ -40,8 +43,20 @@ _ERRORS = {
 _MAX_OBJECTS = 1_000  # of a page, looked at for a picture
 _MAX_PIXELS = 4_000  # on the longer side of a picture of a page
 _MAX_LISTED = 20  # pages in a reason
+_TRAILER_BYTES = 4_096  # at the end of a whole file, with the place of its table of objects
+_MARGIN = 5.0  # points around letters in their picture
+
+# What a page shows and its text lacks. With OCR these are read; else the reason says:
+_SCANNED, _ILLEGIBLE, _DAMAGED = "without text", "with words in a font without Unicode", "damaged"
+_FOR_OCR = {_SCANNED: "scanned?", _ILLEGIBLE: "--ocr reads them"}
 
 Entry = tuple[int, str]  # level and title, as in the document's outline; level 0 for a line that ends a section
+
+
+class _Page(NamedTuple):
+    text: str
+    lack: str = ""  # of text that the page shows
+    box: Box | None = None  # around that text, in points; None for the whole page
 
 
 def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
@@ -58,40 +73,64 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
         sizes = None if entries else LineSizes()
-        texts, without_text = [], []
+        texts = []
+        lacks: dict[str, list[int]] = {}
+        is_cut = b"startxref" not in data[-_TRAILER_BYTES:]
         for index in range(len(file)):
-            text = _page_text(file, index, sizes)
-            if not text.strip() and _is_picture(file, index):
-                text = (pictures.text(_picture(file, index)) or "") if pictures.languages else ""
-                if not text.strip():
-                    without_text.append(index + 1)
-            texts.append(text)
+            page = _read_page(file, index, sizes)
+            if not page.lack and not page.text.strip():
+                page = _Page("", _lack_without_text(file, index, is_cut=is_cut))
+            if page.lack in _FOR_OCR and pictures.languages:
+                page = _read_picture(file, index, page, pictures)
+            texts.append(page.text)
+            if page.lack:
+                lacks.setdefault(page.lack, []).append(index + 1)
     finally:
         file.close()
     entries, headings = sizes.headings() if sizes else entries, HeadingStack()
     for index, text in enumerate(texts):
         _add_page(builder, text, index, entries.get(index, []), headings)
-    if without_text:
-        add_unread(builder.metadata, _without_text(without_text, pictures.languages))
+    for lack, pages in lacks.items():
+        add_unread(builder.metadata, _reason(pages, lack, pictures.languages))
     pictures.describe(builder)
     return builder.document(format_name)
 
 
-def _is_picture(file: Any, index: int) -> bool:
-    """Whether a page has a picture, which may be one of text."""
+def _lack_without_text(file: Any, index: int, *, is_cut: bool) -> str:
+    """What a page without text may lack. A picture may be one of text.
+
+    :param is_cut: whether the end of the file is missing, and so perhaps what was on the page.
+    """
     try:
         with closing(file[index]) as page:
-            kinds = (pdfium_c.FPDFPage_GetObject(page.raw, number) for number in range(_page_objects(page)))
-            return any(pdfium_c.FPDFPageObj_GetType(kind) == pdfium_c.FPDF_PAGEOBJ_IMAGE for kind in kinds)
+            objects = [pdfium_c.FPDFPage_GetObject(page.raw, number) for number in range(_page_objects(page))]
+            kinds = set(map(pdfium_c.FPDFPageObj_GetType, objects))
     except pdfium.PdfiumError:
-        return False
+        return _DAMAGED
+    if pdfium_c.FPDF_PAGEOBJ_IMAGE in kinds:
+        return _SCANNED
+    return _DAMAGED if is_cut and not kinds else ""
 
 
-def _picture(file: Any, index: int) -> bytes:
-    """A page as a grey picture of 200 pixels an inch, or fewer on a large page, in the format PGM."""
+def _read_picture(file: Any, index: int, page: _Page, pictures: Pictures) -> _Page:
+    """Read what a page shows with OCR, and add it to the text of the page."""
+    text = pictures.text(_picture(file, index, page.box)) or ""
+    return _Page("\n\n".join(filter(None, map(str.strip, [page.text, text])))) if text.strip() else page
+
+
+def _picture(file: Any, index: int, box: Box | None) -> bytes:
+    """A page as a grey picture of 200 pixels an inch, or fewer on a large page, in the format PGM.
+
+    :param box: the part of the page to draw; None for all of it.
+    """
     with closing(file[index]) as page:
         scale = min(200 / 72, _MAX_PIXELS / max(*page.get_size(), 1))
-        bitmap = page.render(scale=scale, grayscale=True)
+        left, bottom, right, top = page.get_bbox()
+        crop = (0.0,) * 4
+        if box and not page.get_rotation():
+            edges = (box[0] - left, box[1] - bottom, right - box[2], top - box[3])
+            crop = tuple(max(0.0, edge - _MARGIN) for edge in edges)
+        bitmap = page.render(scale=scale, grayscale=True, crop=crop)
         pixels: bytes = bitmap.to_numpy()[:, : bitmap.width].tobytes()
         return f"P5 {bitmap.width} {bitmap.height} 255\n".encode() + pixels
 
@@ -100,10 +139,10 @@ def _page_objects(page: Any) -> int:
     return min(int(pdfium_c.FPDFPage_CountObjects(page.raw)), _MAX_OBJECTS)
 
 
-def _without_text(pages: list[int], languages: str) -> str:
+def _reason(pages: list[int], lack: str, languages: str) -> str:
     listed = ", ".join(map(str, pages[:_MAX_LISTED])) + ", …" * (len(pages) > _MAX_LISTED)
-    why = f"OCR: {languages}" if languages else "scanned?"
-    return f"{'page' if len(pages) == 1 else 'pages'} {listed} without text ({why})"
+    why = f" ({f'OCR: {languages}' if languages else _FOR_OCR[lack]})" if lack in _FOR_OCR else ""
+    return f"{'page' if len(pages) == 1 else 'pages'} {listed} {lack}{why}"
 
 
 def _title(file: Any) -> str:
@@ -124,7 +163,7 @@ def _entries(file: Any) -> dict[int, list[Entry]]:
     return by_page
 
 
-def _page_text(file: Any, index: int, sizes: LineSizes | None) -> str:
+def _read_page(file: Any, index: int, sizes: LineSizes | None) -> _Page:
     try:
         with closing(file[index]) as page:
             if not _is_filled_in(page):
@@ -133,7 +172,7 @@ def _page_text(file: Any, index: int, sizes: LineSizes | None) -> str:
         with closing(file[index]) as page:
             return _text(page, index, sizes)
     except pdfium.PdfiumError:  # the other pages of the file are still read
-        return ""
+        return _Page("", _DAMAGED)
 
 
 def _is_filled_in(page: Any) -> bool:
@@ -147,15 +186,16 @@ def _is_filled_in(page: Any) -> bool:
     return False
 
 
-def _text(page: Any, index: int, sizes: LineSizes | None) -> str:
+def _text(page: Any, index: int, sizes: LineSizes | None) -> _Page:
     with closing(page.get_textpage()) as text_page:
-        text = str(text_page.get_text_range(errors="replace"))
+        text, is_lacking, box = legible(text_page, str(text_page.get_text_range(errors="replace")))
         if _LAM_ALEF.search(text):
             text = _mend_ligatures(text_page, text)
         marked = mark_hidden(page, text_page, text)
         if sizes:
             sizes.add(index, text_page, text, marked)
-    return marked.replace(BREAK, "\n").replace("\ufffe", "")
+    marked = marked.replace(BREAK, "\n").replace("\ufffe", "")
+    return _Page(_BLANKS.sub(" ", marked) if box else marked, _ILLEGIBLE if is_lacking else "", box)
 
 
 def _mend_ligatures(text_page: Any, text: str) -> str:

@@ -157,7 +157,7 @@ def _fill(element: Any) -> tuple[int, int]:
 def _spans(text_page: Any, text: str, hidden: set[int]) -> Iterator[tuple[int, int]]:
     """The spans of the text that the hidden objects wrote."""
     start = end = -1
-    for number, position in _positions(text_page, text):
+    for number, position in positions(text_page, text):
         element = pdfium_c.FPDFText_GetTextObject(text_page.raw, number)
         if not element or _address(element) not in hidden:
             if element and start >= 0 and not text[position].isspace():
@@ -169,7 +169,7 @@ def _spans(text_page: Any, text: str, hidden: set[int]) -> Iterator[tuple[int, i
         yield start, end
 
 
-def _positions(text_page: Any, text: str) -> Iterator[tuple[int, int]]:
+def positions(text_page: Any, text: str) -> Iterator[tuple[int, int]]:
     """The number of each character of the page, and its position in the text; they differ by a few."""
     position = 0
     count = text_page.count_chars()

@@ -221,9 +221,10 @@ def _pictures(metadata: Mapping[str, Any]) -> str:
     """What to know of the pictures in a file without text."""
     if metadata.get(OCR):
         return f" (OCR: {metadata[OCR]})"
-    if metadata.get("pages"):
+    reasons = list(filter(None, str(metadata.get(UNREAD, "")).split("; ")))
+    if metadata.get("pages") and all("(scanned?)" in reason for reason in reasons):
         return " (scanned pages?)"
-    return f"; {metadata[UNREAD]}" if metadata.get(UNREAD) else ""
+    return "".join(f"; {reason}" for reason in reasons)
 
 
 def _members(fields: Iterable[Any]) -> Iterator[MemberName]:
