@@ -10,6 +10,7 @@ from ...core.printable import printable, printable_path
 from ...core.units import count_of
 from ..options import (
     EXIT_NEGATIVE,
+    command_hint,
     folder_argument,
     index_option,
     json_option,
@@ -63,6 +64,10 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, wa
             f"{count_of(hidden, 'passage')} of {documents} with text that a person does not see there",
             err=True,
         )
+    if verification.outdated:
+        documents, them = ("document was", "it") if verification.outdated == 1 else ("documents were", "them")
+        hint = f"{command_hint('index')} reads {them} again"
+        echo(f"{verification.outdated:,} {documents} read by an earlier version of the reader: {hint}", err=True)
     vectors = result.vectors if result else verification.vectors
     if deep and vectors:
         echo(vectors.as_text(), err=True)

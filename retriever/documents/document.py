@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
 BESIDE = "beside the text"  # in a reason: what is not read is little, so the file does not count as read in part
+READER = "reader_version"  # the key of metadata with the version of the reader, where it is not the first
 OCR = "ocr"  # the key of metadata with the languages that OCR read the pictures in: "deu+eng"
 
 SOURCE_CODE = frozenset(
@@ -150,6 +151,12 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
             f"the metadata of {str(row['path'])[:200]!r} is not what was written: 'binocle verify' says more"
         )
     return metadata
+
+
+def take_internal(metadata: dict[str, Any]) -> Any:
+    """Take what only the index needs out of the metadata of a file, and return its hidden text."""
+    metadata.pop(READER, None)
+    return metadata.pop(HIDDEN, None)
 
 
 def concealed_of(row: Mapping[str, Any]) -> Any:

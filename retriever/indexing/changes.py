@@ -18,7 +18,8 @@ from ..store import tombstones
 from .last_scan import read_last_scan
 from .member_rows import Members
 from .missing import count_indexed, take_away, take_doubtful
-from .picture_rows import is_to_read
+from .picture_rows import is_to_read, languages_of
+from .reader_versions import is_outdated
 from .report import Report
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class FolderChanges:
     away: list[tuple[str, Row]] = field(default_factory=list)  # kept: their folder of the collection is not there
     members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
+    outdated: int = 0  # files in `read` that are the same as before: an earlier version of their reader read them
     time_ns: int = field(default_factory=time.time_ns)  # when the scan began
 
     def account(self, entry: Entry, state: State, row: Row | None, members: list[Row]) -> None:
@@ -116,8 +118,10 @@ def find_changes(
         state = classify(entry, row, root, seen_ns, retry=retry)
         is_same = state in (State.UNCHANGED, State.TOUCHED)
         has_picture = ocr and row and any(is_to_read(known, ocr) for known in (row, *inside))
-        if row and is_same and (has_picture or (retry and _is_to_open(row, inside, snapshot))):
+        is_old = row and is_same and any(_is_outdated(known, ocr) for known in (row, *inside))
+        if row and is_same and (has_picture or is_old or (retry and _is_to_open(row, inside, snapshot))):
             state = State.CHANGED
+        changes.outdated += bool(is_old)
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         changes.account(entry, state, row, inside)
@@ -134,6 +138,11 @@ def find_changes(
     if retry and not report.missing:  # also tombstones of files that are gone
         changes.drop += set(snapshot.tombstones.values()).difference(row["id"] for row in changes.known.values())
     return changes
+
+
+def _is_outdated(row: Row, ocr: str) -> bool:
+    """Whether a new version of its reader is to read a file. Without OCR it would lose the text of its pictures."""
+    return is_outdated(row) and bool(ocr or not languages_of(row))
 
 
 def _without_forgotten(

@@ -30,6 +30,7 @@ from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
 from .last_scan import note_scan
+from .reader_versions import with_version
 from .reading import read_entries
 from .report import Report, progress_of_files
 
@@ -103,13 +104,18 @@ def sync(
     report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
     index = writer.snapshot().store.location
     missing = _note_of_missing(report, root, within, index)
-    notes = [missing, _note_of_code(report), note_on_languages, writer.finish()]
+    notes = [missing, _note_of_outdated(changes), _note_of_code(report), note_on_languages, writer.finish()]
     report.note = "; ".join(filter(None, notes))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     if not report.missing:  # a disk that is away may come back with changes from before this scan
         note_scan(index, changes.time_ns)
     report.seconds = time.monotonic() - start
     return report
+
+
+def _note_of_outdated(changes: FolderChanges) -> str:
+    files = "1 file was" if changes.outdated == 1 else f"{changes.outdated:,} files were"
+    return f"{files} read again, since their reader has changed" if changes.outdated else ""
 
 
 def _languages(ocr: str) -> tuple[str, str]:
@@ -267,4 +273,4 @@ def row_of(entry: Entry, reading: Reading | None, *, is_member: bool = False) ->
     if reading.state != "ok" or reading.document is None:
         is_first = reading.again and reading.sha256 != entry.tried and not is_member
         return {**row, "state": reading.state, "reason": reading.reason + TRY_AGAIN * is_first}, None
-    return {**row, "reason": reading.document.metadata.get(UNREAD, "")}, reading.document
+    return {**row, "reason": reading.document.metadata.get(UNREAD, "")}, with_version(reading.document)

@@ -16,6 +16,7 @@ from ..documents.document import HIDDEN, Document, LineCounter, context_of, hidd
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
 from ..indexing.picture_rows import languages_of
+from ..indexing.reader_versions import is_outdated
 from ..readers.ocr import choose_languages
 from ..store.derived import lexical, neighbours
 from ..store.tables import PREVIOUS
@@ -61,6 +62,7 @@ class Verification:
     faults: list[Fault]
     vectors: VectorCheck | None  # only of a deep verification
     hidden: HiddenText
+    outdated: int  # documents that an earlier version of their reader read; the next run of `index` reads them again
 
 
 def verify(
@@ -78,12 +80,13 @@ def verify(
     """
     stored = list(faults(snapshot, root))
     hidden = _hidden_text(snapshot)
+    outdated = sum(map(is_outdated, snapshot.document_rows.to_pylist()))
     if not deep:
-        return Verification(stored, None, hidden)
+        return Verification(stored, None, hidden, outdated)
     from .wrong_vectors import search  # few programs compare vectors with their texts
 
     vectors = search(snapshot, encoder_of(snapshot.head.encoder), progress)
-    return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors, hidden)
+    return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors, hidden, outdated)
 
 
 def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
@@ -104,7 +107,7 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
     added = [row for row in rows if row["source"] == "added"]
     for row, chunks, text in _with_chunks(snapshot, added):
-        yield from _chunk_faults(row, chunks, Document.from_text(text))
+        yield from _chunk_faults(row, chunks, text, Document.from_text(text))
 
 
 def _hidden_text(snapshot: Snapshot) -> HiddenText:
@@ -259,12 +262,14 @@ def _reading_faults(
             problem = _changed(row, reading)
             if problem:
                 yield Fault("document", row["path"], problem)
+            elif is_outdated(row):
+                yield from _chunk_faults(row, chunks, text)
             elif reading.document is not None:
                 if text != reading.document.text:
                     yield Fault("document", row["path"], "is stored with another text than it has")
                 elif _concealed(row) != reading.document.metadata.get(HIDDEN):
                     yield Fault("document", row["path"], "is stored without the places of its hidden text")
-                yield from _chunk_faults(row, chunks, reading.document)
+                yield from _chunk_faults(row, chunks, reading.document.text, reading.document)
 
 
 def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
@@ -358,9 +363,11 @@ def _changed(row: dict[str, Any], reading: Reading) -> str:
     return ""
 
 
-def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document) -> Iterator[Fault]:
-    """Compare each chunk with its document."""
-    text, lines = document.text, LineCounter(document)
+def _chunk_faults(
+    row: dict[str, Any], chunks: list[dict[str, Any]], text: str, document: Document | None = None
+) -> Iterator[Fault]:
+    """Compare each chunk with the text of its document, and its lines and page with the document, if it is known."""
+    lines = LineCounter(document) if document else None
     for chunk in chunks:
         label = f"passage {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
         context = context_of(chunk["heading"], chunk["text"])
@@ -368,9 +375,14 @@ def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: D
             yield Fault("passage", row["path"], f"{label} differs from the text of the document there")
         elif context != chunk["context"] or chunk["key"] not in (key_of(context), own_key(row["path"], context)):
             yield Fault("passage", row["path"], f"{label} differs from the text that was embedded")
-        elif (chunk["line_start"], chunk["line_end"], chunk["page"]) != (
-            lines.at(chunk["char_start"]),
-            lines.at(max(chunk["char_start"], chunk["char_end"] - 1)),
-            document.page_at(chunk["char_start"]),
+        elif (
+            document
+            and lines
+            and (chunk["line_start"], chunk["line_end"], chunk["page"])
+            != (
+                lines.at(chunk["char_start"]),
+                lines.at(max(chunk["char_start"], chunk["char_end"] - 1)),
+                document.page_at(chunk["char_start"]),
+            )
         ):
             yield Fault("passage", row["path"], f"{label} is not on the lines or the page that it cites")

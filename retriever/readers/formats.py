@@ -48,6 +48,9 @@ _READERS: dict[str, tuple[str, str]] = {
     "xz": (".containers.archive:read_archive", "xz"),
 }  # fmt: skip
 
+# The versions of readers that return other text than at first. A file that an earlier version read is read again.
+VERSIONS = {"pdf": 2, "epub": 2, "odt": 2, "odp": 2, "ods": 2, "html": 2, "xml": 2}
+
 _LANGUAGES = {
     "python": "py pyi pyw pyx pxd", "javascript": "js mjs cjs jsx", "typescript": "ts tsx mts cts",
     "java": "java", "kotlin": "kt kts", "scala": "scala sc", "groovy": "groovy gradle", "c": "c h",

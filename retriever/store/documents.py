@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import HIDDEN, concealed_of, hidden_spans, metadata_of, visible_text
+from ..documents.document import concealed_of, hidden_spans, metadata_of, take_internal, visible_text
 from ..documents.file_parts import file_of
 from . import tombstones
 from .filters.where import parse
@@ -42,7 +42,7 @@ def readable(row: Row) -> Row:
     """Return a row with its metadata as a mapping, without the index's own keys."""
     metadata = metadata_of(row)
     if row["source"] == "file":
-        metadata.pop(HIDDEN, None)
+        take_internal(metadata)
     return row | {"metadata": metadata}
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import HIDDEN, metadata_of
+from ..documents.document import metadata_of, take_internal
 from .filters.evaluation import check_key
 from .filters.filter import Within
 
@@ -198,7 +198,7 @@ def _record(row: dict[str, Any], vectors: Floats | None) -> Record:
     fields = {name: row[name] for name in ("text", "title", "format", "source", "state", "reason", "size")}
     metadata = metadata_of(row)
     if row["source"] == "file":
-        metadata.pop(HIDDEN, None)
+        take_internal(metadata)
     return Record(id=row["path"], metadata=metadata, passages=row["chunks"], vectors=vectors, **fields)
 
 

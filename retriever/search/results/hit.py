@@ -10,7 +10,7 @@ import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ....core.errors import DamagedError
-from ...documents.document import HIDDEN, context_of, hidden_spans, metadata_of, visible_text
+from ...documents.document import context_of, hidden_spans, metadata_of, take_internal, visible_text
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 
@@ -175,7 +175,7 @@ def cite(
 def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a hit that the index has stored."""
     metadata = metadata_of(document)
-    concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
+    concealed = take_internal(metadata) if document["source"] == "file" else None
     return Citation.fields_of(chunk, document) | {
         "text": chunk["text"],
         "sha256": document["sha256"],

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from binocle.retriever.readers.formats import VERSIONS
+
 
 def test_status_says_what_the_index_holds(here: Path, run, tiny_model):
     shown = run("status")
@@ -100,6 +102,18 @@ def test_verify_is_clean_until_something_changes(here: Path, run):
     )
     rows = run("verify", "--json").rows
     assert [f"{row['kind']}: {row['path']}: {row['problem']}" for row in rows] == result.out.splitlines()
+
+
+def test_verify_names_files_that_an_earlier_version_of_the_reader_read(here: Path, run, monkeypatch):
+    monkeypatch.setitem(VERSIONS, "markdown", 2)
+    hint = "'binocle index' reads"
+    several = run("verify")
+    assert several[:2] == (0, "clean\n")
+    assert re.fullmatch(
+        rf"\d documents were read by an earlier version of the reader: {hint} them again\n", several.err
+    )
+    assert "files were read again, since their reader has changed" in run("index").err
+    assert run("verify") == (0, "clean\n", "")
 
 
 def test_verify_repair_mends_documents_and_indexes(here: Path, run):

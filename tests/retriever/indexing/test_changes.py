@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import timedelta
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from binocle import Retriever, load_encoder
 from binocle.core.errors import InputError, StoreError
 from binocle.core.files import sha256
 from binocle.retriever.documents import file_parts
+from binocle.retriever.documents.document import READER
 from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import Entry
 from binocle.retriever.indexing import changes as changes_module
@@ -25,6 +27,7 @@ from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.switch import SwitchReport
 from binocle.retriever.indexing.sync import _is_out_of_reach, rewrite_rows, row_of, sync
 from binocle.retriever.readers import large_files
+from binocle.retriever.readers.formats import VERSIONS
 from binocle.retriever.readers.pool.reading import DENIED, Reading
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.tables import document_schema
@@ -371,6 +374,24 @@ def test_members_of_a_file_are_read_up_to_their_limits(most, size, left_out, wor
 
 
 # Reports
+
+
+@pytest.mark.parametrize(
+    ("metadata", "ocr", "is_outdated"),
+    [
+        ("{}", "", True),
+        (json.dumps({READER: VERSIONS["pdf"]}), "", False),
+        (json.dumps({READER: VERSIONS["pdf"] + 1}), "", True),
+        ('{"ocr": "eng"}', "", False),  # the text of its pictures stays until they can be read again
+        ('{"ocr": "eng"}', "eng", True),
+        ("damaged", "", False),
+    ],
+)
+def test_a_file_is_outdated_if_another_version_of_its_reader_read_it(metadata, ocr, is_outdated):
+    row = {"format": "pdf", "source": "file", "state": "indexed", "metadata": metadata, "reason": "", "path": "a.pdf"}
+    assert changes_module._is_outdated(row, ocr) is is_outdated
+    for other in ({"source": "added"}, {"state": "skipped"}, {"format": "text"}):
+        assert not changes_module._is_outdated(row | other, ocr)
 
 
 def test_seconds_are_rounded_to_milliseconds():

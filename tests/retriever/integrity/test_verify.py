@@ -13,6 +13,7 @@ from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.indexes import manifest
 from binocle.retriever.integrity.repair import repair
+from binocle.retriever.readers.formats import VERSIONS
 from binocle.retriever.readers.pool.pool import ReaderPool
 from binocle.retriever.readers.pool.reading import Reading
 from binocle.retriever.store.tables import chunk_schema, document_schema
@@ -53,6 +54,34 @@ def path_of_first_chunk(retriever):
 
 def test_an_index_as_it_should_be_has_no_faults(retriever):
     assert retriever.verify().faults == []
+
+
+def test_a_file_that_an_earlier_version_of_its_reader_read_is_no_fault_and_is_read_again(retriever, monkeypatch):
+    markdown = sum(row["format"] == "markdown" for row in retriever.documents())
+    monkeypatch.setitem(VERSIONS, "markdown", 2)
+
+    def longer(rows):
+        return [row | {"text": row["text"] + "!"} if row["format"] == "markdown" else row for row in rows]
+
+    rewrite(retriever, "documents", longer, document_schema())
+    earlier = Retriever.open(retriever.path)
+    assert (earlier.verify().faults, earlier.verify().outdated) == ([], markdown)
+    report = earlier.sync()
+    assert (report.indexed, report.embedded) == (markdown, 0)
+    assert report.note == f"{markdown} files were read again, since their reader has changed"
+    assert (earlier.verify().faults, earlier.verify().outdated) == ([], 0)
+    assert earlier.sync().indexed == 0
+    assert all("reader_version" not in row["metadata"] for row in earlier.documents())
+
+
+def test_damage_in_a_file_that_an_earlier_version_of_its_reader_read_is_a_fault(retriever, monkeypatch):
+    monkeypatch.setitem(VERSIONS, "markdown", 2)
+    rewrite(
+        retriever, "documents", lambda rows: [row | {"text": "?" * len(row["text"])} for row in rows], document_schema()
+    )
+    assert {fault.kind for fault in Retriever.open(retriever.path).verify().faults if fault.path == "README.md"} == {
+        "passage"
+    }
 
 
 def test_a_changed_a_gone_and_an_unreadable_file_are_faults_of_documents(retriever, folder):
