@@ -20,6 +20,7 @@ from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .pdf_fonts import legible
 from .pdf_headings import BREAK, LineSizes
 from .pdf_hidden import mark_hidden
+from .pdf_hyphens import joiner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,9 +88,10 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
                 lacks.setdefault(page.lack, []).append(index + 1)
     finally:
         file.close()
-    entries, headings = sizes.headings() if sizes else entries, HeadingStack()
+    entries, headings, join = sizes.headings() if sizes else entries, HeadingStack(), joiner(texts)
     for index, text in enumerate(texts):
-        _add_page(builder, text, index, entries.get(index, []), headings)
+        titles = [(level, join(title)) for level, title in entries.get(index, [])]
+        _add_page(builder, join(text), index, titles, headings)
     for lack, pages in lacks.items():
         add_unread(builder.metadata, _reason(pages, lack, pictures.languages))
     pictures.describe(builder)
@@ -194,7 +196,7 @@ def _text(page: Any, index: int, sizes: LineSizes | None) -> _Page:
         marked = mark_hidden(page, text_page, text)
         if sizes:
             sizes.add(index, text_page, text, marked)
-    marked = marked.replace(BREAK, "\n").replace("\ufffe", "")
+    marked = marked.replace(BREAK, "\n")
     return _Page(_BLANKS.sub(" ", marked) if box else marked, _ILLEGIBLE if is_lacking else "", box)
 
 

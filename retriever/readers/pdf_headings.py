@@ -122,7 +122,7 @@ def _entries(lines: list[_Line], usual: float) -> list[Entry]:
         if first.size < _LARGER * usual:
             is_followed = _is_same(first.size, usual) and len(first.text) >= _MIN_FOLLOWING
             continue
-        title = collapse_spaces(" ".join(line.text for line in block)).replace("\ufffe", "")
+        title = collapse_spaces(" ".join(line.text for line in block))
         is_followed = is_followed and _is_title(title, block)
         entries.append((1, title) if is_followed else (0, first.text))
     return entries[::-1]
