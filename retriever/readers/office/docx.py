@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from .docx_numbering import Numbering
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
 from .equations import equation
@@ -50,7 +51,8 @@ def read_docx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     main, root = package.main("word/document.xml", "Word document")
     styles = package.xml(next(package.related(main, "styles"), ""))
     mark_word(root, styles)
-    reader = _WordReader(package, main, Styles.read(styles), pictures)
+    numbering = Numbering.read(package.xml(next(package.related(main, "numbering"), "")), styles)
+    reader = _WordReader(package, main, Styles.read(styles), numbering, pictures)
     try:
         reader.read(root)
     except RecursionError:
@@ -62,13 +64,14 @@ def read_docx(data: bytes, format_name: str, pictures: Pictures) -> Document:
 class _WordReader:
     """Add the body, notes, headers and footers of a document to a builder."""
 
-    def __init__(self, package: Package, main: str, styles: Styles, pictures: Pictures) -> None:
+    def __init__(self, package: Package, main: str, styles: Styles, numbering: Numbering, pictures: Pictures) -> None:
         self.builder = DocumentBuilder()
         self._package = package
         self._main = self._part = main  # `_part` is being read: its elements name other parts by its relations
         self._pictures = pictures
         self._headings = HeadingStack()
         self._levels, self._titles = styles.levels, styles.titles
+        self._numbering = numbering
         self._notes: dict[tuple[str, str], tuple[str, Any]] = {}  # kind and id -> part and element
         self._in_note = False
 
@@ -163,6 +166,9 @@ class _WordReader:
         for child in element:
             self._collect(child, pieces, paragraph)
         paragraph.text = "".join(pieces)
+        label = self._numbering.label(element, paragraph_property(element, "pStyle") or "")
+        if label and paragraph.text.strip():
+            paragraph.text = f"{label} {paragraph.text.lstrip()}"
         return paragraph
 
     def _collect(self, element: Any, pieces: list[str], paragraph: _Paragraph) -> None:  # noqa: C901 - one branch a kind

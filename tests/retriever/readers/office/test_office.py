@@ -101,6 +101,81 @@ def test_docx_gives_all_visible_text_and_no_deleted_text() -> None:
     assert [part.kind for part in document.parts] == ["prose", "table", "prose"]
 
 
+def item(text: str, numbers: str = "", style: str = "") -> str:
+    named = f'<w:pStyle w:val="{style}"/>' if style else ""
+    return f"<w:p><w:pPr>{named}{numbers}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def at(number: int | str, level: int | str = 0) -> str:
+    return f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
+
+
+def level(number: int, form: str, pattern: str, more: str = "") -> str:
+    return f'<w:lvl w:ilvl="{number}"><w:start w:val="1"/><w:numFmt w:val="{form}"/><w:lvlText w:val="{pattern}"/>{more}</w:lvl>'
+
+
+LISTS = "".join(
+    f'<w:abstractNum w:abstractNumId="{name}">{levels}</w:abstractNum>'
+    for name, levels in {
+        "clauses": level(0, "decimal", "Article %1", '<w:pStyle w:val="Clause"/>')
+        + level(1, "decimal", "%1.%2")
+        + level(2, "lowerLetter", "(%3)"),
+        "letters": level(0, "upperLetter", "%1.") + level(1, "lowerRoman", "%1.%2)") + level(2, "decimal", "%1.%2.%3", "<w:isLgl/>"),
+        "bullets": level(0, "bullet", "•") + level(1, "decimalZero", "%1%2", '<w:lvlRestart w:val="0"/>'),
+        "linked": '<w:numStyleLink w:val="Clause"/>',
+    }.items()
+) + "".join(
+    f'<w:num w:numId="{number}"><w:abstractNumId w:val="{name}"/>{more}</w:num>'
+    for number, name, more in (
+        (1, "clauses", ""),
+        (2, "letters", ""),
+        (3, "bullets", ""),
+        (4, "letters", ""),
+        (5, "letters", '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="4"/></w:lvlOverride>'),
+        (6, "linked", ""),
+        (7, "clauses", f'<w:lvlOverride w:ilvl="0">{level(0, "ordinal", "No. %1")}</w:lvlOverride>'),
+        (8, "nowhere", ""),
+    )
+)  # fmt: skip
+LIST_STYLES = (
+    f'<w:style w:styleId="Clause"><w:name w:val="heading 1"/><w:pPr>{at(1)}</w:pPr></w:style>'
+    '<w:style w:styleId="Sub"><w:basedOn w:val="Clause"/><w:pPr><w:numPr><w:ilvl w:val="1"/></w:numPr><w:outlineLvl w:val="1"/></w:pPr></w:style>'
+)
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "lines"),
+    [
+        ((item("a", at(1)), item("b", at(1, 1)), item("c", at(1, 2)), item("d", at(1, 2)), item("e", at(1, 1)), item("f", at(1)), item("g", at(1, 1))),
+         ("Article 1 a", "1.1 b", "(a) c", "(b) d", "1.2 e", "Article 2 f", "2.1 g")),
+        ((item("a", style="Clause"), item("b", style="Sub"), item("c", at(0), "Clause"), item("d", style="Clause")),
+         ("Article 1 a", "1.1 b", "c", "Article 2 d")),
+        ((item("a", at(2)), item("b", at(2, 1)), item("c", at(2, 2)), item("d", at(4))), ("A. a", "A.i) b", "1.1.1 c", "B. d")),
+        ((item("a", at(2)), item("b", at(5)), item("c", at(5))), ("A. a", "D. b", "E. c")),
+        ((item("a", at(3)), item("b", at(3, 1)), item("c", at(3)), item("d", at(3, 1))), ("a", "01 b", "c", "02 d")),
+        ((item("a", at(6)), item("b", at(7)), item("c", at(8)), item("d", at(9)), item("e", at("x", "y"))), ("Article 1 a", "No. 1 b", "c", "d", "e")),
+        ((item("a", at(1)), item("", at(1)), item("c", at(1))), ("Article 1 a", "Article 3 c")),
+        (tuple(item("a", at(2)) for _ in range(28)), (*(f"{letter}. a" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "AA. a", "BB. a")),
+    ],
+)  # fmt: skip
+def test_paragraphs_of_a_docx_have_the_numbers_that_word_shows(
+    paragraphs: tuple[str, ...], lines: tuple[str, ...]
+) -> None:
+    data = docx("".join(paragraphs), numbering=LISTS, styles=LIST_STYLES)
+    assert [line for line in reading(data, "a.docx").text.split("\n") if line] == list(lines)
+
+
+def test_numbers_of_a_docx_stand_in_headings_and_in_tables() -> None:
+    cells = f"<w:tc>{item('b', style='Sub')}</w:tc><w:tc>{item('c')}</w:tc>"
+    body = item("a", style="Clause") + f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>" + item("d", style="Sub")
+    document = reading(docx(body, numbering=LISTS, styles=LIST_STYLES), "a.docx")
+    assert [(part.heading, document.text[part.start : part.end]) for part in document.parts] == [
+        (("Article 1 a",), "Article 1 a"),
+        (("Article 1 a",), "1.1 b | c"),
+        (("Article 1 a", "1.2 d"), "1.2 d"),
+    ]
+
+
 def math(name: str, *arguments: tuple[str, str], signs: str = "") -> str:
     """An element of Office Math; an argument is its name and a text or elements."""
     body = "".join(
