@@ -108,9 +108,9 @@ def _shown(levels: dict[int, _Level], level: int, counts: dict[int, int]) -> str
     own = levels[level]
 
     def number(match: re.Match[str]) -> str:
-        place = int(match[1]) - 1
-        form = levels.get(place, _Level())
-        return _formatted(counts.get(place, form.start), "decimal" if own.is_decimal else form.form)
+        above = int(match[1]) - 1
+        form = levels.get(above, _Level())
+        return _formatted(counts.get(above, form.start), "decimal" if own.is_decimal else form.form)
 
     return " ".join(_PLACE.sub(number, own.pattern).split())
 
@@ -170,7 +170,7 @@ def _read_styles(root: Any | None) -> dict[str, tuple[str, int]]:
         base[identity] = _value(style, "basedOn")
         for properties in style.iterfind("{*}pPr/{*}numPr"):
             own[identity] = _value(properties, "numId"), _digits(properties, "ilvl", 0)
-    places = {}
+    numbered = {}
     for style in base:
         ancestor, level = style, own.get(style, ("", 0))[1]
         for _ in range(20):
@@ -178,8 +178,8 @@ def _read_styles(root: Any | None) -> dict[str, tuple[str, int]]:
                 break
             ancestor = base.get(ancestor, "")
         if ancestor in own:
-            places[style] = own[ancestor][0], level if style in own else own[ancestor][1]
-    return places
+            numbered[style] = own[ancestor][0], level if style in own else own[ancestor][1]
+    return numbered
 
 
 def _value(element: Any, name: str) -> str:
