@@ -64,6 +64,16 @@ class _Table:
         self._columns = None if is_last else self._columns
 
 
+def columns_heading(rows: Sequence[str], header: Iterable[str]) -> tuple[str, ...]:
+    """The names of the columns as a heading below the others, where a table in a text is long; none where it is short.
+
+    :param rows: of the table, one text each.
+    :param header: the cells with the names; none if the table has no names.
+    """
+    names = column_names(shown(cell) for cell in header)
+    return (names,) if names and sum(map(len, rows)) > _SHORT else ()
+
+
 def _columns(rows: Sequence[str]) -> str:
     """The names of the columns of a table, "" if it has none."""
     for row in rows[:_TITLE_ROWS]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..base import (
@@ -20,6 +20,7 @@ from ..base import (
     without_marks,
 )
 from ..plain_text.encoding import decode
+from ..tables import columns_heading
 from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (
     ALLOWED_IN_HEAD,
@@ -65,6 +66,8 @@ class _Table:
 
     row: int = 0
     free: dict[int, int] = field(default_factory=dict)
+    header: list[str] = field(default_factory=list)  # the cells of a first row of names
+    waiting: list[_Block] = field(default_factory=list)  # the rows so far, until it is known whether the table is long
 
     def reserve(self, columns: range, rows: int) -> None:
         """Reserve columns for a cell that spans several rows."""
@@ -79,11 +82,16 @@ class _Row:
     table: _Table
     cells: list[list[_Block]] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)  # the first column of each cell
+    is_header: bool = True  # all cells are names
     width: int = 0  # columns so far
     layout: bool = False
 
-    def begin_cell(self, attributes: Mapping[str, str]) -> None:
-        """Begin a cell in the next free column."""
+    def begin_cell(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Begin a cell in the next free column.
+
+        :param name: of its element, td or th.
+        """
+        self.is_header = self.is_header and name == "th"
         while self.table.free.get(self.width, 0) > self.table.row:
             self.width += 1
         start, self.width = self.width, self.width + _span(attributes, "colspan")
@@ -158,6 +166,8 @@ class HtmlReader:
         self._flush()
         while self._rows:
             self._end_row()
+        while self._tables:
+            self._end_table()
         self._builder.title = self._builder.title or self.page_title
 
     def _line(self, position: int) -> int:
@@ -242,8 +252,10 @@ class HtmlReader:
         elif name == "tr" and len(self._rows) < _MAX_TABLE_DEPTH:
             self._begin_row()
         elif name in {"td", "th"} and self._rows:
-            self._rows[-1].begin_cell(tag.attributes)
+            self._rows[-1].begin_cell(name, tag.attributes)
         elif name == "table":
+            if self._tables and not self._rows:
+                self._add_rows(self._tables[-1])
             self._tables.append(_Table())
             if self._rows:
                 self._rows[-1].layout = True
@@ -313,7 +325,7 @@ class HtmlReader:
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
             self._end_row()
         elif name == "table":
-            self._tables.pop()
+            self._end_table()
         elif name in {"thead", "tbody", "tfoot"} and self._tables:
             self._tables[-1].free.clear()
         elif name in HEADINGS:
@@ -353,11 +365,26 @@ class HtmlReader:
             if self._level or block.kind == "code":
                 row.layout = True
         else:
-            line = None if self._first_line is None else block.line
-            last_line = None if block.kind == "code" else block.last_line
-            self._builder.add(
-                block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap, last_line=last_line
-            )
+            if self._tables:
+                self._add_rows(self._tables[-1])
+            self._add(block)
+
+    def _add(self, block: _Block) -> None:
+        line = None if self._first_line is None else block.line
+        last_line = None if block.kind == "code" else block.last_line
+        self._builder.add(
+            block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap, last_line=last_line
+        )
+
+    def _end_table(self) -> None:
+        self._add_rows(self._tables.pop())
+
+    def _add_rows(self, table: _Table) -> None:
+        """Add the rows that wait, under the names of their columns if they are many."""
+        names = columns_heading([row.text for row in table.waiting], table.header)
+        for row in table.waiting:
+            self._add(replace(row, heading=row.heading + names))
+        table.waiting.clear()
 
     def _begin_row(self) -> None:
         table = self._tables[-1] if self._tables else _Table()
@@ -375,10 +402,16 @@ class HtmlReader:
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
-            texts = map(_on_one_line, row.cells)
+            texts = list(map(_on_one_line, row.cells))
             text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
-            self._emit(_Block(text, first.line, first.heading, "table", row.gap or "\n\n", cells[-1][-1].last_line))
+            block = _Block(text, first.line, first.heading, "table", row.gap or "\n\n", cells[-1][-1].last_line)
+            if self._rows or not self._tables:
+                self._emit(block)
+            else:
+                table = self._tables[-1]
+                table.header = table.header or (texts if row.is_header and not table.waiting else [])
+                table.waiting.append(block)
             self._gap = "\n"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..tables import columns_heading, is_header
 from .docx_numbering import Numbering
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
@@ -30,6 +31,8 @@ _BOXES = name_set("drawing pict object")
 _CONTAINERS = name_set("sdt sdtContent customXml ins moveTo smartTag AlternateContent Choice body hdr ftr altChunk")
 _FIELDS = name_set("instrText fldSimple")
 _PAGE_FIELD = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b")
+_FIRST_ROW = re.compile("[0-9A-Fa-f]*[2367ABEFabef][0-9A-Fa-f]")  # a number with the bit 0x20
+_MIN_COLUMNS = 3  # of a table with names above them; in two columns stand names and values
 _PAGE_WORDS = 4  # of a line that is a page number, at most
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
@@ -206,14 +209,17 @@ class _WordReader:
                 for cell in row:
                     self._add_blocks(cell)
             return
-        lines = []
+        lines: list[str] = []
+        header: list[str] = []
         paragraphs: list[_Paragraph] = []
         for row, row_cells in zip(rows, cells, strict=True):
-            texts = (PARAGRAPH.join(self._cell(cell, paragraphs)) for cell in row_cells)
+            texts = [PARAGRAPH.join(self._cell(cell, paragraphs)) for cell in row_cells]
             columns = accumulate(map(_span, row_cells), initial=_number(row, "trPr", "gridBefore"))
             if line := table_row(zip(columns, texts, strict=False)):
+                header = texts if not lines and _is_header(table, row, texts) else header
                 lines.append(line)
-        self.builder.add("\n".join(lines), heading=self._headings.path, kind="table")
+        heading = (*self._headings.path, *columns_heading(lines, header))
+        self.builder.add("\n".join(lines), heading=heading, kind="table")
         for paragraph in paragraphs:
             self._add_anchored(paragraph)
 
@@ -271,12 +277,29 @@ def _is_hidden(run: Any) -> bool:
     properties = next((child for child in run if local_name(child) == "rPr"), None)
     for child in properties if properties is not None else ():
         if local_name(child) == "vanish":
-            return attribute(child, "val") not in {"0", "false", "off"}
+            return _is_on(child)
     return False
 
 
 def _is_deleted_row(row: Any) -> bool:
     return any(local_name(child) == "trPr" and any(local_name(mark) == "del" for mark in child) for child in row)
+
+
+def _is_header(table: Any, row: Any, texts: list[str]) -> bool:
+    """Whether the first row has the names of the columns: it is repeated on each page, or looks like it."""
+    is_repeated = any(_is_on(mark) for mark in row.iterfind("{*}trPr/{*}tblHeader"))
+    is_styled = any(map(_marks_first_row, table.iterfind("{*}tblPr/{*}tblLook")))
+    return is_repeated or (is_styled and len(texts) >= _MIN_COLUMNS and is_header(texts))
+
+
+def _marks_first_row(look: Any) -> bool:
+    """Whether the first row of a table looks otherwise than the rest: Word 2007 has it as a bit of a number."""
+    own, bits = attribute(look, "firstRow"), attribute(look, "val") or ""
+    return own in {"1", "true", "on"} if own else bool(_FIRST_ROW.fullmatch(bits))
+
+
+def _is_on(mark: Any) -> bool:
+    return attribute(mark, "val") not in {"0", "false", "off"}
 
 
 def _span(cell: Any) -> int:

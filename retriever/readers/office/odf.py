@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
-from ..tables import add_rows
+from ..tables import add_rows, columns_heading
 from .hidden_runs import mark_odf
 from .mathml import formula
 from .package import Package, attribute, local_name, parse_digits, parse_xml
@@ -157,7 +157,10 @@ class _OdfReader:
         if self._spreadsheet:
             add_rows(self.builder, rows, self._page or 0, attribute(table, "name") or "")
         else:
-            self.builder.add("\n".join(filter(None, rows)), page=self._page, heading=self._headings.path, kind="table")
+            lines = list(filter(None, rows))
+            is_named = table.find("{*}table-header-rows") is not None and bool(lines)
+            heading = (*self._headings.path, *columns_heading(lines, lines[0].split(separator) if is_named else ()))
+            self.builder.add("\n".join(lines), page=self._page, heading=heading, kind="table")
         self.add_blocks(inner)
         for shapes in table:
             if local_name(shapes) == "shapes":

@@ -112,6 +112,31 @@ def test_layout_tables_are_read_as_blocks() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("first", "rows", "names"),
+    [
+        ("<tr><th>Name<th>Town</tr>", 40, ("Name, Town",)),
+        ("<thead><tr><th>Name</th><th>Town</th></tr></thead><tbody>", 40, ("Name, Town",)),
+        ("<tr><th>Name<th>Town</tr>", 9, ()),  # a short table is one passage, with its first row
+        ("<tr><th>Name<td>Town</tr>", 40, ()),
+        ("<tr><td>Ann<td>Bern</tr><tr><th>Name<th>Town</tr>", 40, ()),
+    ],
+)
+def test_rows_far_down_an_html_table_have_the_names_of_its_columns(
+    first: str, rows: int, names: tuple[str, ...]
+) -> None:
+    body = "".join(f"\n<tr><td>Ann {number}<td>Bern and Basel</tr>" for number in range(rows))
+    document = reading(f"<h1>Top</h1><p>before<table>{first}{body}\n</table><p>after", "a.html")
+    assert {part.heading for part in document.parts if part.kind == "table"} == {("Top", *names)}
+    texts = [document.text[part.start : part.end] for part in document.parts if part.kind == "prose"]
+    assert texts == ["Top", "before", "after"]
+
+
+def test_text_between_the_rows_of_a_table_stays_there() -> None:
+    source = "<table><tr><th>a<tr><td>b</tr><div>c</div><table><tr><td>d</table><tr><td>e</table>f"
+    assert reading(source, "a.html").text.split() == list("abcdef")
+
+
 def test_an_empty_cell_of_an_html_table_keeps_its_place() -> None:
     source = "<table><tr><th>Name<th>Q1<th>Q2</tr><tr><td>Ann<td><td>5</tr><tr><td>Bob<td>7<td></tr><tr><td><td>8</tr></table>"
     assert reading(source, "a.html").text == "Name | Q1 | Q2\nAnn |  | 5\nBob | 7\n | 8"

@@ -176,6 +176,41 @@ def test_numbers_of_a_docx_stand_in_headings_and_in_tables() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("table", "row", "columns", "names"),
+    [
+        ("", "<w:trPr><w:tblHeader/></w:trPr>", 2, ("Name 0, Name 1",)),
+        ("", '<w:trPr><w:tblHeader w:val="0"/></w:trPr>', 3, ()),
+        ('<w:tblLook w:val="0000" w:firstRow="1"/>', "", 3, ("Name 0, Name 1, Name 2",)),
+        ('<w:tblLook w:val="04A0" w:firstRow="0"/>', "", 3, ()),
+        ('<w:tblLook w:val="04A0"/>', "", 3, ("Name 0, Name 1, Name 2",)),
+        ('<w:tblLook w:val="0480"/>', "", 3, ()),
+        ('<w:tblLook w:val="04A0"/>', "", 2, ()),  # names and values
+    ],
+)
+def test_rows_far_down_a_table_in_docx_have_the_names_of_its_columns(
+    table: str, row: str, columns: int, names: tuple[str, ...]
+) -> None:
+    def line(words: str) -> str:
+        return "".join(f"<w:tc>{p(f'{words} {number}')}</w:tc>" for number in range(columns))
+
+    rows = "".join(f"<w:tr>{line(f'of {number} values')}</w:tr>" for number in range(40))
+    body = f"<w:tbl><w:tblPr>{table}</w:tblPr><w:tr>{row}{line('Name')}</w:tr>{rows}</w:tbl>"
+    (part,) = reading(docx(body), "a.docx").parts
+    assert part.heading == names
+
+
+def test_rows_far_down_a_table_in_odt_have_the_names_of_its_columns() -> None:
+    def row(*words: str) -> str:
+        return f"<table:table-row>{''.join(f'<table:table-cell><text:p>{word}</text:p></table:table-cell>' for word in words)}</table:table-row>"
+
+    rows = "".join(row(f"Ann {number}", "Bern and Basel") for number in range(40))
+    header = f"<table:table-header-rows>{row('Name', 'Town')}</table:table-header-rows>"
+    for content, names in ((header + rows, ("Name, Town",)), (row("Name", "Town") + rows, ()), (header + row("a"), ())):
+        (part,) = reading(odf("text", f"<table:table>{content}</table:table>"), "a.odt").parts
+        assert part.heading == names
+
+
 def math(name: str, *arguments: tuple[str, str], signs: str = "") -> str:
     """An element of Office Math; an argument is its name and a text or elements."""
     body = "".join(
