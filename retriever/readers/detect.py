@@ -149,11 +149,10 @@ def _decode_head(head: bytes) -> str:
 
 
 def _sniff_zip(data: bytes) -> str:
-    import zipfile
-    from io import BytesIO
+    from .containers.cut_zip import open_zip
 
     try:
-        with zipfile.ZipFile(BytesIO(data)) as package:
+        with open_zip(data) as package:
             names = package.namelist()
             mimetype = package.open("mimetype").read(100).decode("latin-1") if "mimetype" in names else ""
     except Exception:  # noqa: BLE001 - zipfile raises many types; the format's own reader reports the damage

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ...documents.document import Document
-from .cut_zip import files_before_cut
+from .cut_zip import files_before_cut, open_zip
 from .members import CutBytes, Member, refuse_unless_small
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def read_archive(data: bytes, format_name: str) -> Document:  # noqa: ARG001 - t
 def zip_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
     """List the files in a ZIP. One that is cut gives those in front of the cut."""
     try:
-        archive = zipfile.ZipFile(BytesIO(data))
+        archive = open_zip(data)
         entries = archive.infolist()
     except _DAMAGED:
         yield from _cut_zip_members(data)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 import zipfile
 import zlib
-from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lxml import etree
 
 from ....core.errors import UnreadableError
+from ..containers.cut_zip import open_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ class Package:
 
     def __init__(self, data: bytes) -> None:
         try:
-            self._zip = zipfile.ZipFile(BytesIO(data))
+            self._zip = open_zip(data)
             entries = self._zip.infolist()
         except _DAMAGED as error:
             raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None

@@ -21,6 +21,8 @@ from binocle.retriever.readers.containers import archive
 from binocle.retriever.readers.containers import members as members_of
 from binocle.retriever.readers.containers.members import CutBytes, OpenFile, list_members, safe_path
 
+from ..sample_files import outcome
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -293,6 +295,29 @@ def test_a_cut_zip_gives_its_files_up_to_the_cut(whole: bytes) -> None:
     directory = whole.index(b"PK\1\2")
     for end in (directory + 4, len(whole) - 1):  # only the directory is cut
         assert contents(whole[:end], "a.zip") == ZIP_FILES
+
+
+def test_a_zip_that_is_cut_behind_a_zip_in_it_is_not_read_as_that_one() -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("inside.txt", "inside")
+        archive.comment = b"a comment"
+    outer = io.BytesIO()
+    with zipfile.ZipFile(outer, "w") as archive:
+        archive.writestr("first.txt", "first")
+        archive.writestr("in.zip", inner.getvalue())
+        archive.writestr("last.txt", "last")
+    whole = outer.getvalue()
+    cut = whole[: whole.index(inner.getvalue()) + len(inner.getvalue())]
+    assert [member.name for member in list_members(whole, "zip", "a.zip")] == ["first.txt", "in.zip", "last.txt"]
+    assert [member.name for member in list_members(cut, "zip", "a.zip")] == ["first.txt", "in.zip", "more files"]
+    assert [member.name for member in list_members(inner.getvalue(), "zip", "a.zip")] == ["inside.txt"]
+    assert outcome(cut, "a.pptx") == "damaged: not a whole ZIP file (it is cut: only a ZIP inside it is whole)"
+    assert [member.name for member in list_members(b"MZ" + whole, "zip", "a.zip")] == [
+        "first.txt",
+        "in.zip",
+        "last.txt",
+    ]
 
 
 def test_a_damaged_header_in_a_cut_zip_ends_the_list() -> None:
