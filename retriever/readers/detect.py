@@ -21,6 +21,7 @@ _MAILBOX = re.compile(
     rb"From [^\n]{0,200}\b%b[^\n]{0,40}\n[\w-]+:" % _DATE
 )  # the date of arrival, then the first header
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
+_FLAT = re.compile(r"<(?:\w+:)?document(?:-content)?[\s>]")  # the root of OpenDocument in one file
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
 _STREAMS = (
     ("WordDocument", ".doc"), ("PowerPoint Document", ".ppt"), ("__properties_version1.0", ".msg"),
@@ -91,7 +92,7 @@ def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str
     """Choose the reader of a file that is named as a container, such as .docx, by its content."""
     if _is_package(sniffed) or sniffed in {".html", ".xml"}:
         by_name = formats[ending]
-        flat = sniffed == ".xml" and by_name[0] in {"odt", "odp", "ods"}
+        flat = sniffed == ".xml" and by_name[0] in {"odt", "odp", "ods"} and _FLAT.search(_decode_head(data[:4096]))
         return by_name if flat or (sniffed in formats and formats[sniffed][1] == by_name[1]) else formats[sniffed]
     if ending == ".xls" and b"\0" not in data[:4096]:  # a table that a web application saved under Excel's ending
         return formats[".tsv"]

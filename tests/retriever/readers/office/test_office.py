@@ -497,6 +497,12 @@ def test_formulas_in_an_odt_keep_their_signs(markup: str, text: str) -> None:
     assert reading(damaged, "a.odt").text == "where  holds"
 
 
+def test_other_xml_under_the_name_of_an_odt_is_read_as_what_it_is() -> None:
+    article = '<?xml version="1.0"?><article><front><p>first</p></front><body><p>second</p></body></article>'
+    document = reading(article, "a.odt")
+    assert (document.format, document.text.split()) == ("xml", ["first", "second"])
+
+
 def test_fields_in_an_odt_are_read() -> None:
     body = "<text:p>Berlin, <text:date>1 May</text:date>, by <text:creator>Ada</text:creator></text:p>"
     assert reading(odf("text", body), "a.odt").text == "Berlin, 1 May, by Ada"
