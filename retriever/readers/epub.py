@@ -40,6 +40,7 @@ def read_epub(data: bytes, format_name: str, pictures: Pictures) -> Document:
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
         _add_chapter(package, name, pictures, builder)
+    package.describe(builder)
     pictures.describe(builder)
     return builder.document(format_name)
 
@@ -73,7 +74,7 @@ def _add_chapter(package: Package, name: str, pictures: Pictures, builder: Docum
         builder.add(pictures.text_in(package, name))
         return
     picture_text = partial(_picture_text, package, name, pictures)
-    with suppress(UnsupportedError):  # binary data
+    with suppress(UnsupportedError), package.spared(name):  # binary data has no text
         source = decode(package.read(name))
         HtmlReader(source, builder, headings=HeadingStack(), first_line=None, picture_text=picture_text).read()
 

@@ -60,6 +60,7 @@ def read_docx(data: bytes, format_name: str, pictures: Pictures) -> Document:
         reader.read(root)
     except RecursionError:
         raise UnreadableError("its tables or text boxes are nested too deeply") from None
+    package.describe(reader.builder)
     pictures.describe(reader.builder)
     return reader.builder.document(format_name)
 

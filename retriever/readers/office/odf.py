@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
@@ -36,7 +35,8 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
             raise UnreadableError("password-protected")
-        content, meta, styles = (package.xml(f"{name}.xml") for name in ("content", "meta", "styles"))
+        content = package.tree("content.xml") if "content.xml" in package else None
+        meta, styles = (package.xml(f"{name}.xml") for name in ("meta", "styles"))
     else:
         content = meta = parse_xml(data)
         styles = None
@@ -52,6 +52,8 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
+    if package is not None:
+        package.describe(reader.builder)
     pictures.describe(reader.builder)
     return reader.builder.document(format_name)
 
@@ -60,10 +62,9 @@ def _insert_formulas(body: Any, package: Package) -> None:
     """Put the formulas that are files of their own into the elements that show them, as a flat file has them."""
     for element in list(body.iter("{*}object")):
         name = f"{(attribute(element, 'href') or '').removeprefix('./')}/content.xml"
-        with suppress(UnreadableError):  # a formula that is damaged costs only itself
-            root = package.xml(name)
-            if root is not None and local_name(root) == "math":
-                element.append(root)
+        root = package.xml(name)
+        if root is not None and local_name(root) == "math":
+            element.append(root)
 
 
 def _title(meta: Any | None) -> str:

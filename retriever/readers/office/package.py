@@ -5,16 +5,20 @@ from __future__ import annotations
 import posixpath
 import zipfile
 import zlib
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lxml import etree
 
 from ....core.errors import UnreadableError
+from ...documents.document import add_unread
 from ..containers.cut_zip import open_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ..base import DocumentBuilder
 
 Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, name of the target part
 
@@ -22,8 +26,13 @@ MAX_ENTRIES = 20_000
 MAX_INFLATED = 256 << 20  # bytes of all files together, counted while inflating
 MAX_XML = 96 << 20  # bytes of one XML file that is parsed as a tree
 _READ_SIZE = 1 << 16
+_MAX_LISTED = 5  # damaged files in a reason
 _NO_MEMORY = 2  # libxml2's XML_ERR_NO_MEMORY
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError, KeyError)
+
+
+class DamagedPartError(UnreadableError):
+    """A file in a package is damaged. The others may be whole."""
 
 
 def local_name(element: Any) -> str:
@@ -74,9 +83,9 @@ def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None
     except etree.XMLSyntaxError as error:
         if getattr(error, "code", 0) == _NO_MEMORY:  # the stubs lack this attribute
             raise MemoryError from None
-        raise UnreadableError(f"damaged XML: {_first_line(error)}") from None
+        raise DamagedPartError(f"damaged XML: {_first_line(error)}") from None
     if root is None:
-        raise UnreadableError("damaged XML: no element in it")
+        raise DamagedPartError("damaged XML: no element in it")
     return root
 
 
@@ -99,6 +108,7 @@ class Package:
         self._entries = {entry.filename.replace("\\", "/").lstrip("/").lower(): entry for entry in entries}
         self._bytes_left = MAX_INFLATED
         self._relations: dict[str, Relations] = {}
+        self._damaged: dict[str, None] = {}  # names in order
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._entries
@@ -117,11 +127,11 @@ class Package:
             with self._zip.open(entry) as file:
                 data = self._inflate(file)
         except NotImplementedError as error:  # a RuntimeError too, for an unknown compression
-            raise UnreadableError(f"{entry.filename!r} inside does not unpack ({error})") from None
+            raise DamagedPartError(f"{entry.filename!r} inside does not unpack ({error})") from None
         except RuntimeError:
             raise UnreadableError("password-protected") from None
         except _DAMAGED as error:
-            raise UnreadableError(f"damaged: {entry.filename!r} inside does not unpack ({error})") from None
+            raise DamagedPartError(f"damaged: {entry.filename!r} inside does not unpack ({error})") from None
         if self._bytes_left < 0:
             raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
         return data
@@ -148,12 +158,36 @@ class Package:
         return b"".join(pieces)
 
     def xml(self, name: str) -> Any | None:
-        """The root element of an XML file; None if there is no such file."""
-        return parse_xml(self.read(name)) if name in self else None
+        """The root element of an XML file; None if there is no such file, or it is damaged."""
+        if name in self:
+            with self.spared(name):
+                return self.tree(name)
+        return None
 
     def tree(self, name: str) -> Any:
-        """The root element of an XML file that a relation points to."""
+        """The root element of an XML file that must be there."""
         return parse_xml(self.read(name))
+
+    @contextmanager
+    def spared(self, name: str) -> Iterator[None]:
+        """Go on after damage of a file, and note it: the text of the others is still read."""
+        try:
+            yield
+        except DamagedPartError:
+            self._damaged[name] = None
+
+    def describe(self, builder: DocumentBuilder) -> None:
+        """Add the damaged files to the metadata, as a part that was not read.
+
+        :raises UnreadableError: when the others have no text.
+        """
+        if self._damaged:
+            verb = "is" if len(self._damaged) == 1 else "are"
+            names = ", ".join(map(repr, list(self._damaged)[:_MAX_LISTED])) + ", …" * (len(self._damaged) > _MAX_LISTED)
+            reason = f"{names} inside {verb} damaged"
+            if not builder.length:
+                raise UnreadableError(f"damaged: {reason}")
+            add_unread(builder.metadata, reason)
 
     def relations(self, part: str) -> Relations:
         """The relations of an Office Open XML part to other parts."""
@@ -200,10 +234,9 @@ class Package:
         :param name: the kind of document, for the error if there is no main part.
         """
         part = self.main_part(usual)
-        root = self.xml(part)
-        if root is None:
+        if part not in self:
             raise UnreadableError(f"damaged: no {name} in it")
-        return part, root
+        return part, self.tree(part)
 
     def title(self) -> str:
         """The title in the document properties."""

@@ -30,6 +30,7 @@ def read_pptx(data: bytes, format_name: str, pictures: Pictures) -> Document:
     for number, part in enumerate(filter(None, parts), 1):
         _Slide(package, part, number, builder, size, pictures).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
+    package.describe(builder)
     pictures.describe(builder)
     return builder.document(format_name)
 
@@ -63,7 +64,9 @@ class _Slide:
 
     def read(self) -> None:
         """Add the title, then the other shapes, the notes and the comments."""
-        root = self._package.tree(self._part)
+        root = self._package.xml(self._part)
+        if root is None:
+            return
         mark_slide(root, self._package, self._part, self._size)
         tree = next(root.iter("{*}spTree"), None)
         shapes = [] if tree is None else list(_shapes(tree))
@@ -96,14 +99,16 @@ class _Slide:
 
     def _add_notes(self) -> None:
         for part in self._package.related(self._part, "notesSlide"):
-            tree = next(self._package.tree(part).iter("{*}spTree"), None)
+            root = self._package.xml(part)
+            tree = None if root is None else next(root.iter("{*}spTree"), None)
             for shape in _shapes(tree) if tree is not None else ():
                 if _placeholder(shape) not in {*_SKIPPED_PLACEHOLDERS, "hdr", "ftr"}:
                     self._add("\n".join(paragraphs(shape)))
 
     def _add_comments(self) -> None:
         for part in self._package.related(self._part, "comments"):
-            for comment in self._package.tree(part).iter("{*}cm", "{*}reply"):
+            root = self._package.xml(part)
+            for comment in root.iter("{*}cm", "{*}reply") if root is not None else ():
                 old = [node.text or "" for node in comment if local_name(node) == "text"]
                 bodies = [text for node in comment if local_name(node) == "txBody" for text in paragraphs(node)]
                 self._add("\n".join(old + bodies))

@@ -14,7 +14,7 @@ from ....core.errors import UnreadableError
 from ..base import DocumentBuilder, hide, table_row
 from ..tables import add_rows
 from .drawingml import chart_text, paragraphs
-from .package import Package, attribute, local_name, parse_digits
+from .package import DamagedPartError, Package, attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,7 @@ def read_xlsx(data: bytes, format_name: str, pictures: Pictures) -> Document:
         add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
         for line in book.extras(part, pictures):
             builder.add(line, page=number, heading=(name,))
+    package.describe(builder)
     pictures.describe(builder)
     return builder.document(format_name)
 
@@ -71,6 +72,10 @@ class _Workbook:
 
     def rows(self, part: str) -> Iterator[str]:
         """The rows of a sheet, "" for empty ones between; read as a stream, since sheets can be large."""
+        with self._package.spared(part):
+            yield from self._rows(part)
+
+    def _rows(self, part: str) -> Iterator[str]:
         expected = 1
         for row in _stream_elements(self._package.read(part), "row"):
             number = parse_digits(row.get("r")) or expected
@@ -144,8 +149,8 @@ class _Workbook:
             if kind in {"comments", "threadedComment"}:
                 yield from self._comments(target)
             elif kind == "drawing":
-                root = self._package.tree(target)
-                yield "\n".join(paragraphs(root))
+                root = self._package.xml(target)
+                yield "" if root is None else "\n".join(paragraphs(root))
                 for relation_type, graphic in self._package.relations(target).values():
                     if relation_type == "image":
                         yield pictures.text_in(self._package, graphic)
@@ -157,8 +162,8 @@ class _Workbook:
                         yield "\n".join(chart_text(self._package, graphic))
 
     def _comments(self, part: str) -> Iterator[str]:
-        root = self._package.tree(part)
-        for comment in root.iter("{*}comment", "{*}threadedComment"):
+        root = self._package.xml(part)
+        for comment in root.iter("{*}comment", "{*}threadedComment") if root is not None else ():
             text = _string_text(comment).strip()
             if text and not text.startswith("[Threaded comment]"):
                 yield text
@@ -208,7 +213,7 @@ def _stream_elements(data: bytes, name: str) -> Iterator[Any]:
             while element.getprevious() is not None:
                 del element.getparent()[0]
     except etree.XMLSyntaxError as error:
-        raise UnreadableError(f"damaged XML: {str(error)[:200]}") from None
+        raise DamagedPartError(f"damaged XML: {str(error)[:200]}") from None
 
 
 def _displayed(value: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 import tracemalloc
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -575,3 +577,49 @@ def test_deeply_nested_office_files_are_refused_or_read(open_: str) -> None:
     close = "".join(f"</{tag}>" for tag in reversed(open_[1:-1].split("><")))
     for depth in (40, 80, 200):
         assert not outcome(docx(open_ * depth + p("x") + close * depth), "a.docx") or depth > 40
+
+
+def damage(data: bytes, name: str) -> bytes:
+    """The same package with a changed byte in one file, which its checksum shows."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {entry: archive.read(entry) for entry in archive.namelist()}
+    mark = b"<!-- %s -->" % name.encode()
+    stored = io.BytesIO()
+    with zipfile.ZipFile(stored, "w") as archive:
+        for entry, content in files.items():
+            archive.writestr(entry, content + mark * (entry == name))
+    return stored.getvalue().replace(mark, mark.swapcase())
+
+
+DECK = package(
+    {
+        **TYPES,
+        "_rels/.rels": relations(officeDocument="ppt/presentation.xml"),
+        "ppt/presentation.xml": '<p:presentation xmlns:p="p" xmlns:r="r"><p:sldIdLst><p:sldId r:id="slide1"/><p:sldId r:id="slide2"/></p:sldIdLst></p:presentation>',
+        "ppt/_rels/presentation.xml.rels": relations(slide1="slides/slide1.xml", slide2="slides/slide2.xml"),
+        **{
+            f"ppt/slides/slide{number}.xml": '<p:sld xmlns:p="p" xmlns:a="a"><p:cSld><p:spTree><p:sp><a:p><a:r><a:t>text</a:t></a:r></a:p></p:sp></p:spTree></p:cSld></p:sld>'
+            for number in (1, 2)
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "damaged", "needed"),
+    [
+        ("a.docx", docx(p("text"), styles=STYLES), "word/styles.xml", "word/document.xml"),
+        ("a.pptx", DECK, "ppt/slides/slide2.xml", "ppt/presentation.xml"),
+        ("a.xlsx", xlsx('<row><c t="inlineStr"><is><t>text</t></is></c></row>'), "xl/styles.xml", "xl/workbook.xml"),
+        ("a.odt", package({"mimetype": "application/vnd.oasis.opendocument.text", "styles.xml": "<a/>", "content.xml": f"<office:d {ODF}><office:body><text:p>text</text:p></office:body></office:d>"}), "styles.xml", "content.xml"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_in_a_package_costs_only_itself(name: str, data: bytes, damaged: str, needed: str) -> None:
+    document = reading(damage(data, damaged), name)
+    assert (document.text, document.metadata) == ("text", {"unread": f"{damaged!r} inside is damaged"})
+    assert outcome(damage(data, needed), name).startswith(f"damaged: {needed!r} inside does not unpack")
+
+
+def test_a_package_with_nothing_but_damage_is_an_error() -> None:
+    data = xlsx('<row><c t="inlineStr"><is><t>text</t></is></c></row>')
+    assert outcome(damage(data, "xl/sheet1.xml"), "a.xlsx") == "damaged: 'xl/sheet1.xml' inside is damaged"
