@@ -15,6 +15,7 @@ from ..office.mathml import formula
 from ..office.package import local_name, parse_xml
 from ..plain_text.encoding import declared_charset, decode
 from ..plain_text.text import read_code
+from ..tables import columns_heading
 from .html_text import HtmlReader
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class _XmlReader:
         self._builder = builder
         self._has_names = has_names
         self._headings = HeadingStack()
+        self._columns: tuple[str, ...] = ()  # the names of the columns of a long table
 
     def add_element(self, element: Any, depth: int) -> None:
         """Add an element and all elements in it; `depth` is the number of sections around it."""
@@ -134,8 +136,10 @@ class _XmlReader:
             self._add(element, _named(element) if self._has_names else collapse_spaces(_text(element)), gap="\n")
         else:
             self._builder.add(_key(element), line=_first_line(element), heading=self._headings.path, gap="\n")
+            outer, self._columns = self._columns, _columns(element) if name == "table" else self._columns
             for child in element:
                 self.add_element(child, depth)
+            self._columns = outer
         if section:
             self._headings.leave(depth)
 
@@ -161,7 +165,15 @@ class _XmlReader:
 
     def _add(self, element: Any, text: str, *, kind: str = "prose", gap: str = "\n\n") -> None:
         line, last_line = _first_line(element), _last_line(element)
-        self._builder.add(text, line=line, heading=self._headings.path, kind=kind, gap=gap, last_line=last_line)
+        heading = self._headings.path + self._columns * (kind == "table")
+        self._builder.add(text, line=line, heading=heading, kind=kind, gap=gap, last_line=last_line)
+
+
+def _columns(table: Any) -> tuple[str, ...]:
+    """The names of the columns of a long table as a heading."""
+    rows = (row for head in table.iter("{*}thead") for row in head if local_name(row) in _ROWS)
+    header = [collapse_spaces(_text(cell)) for cell in next(rows, ())]
+    return columns_heading(list(table.itertext()), header)
 
 
 def _named(element: Any) -> str:

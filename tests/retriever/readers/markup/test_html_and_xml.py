@@ -317,6 +317,16 @@ def test_random_tags_give_the_letters_between_them_in_order_and_once(soup: str) 
         assert text.split() == soup.split()
 
 
+@pytest.mark.parametrize("rows", [3, 40])
+def test_rows_far_down_a_table_of_an_article_have_the_names_of_its_columns(rows: int) -> None:
+    body = "".join(f"<tr><td>Ann {number}</td><td>Bern and Basel</td></tr>\n" for number in range(rows))
+    head = "<thead><tr><th>Name</th><th>Home <b>town</b></th></tr></thead>"
+    source = f"<article><body><sec><title>Top</title><p>a</p><table>{head}<tbody>{body}</tbody></table><p>b</p></sec></body></article>"
+    document = reading(source, "a.xml")
+    names = ("Name, Home town",) if rows == 40 else ()
+    assert {(part.kind, part.heading) for part in document.parts} == {("prose", ("Top",)), ("table", ("Top", *names))}
+
+
 def test_formulas_of_an_article_are_read_once() -> None:
     math = '<m:math xmlns:m="http://www.w3.org/1998/Math/MathML"><m:msup><m:mi>x</m:mi><m:mn>2</m:mn></m:msup></m:math>'
     document = r"\documentclass[12pt]{minimal} \usepackage{amsmath} \begin{document}$$x^{2}$$\end{document}"
