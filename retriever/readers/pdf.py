@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pypdfium2 as pdfium
@@ -19,7 +20,7 @@ from ..documents.document import add_unread
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .pdf_fonts import legible
 from .pdf_headings import BREAK, LineSizes
-from .pdf_hidden import mark_hidden
+from .pdf_hidden import box_of, mark_hidden, objects
 from .pdf_hyphens import joiner
 
 if TYPE_CHECKING:
@@ -45,11 +46,15 @@ _MAX_OBJECTS = 1_000  # of a page, looked at for a picture
 _MAX_PIXELS = 4_000  # on the longer side of a picture of a page
 _MAX_LISTED = 20  # pages in a reason
 _TRAILER_BYTES = 4_096  # at the end of a whole file, with the place of its table of objects
+_MIN_PATHS = 100  # lines and areas, which may draw letters
+_STAMP = 100  # characters of a page: fewer may be a stamp on a scanned one
+_PICTURES = (pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM)
 _MARGIN = 5.0  # points around letters in their picture
 
 # What a page shows and its text lacks. With OCR these are read; else the reason says:
-_SCANNED, _ILLEGIBLE, _DAMAGED = "without text", "with words in a font without Unicode", "damaged"
-_FOR_OCR = {_SCANNED: "scanned?", _ILLEGIBLE: "--ocr reads them"}
+_SCANNED, _STAMPED, _DAMAGED = "without text", "with hardly any text", "damaged"
+_ILLEGIBLE = "with words in a font without Unicode"
+_FOR_OCR = {_SCANNED: "scanned?", _STAMPED: "scanned?", _ILLEGIBLE: "--ocr reads them"}
 
 Entry = tuple[int, str]  # level and title, as in the document's outline; level 0 for a line that ends a section
 
@@ -74,44 +79,66 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
         sizes = None if entries else LineSizes()
-        texts = []
-        lacks: dict[str, list[int]] = {}
         is_cut = b"startxref" not in data[-_TRAILER_BYTES:]
-        for index in range(len(file)):
-            page = _read_page(file, index, sizes)
-            if not page.lack and not page.text.strip():
-                page = _Page("", _lack_without_text(file, index, is_cut=is_cut))
+        pages = [_read_page(file, index, sizes, is_cut=is_cut) for index in range(len(file))]
+        _mark_stamped(file, pages)
+        for index, page in enumerate(pages):
             if page.lack in _FOR_OCR and pictures.languages:
-                page = _read_picture(file, index, page, pictures)
-            texts.append(page.text)
-            if page.lack:
-                lacks.setdefault(page.lack, []).append(index + 1)
+                pages[index] = _read_picture(file, index, page, pictures)
     finally:
         file.close()
+    texts = [page.text for page in pages]
     entries, headings, join = sizes.headings() if sizes else entries, HeadingStack(), joiner(texts)
     for index, text in enumerate(texts):
         titles = [(level, join(title)) for level, title in entries.get(index, [])]
         _add_page(builder, join(text), index, titles, headings)
-    for lack, pages in lacks.items():
-        add_unread(builder.metadata, _reason(pages, lack, pictures.languages))
+    for lack in dict.fromkeys(page.lack for page in pages if page.lack):
+        numbers = [number for number, page in enumerate(pages, 1) if page.lack == lack]
+        add_unread(builder.metadata, _reason(numbers, lack, pictures.languages))
     pictures.describe(builder)
     return builder.document(format_name)
 
 
-def _lack_without_text(file: Any, index: int, *, is_cut: bool) -> str:
-    """What a page without text may lack. A picture may be one of text.
+def _lack_without_text(page: Any, *, is_cut: bool) -> str:
+    """What a page without text may lack. A picture may be one of text, and so may be many lines.
 
     :param is_cut: whether the end of the file is missing, and so perhaps what was on the page.
     """
-    try:
-        with closing(file[index]) as page:
-            objects = [pdfium_c.FPDFPage_GetObject(page.raw, number) for number in range(_page_objects(page))]
-            kinds = set(map(pdfium_c.FPDFPageObj_GetType, objects))
-    except pdfium.PdfiumError:
-        return _DAMAGED
-    if pdfium_c.FPDF_PAGEOBJ_IMAGE in kinds:
+    kinds = [pdfium_c.FPDFPageObj_GetType(element) for element, _, _ in islice(objects(page), _MAX_OBJECTS)]
+    if pdfium_c.FPDF_PAGEOBJ_IMAGE in kinds or kinds.count(pdfium_c.FPDF_PAGEOBJ_PATH) >= _MIN_PATHS:
         return _SCANNED
     return _DAMAGED if is_cut and not kinds else ""
+
+
+def _mark_stamped(file: Any, pages: list[_Page]) -> None:
+    """Mark scanned pages with a stamp, such as a number, if most pages of the file are scanned.
+
+    A slide with a picture behind a few words looks the same, but most slides have more words.
+    """
+    short = [index for index, page in enumerate(pages) if not page.lack and 0 < len(page.text.strip()) < _STAMP]
+    stamped = [index for index in short if _is_covered(file, index)]
+    scanned = sum(page.lack == _SCANNED for page in pages)
+    if 2 * (len(stamped) + scanned) > len(pages):
+        for index in stamped:
+            pages[index] = pages[index]._replace(lack=_STAMPED)
+
+
+def _is_covered(file: Any, index: int) -> bool:
+    """Whether a picture, or a form with one, covers most of a page."""
+    with closing(file[index]) as page:
+        left, bottom, right, top = page.get_bbox()
+        if not any(
+            pdfium_c.FPDFPageObj_GetType(element) == pdfium_c.FPDF_PAGEOBJ_IMAGE
+            for element, _, _ in islice(objects(page), _MAX_OBJECTS)
+        ):
+            return False
+        for number in range(min(pdfium_c.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS)):
+            element = pdfium_c.FPDFPage_GetObject(page.raw, number)
+            if pdfium_c.FPDFPageObj_GetType(element) in _PICTURES:
+                box = box_of(element)
+                if 2 * (box[2] - box[0]) * (box[3] - box[1]) > (right - left) * (top - bottom):
+                    return True
+    return False
 
 
 def _read_picture(file: Any, index: int, page: _Page, pictures: Pictures) -> _Page:
@@ -135,10 +162,6 @@ def _picture(file: Any, index: int, box: Box | None) -> bytes:
         bitmap = page.render(scale=scale, grayscale=True, crop=crop)
         pixels: bytes = bitmap.to_numpy()[:, : bitmap.width].tobytes()
         return f"P5 {bitmap.width} {bitmap.height} 255\n".encode() + pixels
-
-
-def _page_objects(page: Any) -> int:
-    return min(int(pdfium_c.FPDFPage_CountObjects(page.raw)), _MAX_OBJECTS)
 
 
 def _reason(pages: list[int], lack: str, languages: str) -> str:
@@ -165,14 +188,14 @@ def _entries(file: Any) -> dict[int, list[Entry]]:
     return by_page
 
 
-def _read_page(file: Any, index: int, sizes: LineSizes | None) -> _Page:
+def _read_page(file: Any, index: int, sizes: LineSizes | None, *, is_cut: bool) -> _Page:
     try:
         with closing(file[index]) as page:
             if not _is_filled_in(page):
-                return _text(page, index, sizes)
+                return _text(page, index, sizes, is_cut=is_cut)
             pdfium_c.FPDFPage_Flatten(page.raw, pdfium_c.FLAT_NORMALDISPLAY)
         with closing(file[index]) as page:
-            return _text(page, index, sizes)
+            return _text(page, index, sizes, is_cut=is_cut)
     except pdfium.PdfiumError:  # the other pages of the file are still read
         return _Page("", _DAMAGED)
 
@@ -188,7 +211,7 @@ def _is_filled_in(page: Any) -> bool:
     return False
 
 
-def _text(page: Any, index: int, sizes: LineSizes | None) -> _Page:
+def _text(page: Any, index: int, sizes: LineSizes | None, *, is_cut: bool) -> _Page:
     with closing(page.get_textpage()) as text_page:
         text, is_lacking, box = legible(text_page, str(text_page.get_text_range(errors="replace")))
         if _LAM_ALEF.search(text):
@@ -197,7 +220,9 @@ def _text(page: Any, index: int, sizes: LineSizes | None) -> _Page:
         if sizes:
             sizes.add(index, text_page, text, marked)
     marked = marked.replace(BREAK, "\n")
-    return _Page(_BLANKS.sub(" ", marked) if box else marked, _ILLEGIBLE if is_lacking else "", box)
+    if is_lacking:
+        return _Page(_BLANKS.sub(" ", marked), _ILLEGIBLE, box)
+    return _Page(marked, "" if marked.strip() else _lack_without_text(page, is_cut=is_cut))
 
 
 def _mend_ligatures(text_page: Any, text: str) -> str:

@@ -56,7 +56,7 @@ def _hidden_objects(page: Any) -> set[int]:
     sheet = page.get_bbox()
     doubtful: list[tuple[Placed, _Look]] = []
     areas: list[Placed] = []
-    for placed in _objects(page.raw, pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject):
+    for placed in objects(page):
         if pdfium_c.FPDFPageObj_GetType(placed[0]) != pdfium_c.FPDF_PAGEOBJ_TEXT:
             areas.append(placed)
         elif (look := _look(placed, sheet)) is not _Look.SEEN:
@@ -66,10 +66,14 @@ def _hidden_objects(page: Any) -> set[int]:
     return {_address(text[0]) for text, look in doubtful if not _is_shown(text, look, areas)}
 
 
+def objects(page: Any) -> Iterator[Placed]:
+    """Every object of a page, also inside forms, but not the forms."""
+    return _objects(page.raw, pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject)
+
+
 def _objects(
     parent: Any, count: Callable[[Any], int], get: Callable[[Any, int], Any], scale: float = 1.0, depth: int = 0
 ) -> Iterator[Placed]:
-    """Every object of a page, also inside forms, but not the forms."""
     for number in range(count(parent)):
         element = get(parent, number)
         if pdfium_c.FPDFPageObj_GetType(element) != pdfium_c.FPDF_PAGEOBJ_FORM:
@@ -90,7 +94,7 @@ def _look(placed: Placed, sheet: Box) -> _Look:
     pdfium_c.FPDFTextObj_GetFontSize(element, size)
     if abs(size.value) * scale < 12 * _TINY and abs(size.value) * scale * _scale(element) < _TINY:
         return _Look.HIDDEN
-    if not depth and _is_apart(_box(element), sheet):
+    if not depth and _is_apart(box_of(element), sheet):
         return _Look.HIDDEN
     if mode != pdfium_c.FPDF_TEXTRENDERMODE_FILL:
         return _Look.SEEN
@@ -102,14 +106,14 @@ def _is_shown(text: Placed, look: _Look, areas: list[Placed]) -> bool:
     """Whether another object shows a text that is hidden by itself."""
     if look is _Look.HIDDEN:
         return False
-    left, bottom, right, top = _box(text[0])
+    left, bottom, right, top = box_of(text[0])
     x, y = (left + right) / 2, (bottom + top) / 2
     for area in areas:
         element, _, depth = area
         if _shows(element, look):
             if depth or text[2]:  # a form has coordinates of its own
                 return True
-            left, bottom, right, top = _box(element)
+            left, bottom, right, top = box_of(element)
             if left <= x <= right and bottom <= y <= top:
                 return True
     return False
@@ -136,7 +140,8 @@ def _scale(element: Any) -> float:
     return float(max(abs(matrix.a) + abs(matrix.b), abs(matrix.c) + abs(matrix.d)))
 
 
-def _box(element: Any) -> Box:
+def box_of(element: Any) -> Box:
+    """The box around an object, in the coordinates of its page or form."""
     left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
     pdfium_c.FPDFPageObj_GetBounds(element, left, bottom, right, top)
     return left.value, bottom.value, right.value, top.value

@@ -1,4 +1,4 @@
-"""PDF pages with letters that a program does not know, and pages that are missing in a cut file."""
+"""PDF pages with letters that a program does not know, scanned pages, and pages that are missing in a cut file."""
 
 from __future__ import annotations
 
@@ -73,6 +73,37 @@ def test_ocr_reads_the_part_of_a_page_with_unknown_letters(monkeypatch: pytest.M
     document = read(pdf(SEEN + glyphs(30)), "a.pdf", ocr="eng")
     assert document.text == "seen"
     assert document.metadata["unread"] == "page 1 with words in a font without Unicode (OCR: eng)"
+
+
+SCAN = "q 500 0 0 700 50 50 cm BI /W 1 /H 1 /CS /G /BPC 8 ID 0 EI Q "
+LOGO = SCAN.replace("500 0 0 700", "90 0 0 70")
+PAGE = "".join(f"BT /F1 12 Tf 72 {700 - 14 * line} Td (A line of a page with many words) Tj ET " for line in range(5))
+
+
+@pytest.mark.parametrize(
+    ("pages", "reason"),
+    [
+        ((SCAN, SCAN), "pages 1, 2 without text (scanned?)"),
+        ((SCAN + SEEN, SCAN + SEEN, PAGE), "pages 1, 2 with hardly any text (scanned?)"),
+        ((SCAN, SCAN + SEEN, PAGE), "page 1 without text (scanned?); page 2 with hardly any text (scanned?)"),
+        ((SCAN + SEEN, PAGE, PAGE), None),  # a title with a picture behind it
+        ((LOGO + SEEN, LOGO + SEEN), None),
+        ((SCAN + PAGE, SCAN + PAGE), None),
+        (("0 0 m 9 9 l S " * 100, PAGE), "page 1 without text (scanned?)"),  # letters may be drawn as lines
+        (("0 0 m 9 9 l S " * 99, PAGE), None),
+    ],
+)
+def test_scanned_pages_are_noted_also_with_a_stamp(pages: tuple[str, ...], reason: str | None) -> None:
+    assert read(pdf(*pages), "a.pdf").metadata.get("unread") == reason
+
+
+def test_ocr_reads_a_scanned_page_behind_its_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "recognize", lambda *_: "read")
+    monkeypatch.setattr(ocr, "find_command", str)
+    document: Document = read(pdf(SCAN + SEEN, PAGE), "a.pdf", ocr="eng")
+    assert document.text.startswith("seen\n\nA line")
+    document = read(pdf(SCAN + SEEN), "a.pdf", ocr="eng")
+    assert (document.text, document.metadata) == ("seen\n\nread", {"pages": 1, "ocr": "eng"})
 
 
 def test_pages_that_a_cut_file_lacks_are_noted() -> None:
