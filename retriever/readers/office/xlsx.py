@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from contextlib import contextmanager
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from ...documents.document import Document
     from ..pictures import Pictures
 
-# Excel's built-in number formats of times, by id. For dates "d" stands for any format of a date.
+# Excel's built-in number formats of times and percentages, by id. For dates "d" stands for any format of a date.
 _BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
-_BUILT_IN["46"] = "[h]:mm:ss"
+_BUILT_IN |= {"46": "[h]:mm:ss", "9": "0%", "10": "0.00%"}
 _DURATION = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
+_MAX_DECIMALS = 12
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML cannot hold, or a "_" before an "x"
 _COLUMN_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
@@ -59,7 +61,9 @@ class _Workbook:
         self._main = main
         self._root = root
         self._strings = list(self._shared_strings())
-        self._time_styles = self._find_time_styles()
+        codes = self._format_codes()
+        self._time_styles = {style: bool(_DURATION.search(code)) for style, code in codes.items() if _shows_date(code)}
+        self._percent_styles = {style: _decimals(code) for style, code in codes.items() if _shows_percentage(code)}
         properties = next(root.iter("{*}workbookPr"), None)
         since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
         self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
@@ -101,14 +105,19 @@ class _Workbook:
             elif child.tag.endswith("}is"):
                 value = _string_text(child)
         if kind is None or kind == "n":
-            is_duration = self._time_styles.get(cell.get("s"))
-            return _displayed(value) if is_duration is None else self._time(value, is_duration=is_duration)
+            return self._number(value, cell.get("s"))
         if kind == "s":
             index = parse_digits(value)
             return self._strings[index] if index is not None and index < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         return value.replace("\t", " ")
+
+    def _number(self, value: str, style: str | None) -> str:
+        is_duration, decimals = self._time_styles.get(style), self._percent_styles.get(style)
+        if is_duration is not None:
+            return self._time(value, is_duration=is_duration)
+        return _displayed(value) if decimals is None else _percentage(value, decimals)
 
     def _time(self, value: str, *, is_duration: bool) -> str:
         try:
@@ -127,8 +136,8 @@ class _Workbook:
             for string in _stream_elements(self._package.read(part), "si"):
                 yield _ESCAPE.sub(lambda match: chr(int(match[1], 16)), _string_text(string)).replace("\t", " ")
 
-    def _find_time_styles(self) -> dict[str, bool]:
-        """The cell styles that show a number as a time, by index, and whether it is a duration."""
+    def _format_codes(self) -> dict[str | None, str]:
+        """The format of the numbers in each style of cells, by index."""
         root = self._package.xml(next(self._package.related(self._main, "styles"), ""))
         if root is None:
             return {}
@@ -138,8 +147,7 @@ class _Workbook:
         }
         styles = next(root.iter("{*}cellXfs"), ())
         numbers = (style.get("numFmtId", "0") for style in styles)
-        codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
-        return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
+        return {str(index): own.get(number, _BUILT_IN.get(number, "")) for index, number in enumerate(numbers)}
 
     def extras(self, part: str, pictures: Pictures) -> Iterator[str]:
         """The text on a sheet outside its cells: comments, text boxes, charts and pictures."""
@@ -185,6 +193,24 @@ def _duration(days: float) -> str:
 
 def _shows_date(code: str) -> bool:
     return bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", code)))
+
+
+def _shows_percentage(code: str) -> bool:
+    return "%" in _NOT_FORMAT.sub("", code.partition(";")[0])
+
+
+def _decimals(code: str) -> int:
+    """The number of decimals of a percentage."""
+    return len(re.findall("[0#?]", _NOT_FORMAT.sub("", code.partition(";")[0]).partition(".")[2]))
+
+
+def _percentage(value: str, decimals: int) -> str:
+    unit = Decimal(1).scaleb(-min(decimals, _MAX_DECIMALS))
+    try:
+        number = (100 * Decimal(_displayed(value))).quantize(unit, ROUND_HALF_UP)
+    except InvalidOperation:  # no number, or too large
+        return value
+    return f"{number:f}%" if number.is_finite() else value
 
 
 def _string_text(element: Any) -> str:

@@ -7,6 +7,7 @@ import re
 import struct
 import tracemalloc
 import zipfile
+from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -385,6 +386,31 @@ def test_rows_far_down_a_sheet_have_the_names_of_its_columns() -> None:
     assert document.text[last.start :].startswith("Keeper\tTown\nAnn 0")
     short = reading(xlsx("".join([*rows[:9], row(30, "Keeper", "Town"), row(31, "Ann", "Bern")])), "a.xlsx")
     assert {part.heading for part in short.parts} == {("Ducks",)}
+
+
+def test_percentages_in_xlsx_are_shown_as_such() -> None:
+    codes = ("0.0%;[Red]-0.0%", '"%" 0', "0\\%", "# ?/?", "0.00000000000000000000%")
+    forms = "".join(
+        f'<numFmt numFmtId="{170 + number}" formatCode="{escape(code)}"/>' for number, code in enumerate(codes)
+    )
+    formats = "".join(f'<xf numFmtId="{number}"/>' for number in (9, 10, *range(170, 170 + len(codes))))
+    namespace = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    styles = f"<styleSheet {namespace}><numFmts>{forms}</numFmts><cellXfs>{formats}</cellXfs></styleSheet>"
+    values = (
+        (0, "0.145"),
+        (1, "0.1250000000000001"),
+        (2, "-1E-3"),
+        (3, "0.5"),
+        (4, "0.5"),
+        (5, "0.5"),
+        (0, "many"),
+        (0, "1E300"),
+        (0, "NaN"),
+        (6, "1"),
+    )
+    cells = "".join(f'<c s="{style}"><v>{value}</v></c>' for style, value in values)
+    shown = reading(xlsx(f"<row>{cells}</row>", **{"xl/styles.xml": styles}), "a.xlsx").text.split("\t")
+    assert shown == ["15%", "12.50%", "-0.1%", "0.5", "0.5", "0.5", "many", "1E300", "NaN", "100.000000000000%"]
 
 
 def test_hours_beyond_a_day_are_a_duration_in_xlsx() -> None:
