@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,12 +19,12 @@ from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from ..training.evaluation.comparison.table import Cell, Comparison
     from ..training.evaluation.result import JudgedRowsResult, RetrievalResult
 
 _MODE = click.Choice(["hybrid", "semantic", "lexical"])
+_NO_JUDGEMENTS = "DATA has no judgements, so its queries are made from its documents, in a temporary index"
 _per_query_option = click.option("--per-query", is_flag=True, help="With JSON: the values of each query or row too.")
 
 
@@ -58,17 +60,22 @@ def evaluate(
     """Measure quality on judged data, with 95 % intervals.
 
     DATA is a test collection in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), any folder of documents
-    with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file. Columns of a file tell its kind:
+    with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file. Without judgements, queries are
+    made from the documents of an indexed folder: titles, headings and sentences, each taken out of its document in a
+    copy of up to 5,000 passages. They compare models and modes; people's questions differ. Columns of a file tell its
+    kind:
     sentence1, sentence2 and score (similarity); text1, text2 and label (same or not); query, positive and negative
     (reranking). Rows of a head, which --model names: text and label (a classifier); text and entities, tokens and tags,
     or CoNLL's columns (a tagger); question, context and answers, or SQuAD's JSON (a reader).
 
     \b
     binocle evaluate scifact --mode semantic --run scifact.run
+    binocle evaluate notes
     binocle evaluate notes --queries questions.tsv --qrels answers.tsv
     binocle evaluate sts.tsv --model models/tuned
     """
     result: RetrievalResult | JudgedRowsResult
+    encoder = None
     if data.is_file() or (data.suffix and not data.exists()):
         _refuse(context, of_collections, data)
         from ..training.evaluation.evaluate_file import evaluate_file
@@ -80,13 +87,41 @@ def evaluate(
             refuse_given_options(["split"], "--qrels names the judgements")
         from ..training.evaluation.retrieval import evaluate as evaluate_collection
 
-        with ProgressBar() as progress:
+        with ProgressBar() as progress, tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+            if of_collections["queries"] is None and of_collections["qrels"] is None:
+                data, encoder = _with_judgements(data, Path(temporary), of_collections["split"])
+                if encoder is not None:
+                    refuse_given_options(["split", "index"], _NO_JUDGEMENTS)
+                    model = model or encoder
             result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **of_collections)
     if as_json:
         echo_json(result.as_dict(per_query=per_query))
         return
     for line in _lines(result):
         echo(line)
+    if encoder is not None:
+        echo("the queries are titles, headings and sentences of these documents; people's questions differ")
+
+
+def _with_judgements(data: Path, temporary: Path, split: str) -> tuple[Path, str | None]:
+    """Return a test collection itself; of an indexed folder without judgements, one that is made of its documents.
+
+    :returns: also the encoder of that index; None if no collection is made.
+    """
+    from ..retriever.documents.scan import INDEX_NAME, index_at
+    from ..training.data.beir import is_collection
+
+    index = None if is_collection(data) else index_at(data)
+    if index is None:
+        return data, None
+    from ..retriever.retriever import Retriever
+    from ..training.tuning import generated_collection
+
+    name = (index.parent if index.name == INDEX_NAME else index).resolve().name
+    folder = Path(tempfile.mkdtemp(dir=temporary)) / f"{name}-generated"
+    with Retriever.open(index) as retriever:
+        generated_collection.write(retriever.snapshot(), folder, split=split)
+        return folder, retriever.encoder.name
 
 
 def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> None:
@@ -173,6 +208,7 @@ def compare(
     binocle compare models/base models/tuned --data sts.tsv --data scifact
     binocle compare models/tuned@hybrid models/tuned@semantic lexical --data scifact --out comparison --plots none
     binocle compare models/tuned models/tuned@cls models/tuned@max --data sts.tsv
+    binocle compare models/base models/tuned --data notes
     """
     from ..training.evaluation.comparison.compare import compare as run_comparison
     from ..training.evaluation.comparison.contenders import parse
@@ -184,10 +220,13 @@ def compare(
     modes = modes or ("semantic",)
     has_reranker = any(contender.reranker for contender in parse(contenders, modes))
     check_rerank_options(used=has_reranker, by="a contender MODEL+RERANKER")
-    with ProgressBar() as progress:
+    with ProgressBar() as progress, tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+        collections = [_with_judgements(path, Path(temporary), split) for path in data]
+        if any(encoder is not None for _, encoder in collections):
+            refuse_given_options(["indexes"], _NO_JUDGEMENTS)
         comparison = run_comparison(
             contenders,
-            data,
+            [path for path, _ in collections],
             modes=modes,
             baseline=baseline,
             measures=measures,

@@ -125,6 +125,14 @@ JUDGED = {
 }
 
 
+QUEUES = {
+    "first.md": "# The queue of tasks\n\nA worker takes the next task from the queue and runs it. "
+    "The client may cancel a task that waits in the queue. Nothing is lost when a server ends.\n",
+    "second.md": "# Bread with salt\n\nMix the flour with water and salt, then wait for an hour. "
+    "The oven is hot when the stone is grey. Bake the bread until its crust is brown.\n",
+}
+
+
 @pytest.fixture(scope="session")
 def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, make_head, pdf_file) -> Path:
     """A home directory with everything that the examples name."""
@@ -132,6 +140,8 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
     texts = {
         "private/diary.md": "Dear diary, I cancel the task.\n",
         "guide/install.md": "Install the package.\n\n" * 60,
+        "guide/tasks.md": "# The queue of tasks\n\n"
+        "A worker takes the next task from the queue and runs it. The client may cancel a task that waits in the queue.\n",
     }
     write(home / "docs", texts)
     (home / "docs/report.pdf").write_bytes(pdf_file("Invoice of March"))
@@ -420,7 +430,42 @@ def test_evaluate_of_judged_rows_says_what_they_are(tmp_path: Path, run, tiny_mo
     assert re.search(r"at \d\.\d{4} and above$", lines[3])
 
 
+def test_evaluate_makes_queries_of_an_indexed_folder_without_judgements(tmp_path: Path, run, tiny_model, write):
+    write(tmp_path / "notes", QUEUES)
+    run("index", tmp_path / "notes", "--model", tiny_model)
+    before = sorted((tmp_path / "notes").rglob("*"))
+    shown = run("evaluate", tmp_path / "notes", "--mode", "lexical", "--run", tmp_path / "x.run")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("notes-generated test: 4 queries, 2 documents, lexical\nnDCG@10 ")
+    assert shown.out.endswith("people's questions differ\n")
+    assert {line.split()[2] for line in (tmp_path / "x.run").read_text().splitlines()} <= {"first.md", "second.md"}
+    (row,) = run("evaluate", tmp_path / "notes/.binocle", "--json").rows
+    assert (row["collection"], row["queries"], row["model"]) == ("notes-generated", 4, tiny_model)
+    assert sorted((tmp_path / "notes").rglob("*")) == before
+    for option in (["--index", tmp_path / "kept"], ["--split", "dev"]):
+        refused = run("evaluate", tmp_path / "notes", *option)
+        assert refused.code == 2
+        assert f"{option[0]} has no effect here: DATA has no judgements" in refused.err
+
+
+def test_evaluate_of_a_folder_that_gives_no_query_says_what_was_expected(tmp_path: Path, run, tiny_model, write):
+    write(tmp_path / "notes", {"a.txt": "Bread."})
+    run("index", tmp_path / "notes", "--model", tiny_model)
+    refused = run("evaluate", tmp_path / "notes")
+    assert (refused.code, refused.out) == (2, "")
+    assert re.fullmatch(r"binocle: no query could be made from .*: expected some with a title, .*\n", refused.err)
+
+
 # compare
+
+
+def test_compare_takes_an_indexed_folder_without_judgements(tmp_path: Path, run, tiny_model, write):
+    write(tmp_path / "notes", QUEUES)
+    run("index", tmp_path / "notes", "--model", tiny_model)
+    words = ["compare", tiny_model, "lexical", "--data", tmp_path / "notes"]
+    (row,) = run(*words, "--json").rows
+    assert {cell["data"] for cell in row["results"]} == {"notes-generated"}
+    assert "--indexes has no effect here" in run(*words, "--indexes", tmp_path / "kept").err
 
 
 @pytest.fixture

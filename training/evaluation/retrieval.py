@@ -118,7 +118,7 @@ def judged_queries(
     if not beir.is_collection(folder) and (queries is None or qrels is None):
         raise InputError(
             f"{folder / 'corpus.jsonl'} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; "
-            "to search the files of the folder, give queries and qrels of your own"
+            "to search the files of the folder, give queries and qrels of your own, or index it to have queries made"
         )
     texts = beir.queries(folder) if queries is None else read_queries(Path(queries))
     judged = beir.qrels(folder, split) if qrels is None else read_qrels(Path(qrels))
