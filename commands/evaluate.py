@@ -93,6 +93,8 @@ def evaluate(
                 if encoder is not None:
                     refuse_given_options(["split", "index"], _NO_JUDGEMENTS)
                     model = model or encoder
+                    if not model:
+                        raise InputError("this index has no encoder, only vectors: name an encoder with --model")
             result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **of_collections)
     if as_json:
         echo_json(result.as_dict(per_query=per_query))

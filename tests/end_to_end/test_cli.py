@@ -448,6 +448,15 @@ def test_evaluate_makes_queries_of_an_indexed_folder_without_judgements(tmp_path
         assert f"{option[0]} has no effect here: DATA has no judgements" in refused.err
 
 
+def test_evaluate_of_an_index_without_an_encoder_asks_for_one(tmp_path: Path, run, tiny_model):
+    retriever = Retriever.open(tmp_path / "given", encoder=None, dim=2)
+    retriever.add([{"id": name, "text": text, "embedding": [1, 2]} for name, text in QUEUES.items()])
+    assert run("evaluate", tmp_path / "given").err == (
+        "binocle: this index has no encoder, only vectors: name an encoder with --model\n"
+    )
+    assert run("evaluate", tmp_path / "given", "--model", tiny_model).code == 0
+
+
 def test_evaluate_of_a_folder_that_gives_no_query_says_what_was_expected(tmp_path: Path, run, tiny_model, write):
     write(tmp_path / "notes", {"a.txt": "Bread."})
     run("index", tmp_path / "notes", "--model", tiny_model)
