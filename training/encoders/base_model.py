@@ -140,6 +140,19 @@ def keep_layers(words: Any, numbers: Sequence[int]) -> None:
     words.config.num_hidden_layers = len(selected)
 
 
+def keep_first_layers(name: str, model: Any, layers: int) -> None:
+    """Keep the first layers of a transformer: they know most of a word's form (Tenney et al. 2019, arXiv:1905.05950).
+
+    :param name: of the model, for messages.
+    :raises InputError: when the model has fewer layers, or its layers share their weights.
+    """
+    count = layer_count(model)
+    if count != model.config.num_hidden_layers or layers > count:
+        have = count if count == model.config.num_hidden_layers else "no"
+        raise InputError(f"{name} has {have} separate layers: it cannot keep the first {layers}")
+    keep_layers(model, range(layers))
+
+
 def keep_spread_layers(name: str, words: Any, layers: int) -> None:
     """Leave out layers, so that some remain, evenly spread from the first to the last (Sanh et al. 2019).
 

@@ -11,7 +11,7 @@ from ...core.errors import InputError, first_line
 from ...retriever.models import files as model_files
 from ...retriever.models.heads.torch_head import load_tokenizer
 from ...retriever.models.settings import read_config, read_modules
-from ..encoders.base_model import join_segments, keep_layers, layer_count, set_dropout
+from ..encoders.base_model import join_segments, keep_first_layers, set_dropout
 from ..runs import attention, environment
 
 if TYPE_CHECKING:
@@ -39,24 +39,12 @@ def make_model(base: str, kind: HeadKind, config: HeadConfig, **options: Any) ->
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise InputError(f"{base} does not load as a base for a {kind.noun} ({first_line(error)})") from error
     if config.layers is not None:
-        _shorten(model, base, config.layers)
+        keep_first_layers(base, model, config.layers)
     set_dropout(model, config.dropout)
     attention.speed_up(model)
     if not str((read_config(folder).get("architectures") or [""])[0]).endswith(f"For{kind.task}"):
         join_segments(model)
     return model.to(environment.device()), tokenizer
-
-
-def _shorten(model: Any, base: str, layers: int) -> None:
-    """Keep the first layers of a base: they know most of a word's form (Tenney et al. 2019, arXiv:1905.05950).
-
-    :raises InputError: when the base has fewer layers, or its layers share their weights.
-    """
-    count = layer_count(model)
-    if count != model.config.num_hidden_layers or layers > count:
-        have = count if count == model.config.num_hidden_layers else "no"
-        raise InputError(f"{base} has {have} separate layers: it cannot keep the first {layers}")
-    keep_layers(model, range(layers))
 
 
 def _transformer(folder: Path) -> Path:

@@ -19,6 +19,7 @@ class RerankerConfig(TrainingConfig):
     negatives: int = 7  # passages drawn for each positive of pairs
     depth: int = 50  # passages of the first stage to draw them from
     queries: int | None = None  # maximum of each data set to learn from
+    layers: int | None = None  # of the base, the first ones; None: all
 
 
 def check(config: RerankerConfig) -> None:
@@ -26,4 +27,4 @@ def check(config: RerankerConfig) -> None:
     check_training(config)
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
-    limits.above_0(config, "queries")
+    limits.above_0(config, "queries", "layers")

@@ -25,7 +25,7 @@ from ...retriever.models.load import load_reranker
 from ..data import dataset as datasets
 from ..data.batches import Batches
 from ..encoders import heldout
-from ..encoders.base_model import join_segments, save_model, set_dropout, shortest
+from ..encoders.base_model import join_segments, keep_first_layers, save_model, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
 from ..evaluation.best_so_far import BestSoFar
@@ -204,6 +204,8 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         reason = first_line(error)
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
+    if config.layers is not None:
+        keep_first_layers(base, model[0].auto_model, config.layers)
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
     attention.speed_up(getattr(model[0], "auto_model", None))

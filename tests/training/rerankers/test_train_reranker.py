@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +67,15 @@ def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_o
     assert reranker.first_stage_weight == facts["first_stage_weight"]
     assert {one["when"] for one in facts["measures"]} == {"before", "after", "first stage alone", "reranked"}
     assert not (made.folder / "run").exists()
+
+
+def test_a_reranker_may_keep_the_first_layers_of_its_base_alone(tmp_path, tiny_model):
+    made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=replace(FAST, layers=1))
+    assert json.loads((made.folder / "config.json").read_text("utf-8"))["num_hidden_layers"] == 1
+    assert load_reranker(str(made.folder)).score("cat dog", ["the cat sat on the dog"]).shape == (1,)
+    with pytest.raises(InputError, match=r"has 2 separate layers: it cannot keep the first 9"):
+        train_reranker(PAIRS, tmp_path / "no", base=tiny_model, encoder=tiny_model, config=replace(FAST, layers=9))
+    assert not (tmp_path / "no").exists()
 
 
 def test_what_a_reranker_gives_is_measured_on_queries_that_did_not_choose_its_weight():
