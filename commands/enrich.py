@@ -71,7 +71,7 @@ def _split_keys(context: click.Context, option: click.Parameter, values: tuple[s
     "--precision",
     metavar="P",
     type=FloatRange(0, 1, min_open=True, max_open=True),
-    help="Give no class where fewer would be right. Default: .9 for --as, none for --head.",
+    help="Give no class or name where fewer would be right. Default: .9 for --as, none for --head.",
 )
 @click.option("--remove", metavar="KEY", multiple=True, help="Take out the labels under KEY. Repeatable.")
 @wait_option

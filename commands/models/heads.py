@@ -208,8 +208,14 @@ def tagger(data: str, out: Path, base: str | None, as_json: bool, **options: Any
 @click.command()
 @click.argument("file", default="-")
 @click.option("--model", required=True, metavar="MODEL", help="A trained tagger: its folder, or a name on the hub.")
+@click.option(
+    "--precision",
+    metavar="P",
+    type=FloatRange(0, 1, min_open=True, max_open=True),
+    help="Leave out names of which this share would not be right, as measured on held-out texts.",
+)
 @json_option
-def tag(file: str, model: str, as_json: bool) -> None:
+def tag(file: str, model: str, precision: float | None, as_json: bool) -> None:
     """Mark the names in the texts of FILE.
 
     FILE has one text a line, or is a .jsonl, .csv or .parquet file with a column text. The FILE "-", which is the
@@ -218,12 +224,13 @@ def tag(file: str, model: str, as_json: bool) -> None:
 
     \b
     binocle tag tickets.txt --model my-tagger
+    binocle tag tickets.txt --model my-tagger --precision 0.95
     """
     from ...retriever.models.heads.tagger import load_tagger
 
     loaded, stream, number = load_tagger(model), _texts(file), 0
     while texts := list(islice(stream, _TOGETHER)):
-        for text, entities in zip(texts, loaded.tag(texts), strict=True):
+        for text, entities in zip(texts, loaded.tag(texts, precision=precision), strict=True):
             number += 1
             if as_json:
                 names = ("label", "text", "start", "end", "probability")

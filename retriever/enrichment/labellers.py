@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..store.stored_heads import StoredHead
 
 _REFERENCE = 4_000  # documents that names of labels are compared on, beside those to label
-_LIKELY = 0.5  # least probability of a name that a tagger found
+_LIKELY = 0.5  # least probability of a name that a tagger found, unless a precision is promised
 _MOST_NAMES = 100  # of a label in one document, the most frequent
 
 
@@ -132,8 +132,10 @@ class TaggerLabeller:
 
     columns: tuple[str, ...] = ("text",)
 
-    def __init__(self, key: str, tagger: Tagger) -> None:
+    def __init__(self, key: str, tagger: Tagger, precision: float | None) -> None:
+        """:raises InputError: when it gives no names, or cannot promise the precision."""
         self.fingerprint, self._tagger = tagger.fingerprint, tagger
+        self._least = _LIKELY if precision is None else tagger.floor(precision)
         self._labels = sorted({label.partition("-")[2] for label in tagger.labels} - {""})
         if not self._labels:
             raise InputError(f"{tagger.name} has the labels {', '.join(tagger.labels)}: expected B-NAME and I-NAME")
@@ -153,7 +155,7 @@ class TaggerLabeller:
     def _names(self, entities: list[Entity]) -> tuple[list[str], ...]:
         counts: dict[str, Counter[str]] = {label: Counter() for label in self._labels}
         for entity in entities:
-            if entity.probability >= _LIKELY:
+            if entity.probability >= self._least:
                 counts[entity.label][" ".join(entity.text.split())] += 1
         return tuple([name for name, _ in counts[label].most_common(_MOST_NAMES)] for label in self._labels)
 
@@ -197,9 +199,7 @@ def load_labeller(head: StoredHead, encoder: Encoder, snapshot: Snapshot) -> Lab
     if head.names:
         return NamesLabeller(head.key, head.names, encoder, head.precision, snapshot)
     if _is_tagger(head.model):
-        if head.precision is not None:
-            raise InputError("a precision is promised for one of several classes, not for a tagger: leave it out")
-        return TaggerLabeller(head.key, load_tagger(head.model))
+        return TaggerLabeller(head.key, load_tagger(head.model), head.precision)
     return ClassifierLabeller(head.key, load_classifier(head.model), encoder, head.precision)
 
 

@@ -156,7 +156,8 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
         make_head(home / name, "QuestionAnswering", ["start", "end"], settings=surely)
     sure = {"classifier": {"task": "classes", "labels": ["bug", "praise"], "sure": [[0.0, 0.95]]}}
     make_head(home / "my-classifier", "SequenceClassification", ["bug", "praise"], settings=sure)
-    make_head(home / "my-tagger", "TokenClassification", ["O", "B-VERSION", "I-VERSION"])
+    promise = {"tagger": {"sure": [[0.0, 0.95]]}}
+    make_head(home / "my-tagger", "TokenClassification", ["O", "B-VERSION", "I-VERSION"], settings=promise)
     collection(home / "scifact")
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")

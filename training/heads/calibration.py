@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...core.arrays import Doubles
+    from ...retriever.models.heads.promised_precision import Precisions
     from ..encoders.heldout import Estimate
 
 _BINS = 10
 _STEPS = 100  # of Newton's method, which needs about ten
 TEMPERATURES: tuple[float, ...] = tuple(np.geomspace(0.2, 5, 65).tolist())  # to choose from; the middle one is 1
+_PRECISIONS = 40  # steps of the table of probability and precision
 _COVERAGES = (0.5, 0.8)  # shares of the rows, the surest first; the card has their errors
 
 
@@ -69,6 +71,14 @@ def calibration_error(likely: Doubles, right: Doubles) -> float:
     bins = np.minimum((likely * _BINS).astype(int), _BINS - 1)
     gaps = [abs(float((likely - right)[bins == number].sum())) for number in range(_BINS)]
     return sum(gaps) / max(1, len(right))
+
+
+def precisions(likely: Doubles, right: Doubles) -> Precisions:
+    """Return probabilities with the precision of the rows that are as sure or surer, the surest first."""
+    order = np.argsort(-likely, kind="stable")
+    precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    ends = np.unique(np.linspace(0, len(order), _PRECISIONS + 1).astype(int)[1:])
+    return tuple((float(likely[order[end - 1]]), float(precision[end - 1])) for end in ends if end)
 
 
 def measures(likely: Doubles, right: Doubles, seed: int) -> list[Estimate]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...core.arrays import Doubles, Floats
     from ..encoders.heldout import Estimate
 
-_COVERAGES = 40  # steps of the table of probability and precision
 METRICS = {"classes": "macro-F1", "labels": "micro-F1", "number": "spearman"}
 
 
@@ -44,7 +43,7 @@ def judge(
         return settings, [micro, *calibration.measures(sure, right, seed)]
     predicted, classes = likely.argmax(1), targets.argmax(1)
     right, sure = (predicted == classes).astype(np.float64), likely.max(1).astype(np.float64)
-    settings = replace(settings, sure=_precisions(sure, right))
+    settings = replace(settings, sure=calibration.precisions(sure, right))
     rows = [
         heldout.resampled("macro-F1", label_metrics.macro_f1, predicted, classes, seed),
         heldout.mean("accuracy", right.astype(np.float32), seed),
@@ -71,14 +70,6 @@ def _temperature(logits: Floats, targets: Floats, settings: ClassifierSettings) 
         loss = targets * np.log(likely)
         losses.append(-float((loss + (1 - targets) * np.log(1 - likely) * (settings.task == "labels")).mean()))
     return calibration.best_temperature(losses)
-
-
-def _precisions(sure: Doubles, right: Doubles) -> tuple[tuple[float, float], ...]:
-    """Return probabilities with the precision of the rows that are as sure or surer, the surest first."""
-    order = np.argsort(-sure, kind="stable")
-    precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-    ends = np.unique(np.linspace(0, len(order), _COVERAGES + 1).astype(int)[1:])
-    return tuple((float(sure[order[end - 1]]), float(precision[end - 1])) for end in ends if end)
 
 
 def facts_of(settings: ClassifierSettings) -> dict[str, Any]:

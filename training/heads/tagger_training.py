@@ -102,7 +102,7 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         return span_f1(hits, totals)
 
     def judge(self, head: Head) -> tuple[dict[str, Any], list[heldout.Estimate]]:
-        """Measure the tagger as it will be served, and calibrate the probabilities of its spans."""
+        """Measure the tagger as it will be served, calibrate its probabilities, and note their precisions."""
         settings, seed, rows = self.settings, self.config.seed, self.held_out
         if not rows:
             return settings.as_dict(), []
@@ -113,8 +113,8 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         scores = np.array([entity.score for entity, _ in pairs], np.float64)
         right = np.array([_key(entity) in row.spans for entity, row in pairs], np.float64)
         slope, offset = calibration.platt(scores, right) if pairs else (1.0, 0.0)
-        settings = replace(settings, slope=slope, offset=offset)
         likely = calibration.probabilities(slope * scores + offset)
+        settings = replace(settings, slope=slope, offset=offset, sure=calibration.precisions(likely, right))
         return settings.as_dict(), measures + calibration.measures(likely, right, seed)
 
 

@@ -25,6 +25,7 @@ from ..settings import read_config
 from .bag_of_words import BagOfWords
 from .head import CLASSIFIER, check_settings, load_head
 from .kernel import KernelWeights
+from .promised_precision import Precisions, are_precisions, threshold
 
 if TYPE_CHECKING:
     import os
@@ -51,7 +52,7 @@ class ClassifierSettings:
     labels: tuple[str, ...]
     pairs: bool = False  # whether it reads two texts together
     temperature: float = 1.0  # that divides the logits (Guo et al. 2017, arXiv:1706.04599)
-    sure: tuple[tuple[float, float], ...] = ()  # probability -> precision of held-out rows from it, falling
+    sure: Precisions = ()
     length: int = _LENGTH  # tokens that are read
     encoder: str = ""  # of a probe: a folder or name, or TUNED_ENCODER
     fingerprint: str = ""  # of that encoder
@@ -67,7 +68,7 @@ class ClassifierSettings:
             facts = json.loads(file.read_text("utf-8"))["classifier"] if file.is_file() else None
             if facts is None:
                 return cls.of_config(read_config(folder))
-            facts |= {"labels": tuple(facts["labels"]), "sure": tuple((float(a), float(b)) for a, b in facts["sure"])}
+            facts |= {"labels": tuple(facts["labels"]), "sure": tuple(map(tuple, facts["sure"]))}
             settings = cls(**facts)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InputError(f"{file} does not describe a classifier: copy the model folder again") from None
@@ -76,6 +77,7 @@ class ClassifierSettings:
             "task": (settings.task in TASKS, f"one of {', '.join(TASKS)}"),
             "labels": (bool(settings.labels) and has_names, "a list of names"),
             "temperature": (is_real(settings.temperature) and settings.temperature > 0, "a number above 0"),
+            "sure": (are_precisions(settings.sure), "pairs of a probability and a precision"),
             "length": (is_whole(settings.length, 3), "a whole number of tokens from 3"),
             "encoder": (isinstance(settings.encoder, str), "a text"),
             "fingerprint": (isinstance(settings.fingerprint, str), "a text"),
@@ -97,12 +99,7 @@ class ClassifierSettings:
 
         :raises InputError: when no probability was that precise.
         """
-        fitting = [probability for probability, reached in self.sure if reached >= precision]
-        if not fitting:
-            highest = max((reached for _, reached in self.sure), default=None)
-            known = "it was not measured" if highest is None else f"the highest on held-out rows is {highest:.2f}"
-            raise InputError(f"this classifier does not promise a precision of {precision:g}: {known}")
-        return min(fitting)
+        return threshold(self.sure, precision, "classifier")
 
 
 @dataclass(frozen=True, slots=True)

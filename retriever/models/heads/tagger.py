@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.checks import is_real, is_whole
+from ....core.checks import is_real, is_whole, precision_of
 from ....core.words import is_mark
 from ..encoder import check_texts
 from .chain import marginals, valid, viterbi
 from .head import TAGGER, check_settings, load_head, read_settings
+from .promised_precision import Precisions, are_precisions, threshold
 from .windows import text_windows
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class TaggerSettings:
     offset: float = 0.0
     capitals: bool = False  # whether tokens with a capital letter have type 1
     transitions: list[list[list[float]]] | None = None  # log-probabilities of `chain`
+    sure: Precisions = ()
 
     @classmethod
     def read(cls, folder: Path, labels: int) -> TaggerSettings:
@@ -66,6 +68,7 @@ class TaggerSettings:
             "offset": (is_real(settings.offset), "a number"),
             "capitals": (isinstance(settings.capitals, bool), "true or false"),
             "transitions": (is_table, f"two tables of {labels + 1} rows with {labels} numbers up to 0"),
+            "sure": (are_precisions(settings.sure), "pairs of a probability and a precision"),
         }
         check_settings(folder, "tagger", settings, rules)
         return settings
@@ -147,13 +150,25 @@ class Tagger:
         self._transitions = None if settings.transitions is None else np.array(settings.transitions, np.float32)
         self._size = min(settings.length, head.settings.limit)
 
-    def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
-        """Return the spans of each text, in its order."""
-        checked = check_texts(texts)
+    def tag(self, texts: Sequence[str], *, precision: float | None = None) -> list[list[Entity]]:
+        """Return the spans of each text, in its order.
+
+        :param precision: promised share of right spans: those that are less sure are left out.
+        :raises InputError: when the precision cannot be promised.
+        """
+        checked, floor = check_texts(texts), self.floor(precision)
         tagged: list[list[Entity]] = []
         for start in range(0, len(checked), _PIECE):
             tagged += self._tag(checked[start : start + _PIECE])
-        return tagged
+        return [[entity for entity in entities if entity.probability >= floor] for entities in tagged]
+
+    def floor(self, precision: float | None) -> float:
+        """Return the least probability of a span that is given.
+
+        :raises InputError: when the precision cannot be promised.
+        """
+        precision = precision_of(precision)
+        return 0.0 if precision is None else threshold(self.settings.sure, precision, "tagger")
 
     def _tag(self, texts: list[str]) -> Iterator[list[Entity]]:
         tokenizer, capitals = self.head.tokenizer(), self.settings.capitals

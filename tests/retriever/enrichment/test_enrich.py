@@ -234,7 +234,7 @@ def test_a_key_that_documents_or_filters_have_is_refused_and_nothing_changes(pet
             pets.enrich({key: probe})
     with pytest.raises(InputError, match="are no labels"):
         pets.enrich({"kind": ["one"]})
-    with pytest.raises(InputError, match="not for a tagger"):
+    with pytest.raises(InputError, match="this tagger does not promise a precision of 0.9: it was not measured"):
         pets.enrich({"topic": tagger}, precision=0.9)
     assert read_heads(pets.location) == {} and pets.get("pet.md").metadata == {}
 

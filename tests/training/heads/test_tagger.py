@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -145,6 +146,29 @@ def test_tag_prints_names_with_their_places(trained, tmp_path, run):
     (tmp_path / "a.jsonl").write_text('{"text": "the house red cat ran"}\n', "utf-8")
     (row,) = run("tag", tmp_path / "a.jsonl", *model, "--json").rows
     assert [(e["label"], e["text"], e["start"], e["end"]) for e in row["entities"]] == [("PET", "red cat", 10, 17)]
+
+
+def test_names_that_are_not_sure_enough_for_a_promised_precision_are_left_out(trained, tmp_path, run):
+    tagger, text = load_tagger(trained), "the house red cat ran"
+    ((entity,),) = tagger.tag([text])
+    sure = tagger.settings.sure
+    assert 0 < len(sure) <= 40 and all(0 <= number <= 1 for pair in sure for number in pair)
+    for least, names in ((entity.probability, ["red cat"]), (min(1.0, entity.probability + 1e-9), [])):
+        stricter = Tagger(tagger.head, replace(tagger.settings, sure=((least, 0.9), (0.0, 0.5))))
+        assert [found.text for found in stricter.tag([text], precision=0.9)[0]] == names
+        assert [found.text for found in stricter.tag([text], precision=0.5)[0]] == ["red cat"]
+        with pytest.raises(InputError, match="this tagger does not promise a precision of 0.99: the highest"):
+            stricter.tag([text], precision=0.99)
+    folder = shutil.copytree(trained, tmp_path / "model")
+    facts = json.loads((folder / "binocle.json").read_text("utf-8"))
+    facts["tagger"]["sure"] = [[1.0, 0.95], [0.0, 0.5]]
+    (folder / "binocle.json").write_text(json.dumps(facts), "utf-8")
+    assert run("tag", "-", "--model", folder, "--precision", 0.9, stdin=text.encode()).out == ""
+    assert "red cat" in run("tag", "-", "--model", folder, "--precision", 0.5, stdin=text.encode()).out
+    facts["tagger"]["sure"] = [[1.0]]
+    (folder / "binocle.json").write_text(json.dumps(facts), "utf-8")
+    with pytest.raises(InputError, match="sure is .*, expected pairs of a probability and a precision"):
+        load_tagger(folder)
 
 
 def names_of(folder, text, *, go_on):
