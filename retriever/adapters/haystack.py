@@ -1,4 +1,4 @@
-"""Binocle in Haystack: a document store, a retriever of texts and embeddings, embedders and a ranker.
+"""Binocle in Haystack: a document store, a retriever of texts and embeddings, embedders, a ranker and a converter.
 
     store = BinocleDocumentStore("my-index")
     store.write_documents([Document(content="Refunds take five days.", meta={"team": "billing"})])
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, MissingExtraError
@@ -19,6 +20,7 @@ from ..models.load import load_encoder, load_reranker
 from ..models.reranker import best
 from ..search.query import Mode
 from .haystack_store import BinocleDocumentStore, Filters
+from .loading import read_files
 from .opening import CALLS
 
 try:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ..models.reranker import Reranker
 
 __all__ = [
+    "BinocleConverter",
     "BinocleDocumentEmbedder",
     "BinocleDocumentStore",
     "BinocleRanker",
@@ -258,3 +261,33 @@ class BinocleRanker:
 def _text(document: Document, fields: Iterable[str], separator: str) -> str:
     values = [str(document.meta[name]) for name in fields if document.meta.get(name) is not None]
     return separator.join([*values, document.content or ""])
+
+
+@component
+class BinocleConverter:
+    """Files and folders as whole documents, by Binocle's readers: also attachments and members of archives.
+
+    Of a folder it reads the files that an index would have. Text that a person does not see is left out. A document has
+    the path of its file as id, so that it replaces the one of an earlier run.
+    """
+
+    def __init__(self, exclude: list[str] | None = None) -> None:
+        """Choose the files to read.
+
+        :param exclude: patterns of files to leave out, as in `.gitignore`.
+        """
+        self.exclude = exclude
+
+    @component.output_types(documents=list[Document])
+    def run(self, sources: list[str | Path]) -> dict[str, list[Document]]:
+        """Return the documents of files and folders; a file that cannot be read gives a warning."""
+        for source in sources:
+            if not isinstance(source, (str, Path)):
+                raise InputError(f"a source is the path of a file or a folder, not {type(source).__name__}")
+        read = [row for source in sources for row in read_files(source, self.exclude or ())]
+        return {"documents": [Document(id=source, content=text, meta=meta) for source, text, meta in read]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, sources: list[str | Path]) -> dict[str, list[Document]]:
+        """Await `run`."""
+        return await CALLS.run(self.run, sources)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -20,13 +19,12 @@ import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ...core.files import expand_home
-from ..documents.document import HIDDEN, hidden_spans, visible_text
-from ..documents.scan import Entry, scan
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
 from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
+from .loading import read_files
 from .opening import (
     CALLS,
     added_records,
@@ -54,7 +52,6 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 
-    from ..documents.document import Document as ReadDocument
     from ..search.results.hit import Hit
     from ..store.records import Record
 
@@ -174,20 +171,8 @@ class BinocleLoader(BaseLoader):
 
     def lazy_load(self) -> Iterator[Document]:
         """Read the files in order of path; a file that cannot be read gives a warning."""
-        from ..indexing.reading import read_entries
-
-        if not self.path.exists():
-            raise InputError(f"there is no folder or file {self.path}")
-        folder, entries = self.path, scan(self.path, exclude=self.exclude)
-        if self.path.is_file():
-            folder, entries = self.path.parent, iter([Entry(self.path.name, 0, 0)])
-        for entry, reading in read_entries(folder, list(entries)):
-            source = str(folder / entry.path)
-            if reading is not None and reading.document is not None:
-                yield _loaded(source, reading.document)
-            elif entry.unknown or (reading is not None and reading.state == "failed"):
-                reason = entry.reason if reading is None else reading.reason
-                warnings.warn(f"{source} was not read: {reason}", stacklevel=2)
+        for source, text, metadata in read_files(self.path, self.exclude):
+            yield Document(page_content=text, metadata=metadata, id=source)
 
 
 class BinocleVectorStore(VectorStore):
@@ -396,14 +381,6 @@ def _whole(record: Record) -> Document:
 def _passage(hit: Hit) -> Document:
     metadata = {**passage_metadata(hit), "score": hit.score}
     return Document(page_content=passage_text(hit), metadata=metadata, id=passage_id(hit))
-
-
-def _loaded(source: str, document: ReadDocument) -> Document:
-    hidden = hidden_spans(document.metadata.get(HIDDEN), 0, document.text)
-    text = visible_text(document.text, 0, hidden) if hidden else document.text
-    values = {key: value for key, value in document.metadata.items() if key != HIDDEN}
-    metadata = {**values, "source": source, "title": document.title, "format": document.format}
-    return Document(page_content=text, metadata=metadata, id=source)
 
 
 def _with_score(document: Document, score: float) -> Document:

@@ -1,4 +1,4 @@
-"""Binocle in LlamaIndex: a vector store, a retriever, an embedding and a reranker.
+"""Binocle in LlamaIndex: a vector store, a retriever, an embedding, a reranker and a reader of files.
 
     store = BinocleVectorStore("my-index", embedding_dim=384)
     index = VectorStoreIndex.from_vector_store(store, embed_model=embedding)
@@ -10,7 +10,8 @@ with a citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError, NotFoundError
@@ -20,6 +21,7 @@ from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .embeddings import EMBEDDED, embedding_of, with_embedding
 from .llama_index_filters import where_of
+from .loading import read_files
 from .opening import (
     CALLS,
     added_records,
@@ -39,8 +41,10 @@ try:
     from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
     from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.readers.base import BaseReader
     from llama_index.core.schema import (
         BaseNode,
+        Document,
         MetadataMode,
         NodeRelationship,
         NodeWithScore,
@@ -348,6 +352,29 @@ class BinocleReranker(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         return await CALLS.run(self._postprocess_nodes, nodes, query_bundle)
+
+
+class BinocleReader(BaseReader):
+    """The files of a folder as whole documents, by Binocle's readers: also attachments and members of archives.
+
+    It reads the files that an index of the folder would have, and makes no index. Text that a person does not see is
+    left out.
+
+    >>> BinocleReader("docs", exclude=["*.log"]).load_data()  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, exclude: Sequence[str] = ()) -> None:
+        """Name the files to read.
+
+        :param path: a folder or a file.
+        :param exclude: patterns of files to leave out, as in `.gitignore`.
+        """
+        self.path, self.exclude = path, exclude
+
+    def lazy_load_data(self) -> Iterator[Document]:
+        """Read the files in order of path; a file that cannot be read gives a warning."""
+        for source, text, metadata in read_files(self.path, self.exclude):
+            yield Document(id_=source, text=text, metadata=metadata)
 
 
 def _mode(query: VectorStoreQuery) -> Mode:

@@ -13,6 +13,7 @@ pytest.importorskip("haystack")
 import haystack.testing.document_store as suite
 import haystack.testing.document_store_async as asynchronous
 from haystack import Document, Pipeline
+from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ByteStream, SparseEmbedding
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
@@ -20,6 +21,7 @@ from haystack.utils.filters import document_matches_filter
 
 from binocle import F, InputError, Retriever
 from binocle.retriever.adapters.haystack import (
+    BinocleConverter,
     BinocleDocumentEmbedder,
     BinocleDocumentStore,
     BinocleRanker,
@@ -163,6 +165,24 @@ def test_a_pipeline_embeds_writes_finds_and_ranks(store, tiny_model, make_rerank
     assert again.run(request)["ranker"]["documents"] == best
     with pytest.raises(InputError, match="a scope cannot be written"):
         BinocleDocumentStore(store.index.scope(F.title == "the")).to_dict()
+
+
+def test_a_converter_gives_the_documents_that_an_index_would_have(retriever, folder, store):
+    texts = {str(folder / record.id): record.text for record in retriever.iterate() if record.text}
+    pipeline = Pipeline()
+    pipeline.add_component("converter", BinocleConverter())
+    pipeline.add_component("writer", DocumentWriter(store, policy=DuplicatePolicy.OVERWRITE))
+    pipeline.connect("converter", "writer")
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["binocle"])
+    for run in (pipeline, again):  # the second run replaces the documents
+        assert run.run({"converter": {"sources": [folder]}}) == {"writer": {"documents_written": len(texts)}}
+        assert {document.id: document.content for document in store.filter_documents()} == texts
+    assert {document.meta["source"] for document in store.filter_documents()} == texts.keys()
+    converter = BinocleConverter(exclude=["*.md"])
+    fewer = asyncio.run(converter.run_async([str(folder)]))["documents"]
+    assert 0 < len(fewer) < len(texts)
+    with pytest.raises(InputError, match="a source is the path of a file or a folder, not ByteStream"):
+        converter.run([ByteStream(b"text")])
 
 
 def test_passages_of_files_come_with_their_citation(request):

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("llama_index.core")
 
 from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
@@ -26,6 +27,7 @@ from pydantic import ValidationError
 from binocle import F, InputError, NotFoundError, Retriever
 from binocle.retriever.adapters.llama_index import (
     BinocleEmbedding,
+    BinocleReader,
     BinocleReranker,
     BinocleRetriever,
     BinocleVectorStore,
@@ -256,6 +258,17 @@ def test_passages_of_files_come_with_their_citation(request):
         assert best.node.ref_doc_id == best.node.metadata["source"] == "notes/guide/tasks.md"
         assert place["heading"][0] == "Tasks"
         assert "sha256" not in best.node.get_content("llm")
+
+
+def test_a_reader_gives_the_documents_that_an_index_would_have(retriever, folder):
+    texts = {str(folder / record.id): record.text for record in retriever.iterate() if record.text}
+    documents = {document.id_: document for document in BinocleReader(folder).load_data()}
+    assert {source: document.text for source, document in documents.items()} == texts
+    assert {document.metadata["source"] for document in documents.values()} == texts.keys()
+    assert len(BinocleReader(folder, exclude=["*.md"]).load_data()) < len(documents)
+    assert VectorStoreIndex.from_documents(list(documents.values()), embed_model=MockEmbedding(8)).index_struct
+    with pytest.raises(InputError, match="there is no folder or file nowhere"):
+        BinocleReader("nowhere").load_data()
 
 
 def test_a_reranker_keeps_the_best_nodes(make_reranker, tmp_path):
