@@ -31,6 +31,7 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
         "show": "passages.similar",
         "pick": "passages.pick",
         "answer": "passages.answer",
+        "rank": "passages.rank",
     },
     "Look after an index": {
         "status": "upkeep.status",

@@ -322,7 +322,7 @@ def test_help_of_every_command_needs_no_numpy_and_no_lance():
         "assert not {'numpy', 'lance'} & set(sys.modules)"
     )
     out, loaded = loaded_after(code)
-    assert out.count("Usage: ") == 36
+    assert out.count("Usage: ") == 37
     assert loaded == "\n"
 
 

@@ -58,6 +58,14 @@ def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDAr
     return finite(model, scores)
 
 
+def scores(model: Model, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return how well each text answers a query: an encoder's cosine, or a cross-encoder's score."""
+    if not is_encoder(model):
+        return finite(model, model.score(query, texts))
+    cosines: NDArray[np.float32] = unit_vectors(model, texts) @ unit_vectors(model, [query], kind="query")[0]
+    return cosines
+
+
 def is_encoder(model: Model) -> TypeIs[encoders.Encoder]:
     """Whether a model has vectors for texts."""
     return hasattr(model, "encode")
