@@ -28,7 +28,7 @@ def model_in_precision(
     :param exclude: patterns of files that the index leaves out.
     :raises InputError: for fp32 or bf16 if the encoder is one in int8.
     """
-    from ..retriever.models.files import DEFAULT_MODEL, INT8
+    from ..retriever.models.files import DEFAULT_MODEL, INT8, split_length
     from ..retriever.retriever import Retriever
 
     try:
@@ -37,12 +37,15 @@ def model_in_precision(
         present = ""
     name = model or present or DEFAULT_MODEL
     if precision in _OF_A_RUN:
-        if name.endswith(INT8):
+        if split_length(name)[0].endswith(INT8):
             raise InputError(f"{name} encodes documents in int8, not in {precision}: leave --precision out")
         os.environ["BINOCLE_PRECISION"] = _OF_A_RUN[precision]
         return model
-    if name.endswith(INT8):
+    whole, length = split_length(name)
+    if whole.endswith(INT8):
         return model
+    if length is not None:
+        raise InputError(f"{name} has shortened vectors: expected {whole}{INT8}@{length} as --model, not --precision")
     if precision == "int8" or present == name + INT8:
         return name + INT8
     return model if present or not _passes(name, folders, exclude) else name + INT8

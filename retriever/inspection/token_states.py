@@ -99,6 +99,8 @@ class Inspector:
         for file, noun in ((model_files.DEFENCE, "defended encoder"), (model_files.ADAPTER, "encoder with an adapter")):
             if (folder / file).is_file():
                 raise InputError(f"{name} is a {noun}: look at its base instead")
+        if model_files.split_length(name)[1] is not None:
+            raise InputError(f"{name} has shortened vectors: look at the whole encoder instead")
         settings = model_settings.ModelSettings.read(folder)
         if "StaticEmbedding" in settings.modules:
             raise InputError(f"{name} is a table of vectors: it has no layers to look into")

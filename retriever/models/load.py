@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, gpu: bool = False) -> Encoder:
     """Load an encoder by folder or name, without torch if the model is a plain BERT.
 
-    The encoder NAME@int8 is NAME with documents encoded in int8. It has a fingerprint of its own.
+    The encoder NAME@int8 is NAME with documents encoded in int8, and NAME@128 has the first 128 dimensions of its
+    vectors. Each has a fingerprint of its own.
 
     :param gpu: compute documents on the GPUs of this machine, if it has any.
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
@@ -40,8 +41,18 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
 
 
 def _load(name: str | os.PathLike[str]) -> Encoder:
-    folder = model_folder.find(os.fspath(name))
-    name, is_int8 = model_folder.split_precision(os.fspath(name))
+    whole, length = model_folder.split_length(os.fspath(name))
+    if length is not None:
+        from .encoders.defended_encoder import shortened
+
+        return shortened(_load_whole(whole), length)
+    return _load_whole(whole)
+
+
+def _load_whole(name: str) -> Encoder:
+    """Load an encoder with vectors of full length."""
+    folder = model_folder.find(name)
+    name, is_int8 = model_folder.split_precision(name)
     if expand_home(name).is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
     if is_int8:

@@ -81,7 +81,7 @@ def tune(
     start = time.monotonic()
     recipe = recipe or TuningConfig()
     check(recipe)
-    for change, noun in ((DefendedEncoder, "a defended encoder"), (AdaptedEncoder, "an adapter")):
+    for change, noun in ((DefendedEncoder, "a defended or shortened encoder"), (AdaptedEncoder, "an adapter")):
         if isinstance(retriever.encoder, change):
             raise InputError(f"{retriever.path} has {noun}: 'binocle rollback' brings back the encoder to be tuned")
     base = retriever.encoder

@@ -184,8 +184,9 @@ class BertEncoder:
 
 def expect_queries(encoder: Encoder) -> None:
     """Announce many queries, one by one: each then takes a fraction of the time."""
-    if isinstance(encoder, BertEncoder):
-        encoder.expect_queries()
+    base = getattr(encoder, "base", encoder)  # of an adapter or a defence
+    if isinstance(base, BertEncoder):
+        base.expect_queries()
 
 
 def use_gpus(encoder: Encoder) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ....core.errors import EncoderMismatchError, InputError
 from .. import encoder as encoders
-from ..defences import from_parts, to_parts
+from ..defences import Truncation, from_parts, to_parts
 from ..encoder_parts import read_arrays, read_settings
 from ..files import DEFENCE, find
 
@@ -80,6 +80,21 @@ class DefendedEncoder:
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Return the base's offsets: a defence changes vectors, not tokens."""
         return self.base.offsets(texts)
+
+
+def shortened(base: Encoder, length: int) -> DefendedEncoder:
+    """Return an encoder with the first dimensions of another's vectors.
+
+    A Matryoshka training keeps most of their quality (Kusupati et al. 2022, arXiv:2205.13147).
+
+    :raises InputError: when the vectors are no longer than that, or defended.
+    """
+    if isinstance(base, DefendedEncoder):
+        raise InputError(f"{base.name} has defended or shortened vectors already: name its base in place of it")
+    try:
+        return DefendedEncoder(f"{base.name}@{length}", base, Truncation(base.dim, length))
+    except InputError as error:
+        raise InputError(f"{base.name}@{length} does not exist: {error}") from None
 
 
 def base_encoder_name(folder: Path) -> str:

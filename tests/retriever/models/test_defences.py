@@ -448,5 +448,5 @@ def test_a_defended_index_is_not_tuned(retriever, tmp_path, monkeypatch):
 
     monkeypatch.setattr("binocle.training.runs.environment.require", lambda _: None)  # which wants torch
     defend(retriever, "int8", folder=tmp_path / "secret")
-    with pytest.raises(InputError, match="has a defended encoder"):
+    with pytest.raises(InputError, match="has a defended or shortened encoder"):
         tune(retriever)

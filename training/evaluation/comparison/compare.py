@@ -264,11 +264,12 @@ class _Collection:
     def _index(self, model: str) -> Path:
         folder = model_folder.find(model)
         fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
-        if model_folder.split_precision(model)[1]:
+        whole, length = model_folder.split_length(model)
+        if model_folder.split_precision(whole)[1]:
             fingerprint = model_settings.int8_fingerprint(fingerprint)
         collection = self._data.path.resolve()
         key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]
-        return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}"
+        return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}{f'-{length}' if length else ''}"
 
 
 def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progress: OnProgress) -> Results:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
 from ....core.files import expand_home
-from ....retriever.models.files import split_precision
+from ....retriever.models.files import split_length, split_precision
 from ....retriever.models.settings import POOLING_FLAGS
 from ....retriever.search.query import MODES
 
@@ -69,7 +69,7 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     if rest == BM25:
         yield None, BM25, reranker
         return
-    has_mode = not split_precision(rest)[1] and _pooling(rest) is None
+    has_mode = not split_precision(rest)[1] and split_length(rest)[1] is None and _pooling(rest) is None
     model, mode = _split(rest, "@") if has_mode else (rest, None)
     if mode is not None:
         _check_mode(mode)
