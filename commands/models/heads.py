@@ -12,7 +12,7 @@ import click
 from ...core.errors import InputError
 from ...core.printable import printable
 from ...core.units import count_of
-from ..options import FOLDER, FloatRange, json_option
+from ..options import FOLDER, FloatRange, json_option, report_to_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes
@@ -50,6 +50,7 @@ def _run_options(command: Any) -> Any:
             ),
             click.option("--held-out", type=float, default=0.1, show_default=True, help="Share of documents held out."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+            report_to_option,
         )
     ):
         command = option(command)
@@ -144,7 +145,7 @@ def classifier(
 def _refuse_without_steps() -> None:
     """Refuse options of steps for a probe, which takes none."""
     context = click.get_current_context()
-    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "max_length"):
+    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "max_length", "report_to"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --fine-tune", context)
 

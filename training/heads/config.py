@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...core import checks
 from ...core.errors import InputError
+from ..runs.trainers import trackers
 
 _HIGHEST_RATE = 1e-3  # that is chosen
 
@@ -26,6 +27,7 @@ class HeadConfig:
     held_out: float = 0.05  # share of the documents
     evaluations: int = 4  # on held-out rows during the run
     seed: int = 0
+    report_to: str | None = None  # a tracker of `trackers.TRACKERS`
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
@@ -33,6 +35,7 @@ class HeadConfig:
         checks.share(self, "dropout", "held_out")
         checks.seed(self)
         checks.max_length(self, 16)
+        trackers.check(self.report_to)
         if self.steps is not None and self.minutes is not None:
             raise InputError("steps and minutes both say how long: give one of them")
 

@@ -19,6 +19,7 @@ from ..pretraining.data.batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
 from ..runs.prepared_steps import PreparedSteps
+from ..runs.trainers import trackers
 from .base_model import make_model
 from .config import default_learning_rate
 from .result import HeadResult
@@ -72,14 +73,16 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         """
         start_weights.share(self.run, self.model)
         prepared = PreparedSteps(self._prepare)
-        loop = run_loop(
-            self.model,
-            lambda step: self.loss(prepared(step)),
-            self._schedule(),
-            folder=self.run.checkpoints,
-            measure=self.measure if self.held_out else None,
-            progress=self.run.progress,
-        )
+        with trackers.reporting(self.run.report_to, self.run.out) as report:
+            loop = run_loop(
+                self.model,
+                lambda step: self.loss(prepared(step)),
+                self._schedule(),
+                folder=self.run.checkpoints,
+                measure=self.measure if self.held_out else None,
+                progress=self.run.progress,
+                report=report,
+            )
         self.run.progress(Progress("measuring the model"))
         folder = self.run.new_model_folder()
         self.model.save_pretrained(str(folder))

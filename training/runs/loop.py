@@ -63,6 +63,7 @@ def run_loop(
     folder: Path | None = None,
     measure: Callable[[], float] | None = None,
     progress: OnProgress | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
 ) -> LoopResult:
     """Train a module with AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up and a linear decay to 0.
 
@@ -72,6 +73,7 @@ def run_loop(
     :param loss: returns the loss of the step of a number; its random draws come from torch's generator.
     :param folder: of the checkpoints; training resumes at the newest. Without it there are none.
     :param measure: returns the held-out measure.
+    :param report: called with each new row of the history.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = _optimizer(parameters, plan.learning_rate)
@@ -95,6 +97,8 @@ def run_loop(
                 value = _measured(module, measure)
         if logs.next(share) or due:
             _log(result, run, plan, pace, window, value, progress)
+            if report:
+                report(result.history[-1])
             window = []
         if due:
             with pace.paused():

@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 from binocle.core.errors import InputError, MissingExtraError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
+from binocle.training.heads.config import HeadConfig
 from binocle.training.pretraining.config import PretrainingConfig
 from binocle.training.runs.trainers import trackers
 from binocle.training.runs.training_config import check_training
@@ -66,6 +67,24 @@ def test_pretraining_is_followed_from_the_command_too(data, tmp_path, tiny_model
     losses = {row["step"]: row["loss"] for row in logged if "loss" in row}
     assert {event.step: event.value for event in events.Scalars("train/loss")} == pytest.approx(losses, abs=1e-4)
     assert len(losses) == 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_head_is_followed_too(tmp_path, tiny_model, run):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    rows = [{"tokens": ["the", word, f"{n}"], "tags": ["O", "B-IT", "O"]} for n, word in enumerate(WORDS * 4)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    out, options = tmp_path / "out", ("--steps", 3, "--max-length", 16, "--report-to", "tensorboard")
+    shown = run("train", "tagger", tmp_path / "rows.jsonl", "--base", tiny_model, "--out", out, *options)
+    assert shown.code == 0, shown.err
+    events = reader.EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    logged = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    losses = {row["step"]: row["loss"] for row in logged if "loss" in row}
+    assert {event.step: event.value for event in events.Scalars("train/loss")} == pytest.approx(losses, abs=1e-4)
+    assert "eval/span F1" in events.Tags()["scalars"] and losses
+    with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
+        HeadConfig(report_to="mlflow").check()
 
 
 @pytest.mark.filterwarnings("ignore")
