@@ -16,12 +16,13 @@ from ..core.errors import DamagedError, ModelNotFoundError, NoIndexError, StoreE
 from ..core.runtime import forking
 from .models.cache import ModelCache
 from .models.identity import EncoderId
+from .store.committed_rows import CommittedRows
 from .store.derived.search_backend import SearchBackend
 from .store.foreign.confinement import check_files
 from .store.head import FORMAT, Settings
 from .store.root import relative_folder, root_of
 from .store.snapshot import Snapshot
-from .store.store import Store, allow, change_settings, go_back, naming_way_back, with_way_back
+from .store.store import Store, allow, change_settings, go_back, with_way_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -216,7 +217,7 @@ class OpenIndex:
 
         store = store or self.reopened()
         opened = open_writer(store, self.models.encoder_of, self._backend(), self.current)
-        with self.writing, naming_way_back(store, with_tables=True), opened as writer:
+        with self.writing, _naming_way_back(store), opened as writer:
             try:
                 yield writer
             finally:
@@ -272,3 +273,23 @@ class OpenIndex:
             self._erasure.close()
         with self.writing, self._lock:
             self.is_closed, self._store, self.current, self._damaged = True, None, None, None
+
+
+@contextlib.contextmanager
+def _naming_way_back(store: Store) -> Iterator[None]:
+    """Add the advice to go back to errors of a damaged state, if the state before was kept and its tables are whole."""
+    try:
+        yield
+    except DamagedError as error:
+        previous = store.previous()
+        if previous is None or not _are_whole_tables(store, previous):
+            raise
+        raise with_way_back(store, error) from error
+
+
+def _are_whole_tables(store: Store, head: Head) -> bool:
+    try:
+        CommittedRows(store, head).check_pages()
+    except StoreError:
+        return False
+    return True

@@ -162,9 +162,12 @@ class Store:
 
         :raises DamagedError: when it cannot be read.
         """
-        with naming_way_back(self):
-            state = Head.read(self.location, self.settings.encoder)
-        return state  # noqa: RET504 - the block ends first: it adds to errors
+        try:
+            return Head.read(self.location, self.settings.encoder)
+        except DamagedError as error:
+            if self.previous() is None:
+                raise
+            raise with_way_back(self, error) from error
 
     def previous(self) -> Head | None:
         """Read the state before the committed one; None if it was not kept or cannot be read."""
@@ -180,31 +183,6 @@ def with_way_back(store: Store, error: DamagedError) -> DamagedError:
         return error
     reason, *_ = str(error).split(": remove the folder")
     return DamagedError(f"{reason}: {store.repairing('goes back to the state before the last commit')}")
-
-
-@contextlib.contextmanager
-def naming_way_back(store: Store, *, with_tables: bool = False) -> Iterator[None]:
-    """Add the advice to go back to errors of a damaged state, if the state before was kept.
-
-    :param with_tables: whether its tables must be whole too, which takes longer to tell.
-    """
-    try:
-        yield
-    except DamagedError as error:
-        previous = store.previous()
-        if previous is None or (with_tables and not _are_whole_tables(store, previous)):
-            raise
-        raise with_way_back(store, error) from error
-
-
-def _are_whole_tables(store: Store, head: Head) -> bool:
-    from .snapshot import Snapshot  # it imports this module
-
-    try:
-        Snapshot(store, head).check_pages()
-    except StoreError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ class Writer:
         self._note = ""  # of an erasure that another writer had begun
         self.erasure_due: float | None = None  # when deleted rows must be erased, in seconds since 1970
         self.index = IndexPublisher(commits, encoder_of)
-        self._words = LexicalPublisher(commits)
+        self._words = LexicalPublisher(commits.store)
 
     @property
     def head(self) -> Head:
@@ -305,9 +305,14 @@ class Writer:
 
     def _compare_neighbours(self, *, rebuild: bool) -> None:
         """Commit the neighbours of each passage, if many passages changed."""
-        head = neighbours.updated(self._commits, self.snapshot(), rebuild=rebuild)
-        if head != self.head:
-            self._commits.commit(head)
+        snapshot = self.snapshot()
+        name = snapshot.head.neighbours
+        if not neighbours.are_useful(snapshot.chunks.count_rows()):
+            name = None
+        elif rebuild or neighbours.is_stale(snapshot):
+            name = neighbours.publish(snapshot, snapshot.index)
+        if name != self.head.neighbours:
+            self._commits.commit(replace(self.head, neighbours=name))
 
     def _index_text(self, *, rebuild: bool) -> None:
         snapshot, table = self.snapshot(), self._commits.open("chunks")

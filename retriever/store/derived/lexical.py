@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....core.arrays import Ids, Mask
-    from ..commits import Commits
+    from ..committed_rows import CommittedRows
     from ..locations.location import Location
-    from ..snapshot import Snapshot
+    from ..store import Store
 
 KIND = "words"
 _FILE = "words.bin"
@@ -48,39 +48,39 @@ class _Published:
     live: Mask | None = None
 
 
-def load(snapshot: Snapshot) -> LexicalIndex | None:
+def load(state: CommittedRows) -> LexicalIndex | None:
     """Return the index of exactly the rows of a state; None if no index was published, or too many rows are newer.
 
     :raises DamagedError: when a segment was removed or changed.
     """
-    if not snapshot.head.words:
+    if not state.head.words:
         return None
-    ids = snapshot.sorted_ids
-    published = _load_segments(snapshot.store.location, snapshot.head.words, ids)
+    ids = state.sorted_ids
+    published = _load_segments(state.store.location, state.head.words, ids)
     newer = ids[ids > _newest(published)]
     if published is None or len(newer) > _FEW:
         return None
     parts = [Part(part.segment, part.live) for part in published]
     if len(newer):
         builder = SegmentBuilder()
-        rows = snapshot.newer(int(newer[0]) - 1, ["id", "context"])
+        rows = state.newer(int(newer[0]) - 1, ["id", "context"])
         builder.add(rows["id"].to_numpy(), rows["context"].to_pylist())
         parts.append(Part(builder.build()))
     return LexicalIndex(parts)
 
 
-def analyse(snapshot: Snapshot) -> LexicalIndex:
+def analyse(state: CommittedRows) -> LexicalIndex:
     """Return an index of all rows, in memory."""
-    return LexicalIndex([Part(segment) for segment in _new_segments(snapshot, -1)])
+    return LexicalIndex([Part(segment) for segment in _new_segments(state, -1)])
 
 
-def check(snapshot: Snapshot) -> None:
+def check(state: CommittedRows) -> None:
     """Compare the checksums of all segments, and check their values.
 
     :raises DamagedError: when one was removed or changed.
     """
-    location = snapshot.store.location
-    for part in _load_segments(location, snapshot.head.words, snapshot.sorted_ids) or ():
+    location = state.store.location
+    for part in _load_segments(location, state.head.words, state.sorted_ids) or ():
         folder = location.vectors(part.name)
         IndexManifest.read(folder).check_files(folder)
         part.segment.check()
@@ -122,37 +122,37 @@ def _live(own: Ids, ids: Ids) -> Mask | None:
 class LexicalPublisher:
     """Publishes segments of the committed rows. A commit must name them before a reader sees them."""
 
-    def __init__(self, commits: Commits) -> None:
-        self._location = commits.store.location
-        self._folder = commits.store.path / "vectors"
+    def __init__(self, store: Store) -> None:
+        self._location = store.location
+        self._folder = store.path / "vectors"
 
-    def update(self, snapshot: Snapshot, *, rebuild: bool = False) -> tuple[str, ...]:
+    def update(self, state: CommittedRows, *, rebuild: bool = False) -> tuple[str, ...]:
         """Write segments for new rows, merge small ones and drop deleted rows; return the names of all.
 
         :param rebuild: analyse all rows again; to erase, only write each segment with deleted rows again.
         """
         try:
-            return self._update(snapshot, self._present(snapshot, rebuild=rebuild), rebuild=rebuild)
+            return self._update(state, self._present(state, rebuild=rebuild), rebuild=rebuild)
         except DamagedError:  # a segment, found when it was merged
-            return self._update(snapshot, [], rebuild=rebuild)
+            return self._update(state, [], rebuild=rebuild)
 
-    def _update(self, snapshot: Snapshot, parts: list[_Published], *, rebuild: bool) -> tuple[str, ...]:
-        before = snapshot.head.words
-        parts = [part for part in parts for part in self._without_deleted(part, snapshot.head.rows, rebuild=rebuild)]
-        for segment in _new_segments(snapshot, _newest(parts)):
-            parts.append(self._write(segment, snapshot.head.rows))
-            parts = self._merged(parts, snapshot.head.rows, before)
+    def _update(self, state: CommittedRows, parts: list[_Published], *, rebuild: bool) -> tuple[str, ...]:
+        before = state.head.words
+        parts = [part for part in parts for part in self._without_deleted(part, state.head.rows, rebuild=rebuild)]
+        for segment in _new_segments(state, _newest(parts)):
+            parts.append(self._write(segment, state.head.rows))
+            parts = self._merged(parts, state.head.rows, before)
         names = tuple(part.name for part in parts)
         for name in names:
             if name not in before:
                 self._location.keep(name)
         return names
 
-    def _present(self, snapshot: Snapshot, *, rebuild: bool) -> list[_Published]:
+    def _present(self, state: CommittedRows, *, rebuild: bool) -> list[_Published]:
         """The published segments; none if one is damaged or of another analysis."""
-        if not rebuild or snapshot.head.erase:
+        if not rebuild or state.head.erase:
             with contextlib.suppress(DamagedError):
-                return _load_segments(self._location, snapshot.head.words, snapshot.sorted_ids) or []
+                return _load_segments(self._location, state.head.words, state.sorted_ids) or []
         return []
 
     def _without_deleted(self, part: _Published, rows: int, *, rebuild: bool) -> Iterator[_Published]:
@@ -198,10 +198,10 @@ def _merge(parts: Sequence[_Published]) -> Segment:
     return merge([part.segment for part in parts], [part.live for part in parts])
 
 
-def _new_segments(snapshot: Snapshot, newest: int) -> Iterator[Segment]:
+def _new_segments(state: CommittedRows, newest: int) -> Iterator[Segment]:
     """Analyse the rows with higher ids than `newest`."""
     builder = SegmentBuilder()
-    for batch in snapshot.batches(["id", "context"], rows=min(_BATCH_SIZE, MAX_ROWS), first=newest + 1):
+    for batch in state.batches(["id", "context"], rows=min(_BATCH_SIZE, MAX_ROWS), first=newest + 1):
         if len(builder) + len(batch) > MAX_ROWS:
             yield builder.build()
             builder = SegmentBuilder()

@@ -6,7 +6,7 @@ that came since have none, deleted neighbours are left out, and many changes bri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....core.arrays import Floats, Ids
-    from ..commits import Commits
-    from ..head import Head
-    from ..snapshot import Snapshot
+    from ..committed_rows import CommittedRows
+    from .live_index import LiveIndex
 
 KIND = "neighbours"
 FEWEST = 1_000  # passages: of fewer, 50 are no neighbourhood but a large part of all
@@ -41,7 +40,7 @@ class LiveNeighbourhood:
     """The neighbourhoods of one state of the store."""
 
     published: Neighbourhood
-    snapshot: Snapshot
+    state: CommittedRows
     complete: bool  # they are of exactly the passages of this state
 
     def around(self, ids: Ids) -> tuple[Ids, NDArray[np.int32]]:
@@ -63,7 +62,7 @@ class LiveNeighbourhood:
         passages = np.concatenate([self.published.ids[passages[passages < count]], newer])
         around = indices[rows]
         if not self.complete:
-            live = np.append(isin_sorted(passages, self.snapshot.sorted_ids), True)
+            live = np.append(isin_sorted(passages, self.state.sorted_ids), True)
             around[~live[around]] = -1
         return passages, around
 
@@ -72,7 +71,7 @@ class LiveNeighbourhood:
         positions, known = self.published.positions(ids)
         documents: Ids = self.published.documents[positions]
         if not known.all():
-            rows = self.snapshot.chunk_ids
+            rows = self.state.chunk_ids
             indices = np.searchsorted(rows["id"].to_numpy(), ids[~known])
             documents[~known] = rows["document"].to_numpy()[indices]
         return documents
@@ -89,75 +88,75 @@ class LiveNeighbourhood:
         return result
 
 
-def load(snapshot: Snapshot) -> LiveNeighbourhood | None:
+def load(state: CommittedRows) -> LiveNeighbourhood | None:
     """Map the neighbourhoods that a state names; None if it names none, or if another encoder made them.
 
     :raises DamagedError: when they were removed or changed.
     """
-    name, encoder = snapshot.head.neighbours, snapshot.head.encoder
+    name, encoder = state.head.neighbours, state.head.encoder
     if name is None:
         return None
-    folder = snapshot.store.location.vectors(name)
+    folder = state.store.location.vectors(name)
     manifest = IndexManifest.read(folder)
     if manifest.kind != KIND or manifest.build.get("encoder") != encoder.document_fingerprint:
         return None
     published = Neighbourhood.load(folder, manifest.count, encoder.dim)
-    return LiveNeighbourhood(published, snapshot, complete=manifest.covers == snapshot.head.rows)
+    return LiveNeighbourhood(published, state, complete=manifest.covers == state.head.rows)
 
 
-def check(snapshot: Snapshot) -> None:
+def check(state: CommittedRows) -> None:
     """Compare the checksums of the neighbourhoods, and map them.
 
     :raises DamagedError: when a file was removed or changed.
     """
-    if snapshot.head.neighbours is not None:
-        folder = snapshot.store.location.vectors(snapshot.head.neighbours)
+    if state.head.neighbours is not None:
+        folder = state.store.location.vectors(state.head.neighbours)
         IndexManifest.read(folder).check_files(folder)
-        load(snapshot)
+        load(state)
 
 
-def updated(commits: Commits, snapshot: Snapshot, *, rebuild: bool = False) -> Head:
-    """Publish neighbourhoods of a state if its own are missing or stale; return the state that names them."""
-    head, count = snapshot.head, snapshot.chunks.count_rows()
-    if not FEWEST <= count <= _MOST:
-        return replace(head, neighbours=None)
-    if not rebuild and not _is_stale(snapshot):
-        return head
-    name = _publish(commits.store.path / "vectors", snapshot)
-    commits.store.location.keep(name)
-    return replace(head, neighbours=name)
+def are_useful(passages: int) -> bool:
+    """Tell whether so many passages have neighbourhoods: of few they say nothing, of millions they cost too much."""
+    return FEWEST <= passages <= _MOST
 
 
-def _is_stale(snapshot: Snapshot) -> bool:
+def is_stale(state: CommittedRows) -> bool:
+    """Tell whether the neighbourhoods of a state are missing or damaged, or too many passages changed since."""
     try:
-        live = load(snapshot)
+        live = load(state)
     except DamagedError:
         return True
     if live is None:
         return True
     if live.complete:
         return False
-    ids, published = snapshot.sorted_ids, live.published.ids
+    ids, published = state.sorted_ids, live.published.ids
     common = int(np.searchsorted(ids, published[-1], side="right"))  # ids are never reused: the others are newer
     return len(ids) + len(published) - 2 * common > max(_STALE_ROWS, _STALE_SHARE * len(ids))
 
 
-def _publish(parent: Path, snapshot: Snapshot) -> str:
-    head = snapshot.head
-    rows = snapshot.read("chunks", ["id", "document", "key"]).sort_by("id")
+def publish(state: CommittedRows, index: LiveIndex) -> str:
+    """Compute neighbourhoods of all passages and write them; return their name, for a commit.
+
+    :param index: of exactly these passages.
+    """
+    head, store = state.head, state.store
+    rows = state.read("chunks", ["id", "document", "key"]).sort_by("id")
     ids, documents, keys = (rows[name].to_numpy() for name in ("id", "document", "key"))
-    vectors = _vectors(snapshot, ids)
+    vectors = _vectors(index, ids)
 
     def write(folder: Path) -> None:
         neighbourhood.write(folder, ids, vectors, documents, keys)
 
     description = {"encoder": head.encoder.document_fingerprint}
-    return publish_files(parent, KIND, write, count=len(ids), covers=head.rows, description=description)
+    name = publish_files(store.path / "vectors", KIND, write, count=len(ids), covers=head.rows, description=description)
+    store.location.keep(name)
+    return name
 
 
-def _vectors(snapshot: Snapshot, ids: Ids) -> Floats:
+def _vectors(index: LiveIndex, ids: Ids) -> Floats:
     """Return the vectors of all passages: mapped, if the vector index has exactly these."""
-    exact = exact_index(snapshot.index.published)
+    exact = exact_index(index.published)
     if isinstance(exact, FlatIndex) and np.array_equal(exact.ids, ids):
         return exact.vectors
-    return snapshot.index.reconstruct(ids)
+    return index.reconstruct(ids)

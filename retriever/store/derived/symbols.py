@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ....core.arrays import Positions
-    from ..snapshot import Snapshot
+    from ..committed_rows import CommittedRows
 
 
 def symbols_of(chunks: Iterable[Mapping[str, Any]], formats: Iterable[str]) -> list[tuple[str, ...]]:
@@ -43,12 +43,12 @@ class PassageSymbols:
     :ivar column: the names with the passages of each. A method is there as Box.open and as open.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, state: CommittedRows) -> None:
         from ..filters.columns import Column, encode
 
-        names = SYMBOLS if snapshot.has_symbols else "heading"
-        rows = snapshot.read("chunks", ["id", "document", names]).sort_by("id")
-        documents = snapshot.document_rows
+        names = SYMBOLS if state.has_symbols else "heading"
+        rows = state.read("chunks", ["id", "document", names]).sort_by("id")
+        documents = state.document_rows
         ids = documents["id"].to_numpy()
         order = np.argsort(ids)
         self.ids = rows["id"].to_numpy()

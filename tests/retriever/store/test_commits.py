@@ -21,8 +21,7 @@ from binocle.core.errors import DamagedError, InputError, LockedError, StoreErro
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.registry import IndexSpec
 from binocle.indexes.tuning.requirements import Requirements, queries_needed
-from binocle.retriever.store import commits
-from binocle.retriever.store import snapshot as snapshots
+from binocle.retriever.store import commits, committed_rows
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.derived import benchmark_queries, text_checksums
 from binocle.retriever.store.derived import vector_index as vectors
@@ -444,7 +443,7 @@ def test_an_amended_vector_index_is_there_for_all_machines(tmp_path):
 def test_a_writer_opens_each_table_once(store, monkeypatch):
     with open_writer(store) as writer:
         put(writer, 0, 1)
-        for module in (commits, snapshots):
+        for module in (commits, committed_rows):
             monkeypatch.setattr(module, "open_table", lambda *_: pytest.fail("opened again"))
         put(writer, 2, drop=[0])
         writer.replace_rows(documents(document_row(1, title="new")))
