@@ -12,7 +12,7 @@ import click
 from ..core.errors import InputError, NoIndexError, NotFoundError
 from ..core.printable import path_as_printed, printable_path
 from ..retriever.documents.file_parts import file_of
-from .options import command_hint, open_index, path_from_here
+from .index_lookup import command_hint, open_index, path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable

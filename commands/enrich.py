@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.units import count_of
+from .index_lookup import command_hint, open_index
 from .models.idle_options import refuse_given_options
-from .options import (
-    FloatRange,
-    command_hint,
-    folder_argument,
-    index_option,
-    json_option,
-    open_index,
-    print_note,
-    wait_option,
-)
+from .options import FloatRange, folder_argument, index_option, json_option, print_note, wait_option
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
 

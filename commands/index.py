@@ -14,18 +14,15 @@ from ..core.files import expand_home
 from ..core.printable import path_as_printed, printable_path
 from ..core.units import count_of
 from .documents import find_document, is_forgotten, open_cited
+from .index_lookup import command_hint, current_folder, folder_above, open_index
 from .options import (
     EXIT_NEGATIVE,
     PATH,
-    command_hint,
-    current_folder,
-    folder_above,
     folder_argument,
     gpu_option,
     index_option,
     is_interactive,
     json_option,
-    open_index,
     print_note,
     print_waiting,
     ray_option,

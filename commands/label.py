@@ -11,16 +11,15 @@ import click
 from ..core.printable import printable
 from ..core.units import count_of
 from .documents import printed_name
+from .index_lookup import folder_filter, open_index
 from .models.idle_options import refuse_given_options
 from .options import (
     EXIT_NEGATIVE,
     FilePath,
     FloatRange,
     folder_argument,
-    folder_filter,
     index_option,
     json_option,
-    open_index,
     print_note,
     split_names,
     where_option,

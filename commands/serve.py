@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import InputError, MissingExtraError
-from .options import INDEX, PATH, FloatRange, folder_argument, open_index
+from .index_lookup import open_index
+from .options import INDEX, PATH, FloatRange, folder_argument
 from .output import echo
 
 if TYPE_CHECKING:

@@ -10,16 +10,8 @@ import click
 
 from ...core.printable import printable
 from ...core.units import count_of
-from ..options import (
-    EXIT_NEGATIVE,
-    FOLDER,
-    folder_argument,
-    index_option,
-    json_option,
-    open_index,
-    split_names,
-    wait_option,
-)
+from ..index_lookup import open_index
+from ..options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, split_names, wait_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options

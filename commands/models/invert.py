@@ -9,15 +9,8 @@ import click
 from ...core.errors import InputError
 from ...core.units import count_of
 from ..documents import parse_citation
-from ..options import (
-    EXIT_NEGATIVE,
-    FOLDER,
-    PATH,
-    folder_argument,
-    index_option,
-    json_option,
-    open_index,
-)
+from ..index_lookup import open_index
+from ..options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes

@@ -9,7 +9,8 @@ import click
 
 from ...core.errors import InputError
 from ...core.units import count_of
-from ..options import INDEX, PATH, IndexOption, json_option, name_option, open_index
+from ..index_lookup import open_index
+from ..options import INDEX, PATH, IndexOption, json_option, name_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_split

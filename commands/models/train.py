@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.units import count_of
+from ..index_lookup import command_hint, open_index
 from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
-    command_hint,
     folder_argument,
     index_option,
     json_option,
-    open_index,
     report_to_option,
     split_names,
     wait_option,

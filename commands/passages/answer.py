@@ -10,7 +10,8 @@ import click
 
 from ...core.errors import InputError
 from ...core.printable import printable, printable_path
-from ..options import EXIT_NEGATIVE, json_option, path_from_here
+from ..index_lookup import path_from_here
+from ..options import EXIT_NEGATIVE, json_option
 from ..output import echo, echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:

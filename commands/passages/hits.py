@@ -11,7 +11,8 @@ from ...core.printable import printable, printable_path
 from ...core.units import count_of
 from ...retriever.search.results.snippet import blocks
 from ...retriever.search.words.exact import parse
-from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
+from ..index_lookup import command_hint, folder_filter, path_from_here
+from ..options import EXIT_NEGATIVE
 from ..output import echo, echo_coloured, echo_json, is_coloured
 from .answer import answer_fields
 from .places import document_url

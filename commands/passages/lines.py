@@ -9,7 +9,8 @@ import click
 
 from ...core.printable import printable, printable_path
 from ...retriever.documents.file_parts import file_of
-from ..options import EXIT_NEGATIVE, path_from_here
+from ..index_lookup import path_from_here
+from ..options import EXIT_NEGATIVE
 from ..output import echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import click
 
 from ...core.errors import InputError, MissingExtraError
 from ..index import open_or_make
-from ..options import EXIT_NEGATIVE, folder_filter, folders_argument, index_option, is_interactive, path_from_here
+from ..index_lookup import folder_filter, path_from_here
+from ..options import EXIT_NEGATIVE, folders_argument, index_option, is_interactive
 from ..output import echo
 
 if TYPE_CHECKING:

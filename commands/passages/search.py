@@ -9,20 +9,19 @@ import click
 
 from ...core.errors import InputError, UntrustedError
 from ..index import open_or_make
+from ..index_lookup import folder_filter, path_from_here
 from ..options import (
     DURATION,
     EXIT_NEGATIVE,
     FOLDER,
     FloatRange,
     check_rerank_options,
-    folder_filter,
     folders_argument,
     grouped,
     index_option,
     is_typed,
     json_option,
     k_option,
-    path_from_here,
     ray_option,
     rerank_depth_option,
     rerank_option,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..documents import find_document, is_document, open_cited, parse_citation
-from ..options import folder_argument, folder_filter, index_option, json_option, k_option, where_option
+from ..index_lookup import folder_filter
+from ..options import folder_argument, index_option, json_option, k_option, where_option
 from ..output import echo
 from .hits import PrintOptions, comment, print_hits
 

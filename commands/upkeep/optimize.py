@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import InputError
+from ..index_lookup import open_index
 from ..options import (
     EXIT_NEGATIVE,
     PATH,
     folder_argument,
     index_option,
     json_option,
-    open_index,
     print_step,
     ray_option,
     stdout_for_answers,

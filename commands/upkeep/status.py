@@ -10,16 +10,8 @@ from ...core.printable import printable, printable_path
 from ...core.units import count_of
 from ..configuration import FILE
 from ..enrich import label_counts
-from ..options import (
-    EXIT_NEGATIVE,
-    command_hint,
-    folder_argument,
-    folder_filter,
-    index_option,
-    json_option,
-    open_index,
-    path_from_here,
-)
+from ..index_lookup import command_hint, folder_filter, open_index, path_from_here
+from ..options import EXIT_NEGATIVE, folder_argument, index_option, json_option
 from ..output import echo, echo_json
 
 if TYPE_CHECKING:

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ...core.units import count_of
-from ..options import (
-    command_hint,
-    folder_argument,
-    gpu_option,
-    index_option,
-    json_option,
-    open_index,
-    print_note,
-    wait_option,
-)
+from ..index_lookup import command_hint, open_index
+from ..options import folder_argument, gpu_option, index_option, json_option, print_note, wait_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ...core.printable import printable_path
-from ..options import folder_argument, index_option, open_index
+from ..index_lookup import open_index
+from ..options import folder_argument, index_option
 from ..output import echo
 
 if TYPE_CHECKING:

@@ -8,17 +8,8 @@ import click
 
 from ...core.printable import printable, printable_path
 from ...core.units import count_of
-from ..options import (
-    EXIT_NEGATIVE,
-    command_hint,
-    folder_argument,
-    index_option,
-    json_option,
-    open_index,
-    path_from_here,
-    print_note,
-    wait_option,
-)
+from ..index_lookup import command_hint, open_index, path_from_here
+from ..options import EXIT_NEGATIVE, folder_argument, index_option, json_option, print_note, wait_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 

@@ -22,7 +22,7 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.cli import cli
-from binocle.commands.options import open_index
+from binocle.commands.index_lookup import open_index
 
 COMMANDS = "index search similar show pick answer rank status files verify forget collections switch rollback optimize trust mcp serve watch evaluate compare look audit invert tune train mine score distill pretrain fill label enrich classify tag doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]

@@ -14,7 +14,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.commands import index as index_module
-from binocle.commands.options import folder_filter
+from binocle.commands.index_lookup import folder_filter
 from binocle.commands.passages.places import document_url, editor_command
 from binocle.core.errors import InputError, NoIndexError
 
