@@ -125,7 +125,7 @@ def unread() -> str:
 
 def attackers() -> str:
     """Return the table of the audit's attackers."""
-    from binocle.training.audit.assumptions import table
+    from binocle.training.audit.report.assumptions import table
 
     rows = (f"| {name} | {_cell(sentence)} |" for name, sentence in table())
     return "\n".join(["| attacker | must have |", "|---|---|", *rows])

@@ -236,7 +236,9 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _as_dict(report: AuditReport, gate: Gate, applied: AppliedDefence | None) -> dict[str, Any]:
-    fields = report.as_dict()
+    from ...training.audit.report.report_fields import report_fields
+
+    fields = report_fields(report)
     if gate.is_set:
         fields["gate"] = gate.as_dict(report)
     if applied:

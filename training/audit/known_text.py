@@ -14,7 +14,7 @@ import numpy as np
 from ...core.progress import Progress
 from ..data import documents as corpus
 from ..inversion.metrics import mean_value
-from ..inversion.overlap import LONG_RUN, RepeatedTexts
+from ..inversion.overlap import RepeatedTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ...retriever.models.tokens.token_ids import EncoderTokens
     from ..data.documents import Source
     from ..inversion.metrics import Value
-    from .result import DefenceResult
 
 _PASSAGES = 2_000  # compared with the attacker's documents, at most
 _BATCH_SIZE = 512  # passages tokenized together
@@ -35,7 +34,7 @@ class KnownText:
 
     passages: int  # compared
     copies: Value  # share with more than half of their runs of five tokens in the attacker's documents
-    sharing: Value  # share that are copies or have `LONG_RUN` tokens in a row from those documents
+    sharing: Value  # share that are copies or have `overlap.LONG_RUN` tokens in a row from those documents
 
     @classmethod
     def measure(
@@ -55,24 +54,6 @@ class KnownText:
         copies = repeated.copies()
         sharing = [copy or shares for copy, shares in zip(copies, repeated.sharing(), strict=True)]
         return cls(len(sample), mean_value(copies, seed), mean_value(sharing, seed))
-
-    def sentence(self, result: DefenceResult) -> str:
-        """The line of the verdict.
-
-        :param result: of the vectors as they are stored.
-        """
-        recognized = "."
-        if result.membership and result.membership.value is not None:
-            recognized = f"; by its vector he recognizes {10 * result.membership.value:.0f} of 10 indexed texts."
-        if not self.sharing.value:
-            return (
-                f"None of {self.passages:,} passages mostly repeats text of the attacker's documents, "
-                f"or shares {LONG_RUN} tokens in a row with them{recognized}"
-            )
-        return (
-            f"Of {self.passages:,} passages {self.copies.value:.1%} mostly repeat text of the attacker's documents, "
-            f"and {self.sharing.value:.1%} do so or share {LONG_RUN} tokens in a row: he knows that text{recognized}"
-        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""

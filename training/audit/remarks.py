@@ -1,4 +1,4 @@
-"""The statements of an audit: the meaning of its figures in words, and their limits."""
+"""Warnings about figures of an audit that cannot be relied on."""
 
 from __future__ import annotations
 

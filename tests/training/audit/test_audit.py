@@ -25,7 +25,6 @@ from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit import texts as texts_of_audit
 from binocle.training.audit.apply import defend
-from binocle.training.audit.assumptions import table
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import (
     AVERAGED,
@@ -41,12 +40,14 @@ from binocle.training.audit.gate import Gate
 from binocle.training.audit.known_text import KnownText
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.report import text_report
+from binocle.training.audit.report.assumptions import table
 from binocle.training.audit.report.html_report import page
 from binocle.training.audit.report.leak_curves import escaped, overview
+from binocle.training.audit.report.report_fields import report_fields
 from binocle.training.audit.report.shared_words import marked
+from binocle.training.audit.report.verdict import verdict
 from binocle.training.audit.result import AttackResult, DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
-from binocle.training.audit.verdict import verdict
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
 from binocle.training.inversion.metrics import Value, share_above
@@ -217,13 +218,12 @@ def test_passages_that_repeat_the_attackers_documents_are_counted_and_told(fille
 def test_the_verdict_tells_text_that_is_known_without_an_attack(found):
     plain = replace(found.results[0], membership=Value(0.96, 0.9, 1.0))
     known = KnownText(2_000, Value(0.0315, 0.02, 0.04), Value(0.05, 0.04, 0.06))
-    assert known.sentence(plain) == (
+    assert verdict(replace(found, known=known, results=[plain]))[1] == (
         "Of 2,000 passages 3.1% mostly repeat text of the attacker's documents, and 5.0% do so or share 32 tokens in a "
         "row: he knows that text; by its vector he recognizes 10 of 10 indexed texts."
     )
     none = KnownText(9, Value(0.0, 0.0, 0.0), Value(0.0, 0.0, 0.0))
     told = "None of 9 passages mostly repeats text of the attacker's documents, or shares 32 tokens in a row with them."
-    assert none.sentence(replace(plain, membership=None)) == told
     assert verdict(replace(found, known=none, results=[replace(found.results[0], membership=None)]))[1] == told
 
 
@@ -260,7 +260,7 @@ def test_texts_read_in_full_show_in_the_95th_percentile_though_not_in_the_mean(f
     row = next(line for line in lines if line.startswith("* none"))
     assert row.split()[5:7] == ["0.091", "1.000"]
     assert any(line.startswith("95th: ") and "one text in twenty is read at least so well" in line for line in lines)
-    report = found.as_dict()
+    report = report_fields(found)
     report["settings"][0] |= {"leak": 0.0909, "leak_95th": 1.0}
     report["settings"][0]["attacks"][PAIRS]["lengths"]["8"]["f1_95th"] = 0.7654
     text = page(report)
@@ -286,8 +286,8 @@ def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled)
         assert result.leak >= max(recovery["f1"] for recovery in (*ridge, *result.nearest.values())) > 0.3
         (told,) = [note for note in made.notes if note.startswith(f"With {result.name} ")]
         assert "of texts of 4, 8 tokens than the most frequent tokens" in told
-        assert told in made.as_dict()["statements"]
-    drawn = re.findall(r"int8: F1 ([\d.]+)", page(made.as_dict()))
+        assert told in report_fields(made)["statements"]
+    drawn = re.findall(r"int8: F1 ([\d.]+)", page(report_fields(made)))
     assert drawn[0] == f"{made.results[1].leak:.3f}"
 
 
@@ -298,7 +298,7 @@ def test_a_rotation_is_attacked_without_pairs_and_costs_nothing(found):
     assert 0 <= without <= with_pairs + 0.1
     assert rotated.same_ranking and rotated.keep == 1 and rotated.ndcg == plain.ndcg
     assert rotated.nearest[8]["f1"] == plain.nearest[8]["f1"]
-    (said,) = [line for line in found.as_dict()["statements"] if "rotation" in line]
+    (said,) = [line for line in report_fields(found)["statements"] if "rotation" in line]
     assert " helps" not in said and "without one known pair" in said
     assert f"with {rotated.alignment.stolen:,} stolen vectors and {rotated.alignment.own:,} texts" in said
     assert f"cosine of {rotated.alignment.cosine:.2f}" in said
@@ -334,7 +334,7 @@ def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(found, index):
 
 def test_the_same_seed_gives_the_same_audit(found, filled):
     again = audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
-    assert again.as_dict() | {"seconds": 0} == found.as_dict() | {"seconds": 0}
+    assert report_fields(again) | {"seconds": 0} == report_fields(found) | {"seconds": 0}
 
 
 def test_the_baseline_of_frequent_tokens_is_the_best_of_one_answer_for_all(found, index):
@@ -370,7 +370,7 @@ def test_labelled_queries_are_measured_as_evaluate_measures_them(filled, tmp_pat
     }
     assert made.results[0].ndcg.value == pytest.approx(ndcg_at_10({n: {n: 1} for n in names}, run), abs=1e-3)
     assert made.queries == 20
-    assert not any("made from the documents" in line for line in made.as_dict()["statements"])
+    assert not any("made from the documents" in line for line in report_fields(made)["statements"])
     (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\ncat-cat\telsewhere\t1\n")
     with pytest.raises(InputError, match="none of the documents that"):
         audit(retriever, queries=tmp_path, attacker=Ridge, **OPTIONS)
@@ -393,8 +393,8 @@ def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, mo
     made = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
     assert [result.keep for result in made.results] == [0, 0]
     assert Gate(None, 0.9).passing(made) == []
-    assert any("No query finds its document" in note for note in made.as_dict()["statements"])
-    Reading(page(made.as_dict()))
+    assert any("No query finds its document" in note for note in report_fields(made)["statements"])
+    Reading(page(report_fields(made)))
 
 
 def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(index, tmp_path):
@@ -402,7 +402,7 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
     events = []
     made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, progress=events.append, **OPTIONS)
     assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
-    said = "\n".join(made.as_dict()["statements"])
+    said = "\n".join(report_fields(made)["statements"])
     assert "defended already, by truncate: 'none' means its stored vectors" in said
     assert "Nobody picked names and numbers out of candidates" in said
     assert "undefended" not in "\n".join([said, *(event.stage for event in events)])
@@ -458,7 +458,7 @@ def test_an_attacker_that_corrects_its_texts_attacks_a_sample(filled):
         assert list(result.attacks[CORRECTED].by_length) == [8]
         assert result.attacks[CORRECTED].by_length[8].texts == 10
         assert result.leak >= result.attacks[CORRECTED].by_length[8]["f1"]
-    Reading(page(made.as_dict()))
+    Reading(page(report_fields(made)))
 
 
 def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
@@ -477,7 +477,7 @@ def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_ar
 
 def test_noise_is_told_with_its_epsilon(found):
     assert defences.epsilon(0.06) == pytest.approx(715.5, abs=0.5)
-    (said,) = [line for line in found.as_dict()["statements"] if line.startswith("noise=0.5 ")]
+    (said,) = [line for line in report_fields(found)["statements"] if line.startswith("noise=0.5 ")]
     assert said.startswith("noise=0.5 has an epsilon of 27 at delta 1e-5") and "no formal protection" in said
     assert defences.epsilon(2) < 10
     assert [result.epsilon is not None for result in found.results] == [False, True, False, False]
@@ -496,8 +496,8 @@ def test_the_verdict_names_a_setting_only_if_it_leaks_less(found):
     (kept, *_) = found.results
     alone = replace(found, results=[kept])
     assert verdict(alone)[:2] == [first, known] and "No setting that keeps 95%" in verdict(alone)[2]
-    assert len(more) == 2 and found.as_dict()["verdict"] == [first, known, *more]
-    assert all(sentence in page(found.as_dict()).replace("&#x27;", "'") for sentence in (known, *more))
+    assert len(more) == 2 and report_fields(found)["verdict"] == [first, known, *more]
+    assert all(sentence in page(report_fields(found)).replace("&#x27;", "'") for sentence in (known, *more))
 
 
 def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
@@ -519,23 +519,23 @@ def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
     assert rotated.facts == plain.facts or rotated.facts["names"].rank == plain.facts["names"].rank
     lines = text_report.lines(made, Gate())
     assert any(line.startswith("  rotation: names ") and "indexed texts recognized" in line for line in lines)
-    Reading(page(made.as_dict()))
+    Reading(page(report_fields(made)))
 
 
 def test_the_report_says_what_each_attacker_must_have(found):
-    sentences = found.as_dict()["assumptions"]
+    sentences = report_fields(found)["assumptions"]
     attackers = {name for result in found.results for name in result.attacks}
     assert sentences.keys() == {"guessing", "nearest", *attackers, "indexed texts recognized"}
     ridge = f"{found.learned:,} texts of his own with their stored vectors"
     assert sentences[RIDGE].startswith(ridge) and sentences[PAIRS].endswith("trains in 2 steps for each defence.")
     stolen = found.results[-1].alignment.stolen
     assert sentences[WITHOUT_PAIRS].startswith(f"Against a rotation: {stolen:,} stolen vectors")
-    lines, text = text_report.lines(found, Gate()), page(found.as_dict())
+    lines, text = text_report.lines(found, Gate()), page(report_fields(found))
     for name, sentence in sentences.items():
         assert f"  {name}: {sentence}" in lines
         assert f'<tr><td>{name}</td><td class="text">{escaped(sentence)}</td></tr>' in text
     alone = replace(found, results=[replace(found.results[0], membership=None)])
-    assert alone.as_dict()["assumptions"].keys() == {"guessing", "nearest", RIDGE, PAIRS}
+    assert report_fields(alone)["assumptions"].keys() == {"guessing", "nearest", RIDGE, PAIRS}
 
 
 def test_every_attacker_has_its_assumption():
@@ -631,9 +631,9 @@ def test_the_share_of_a_sample_is_measured_above_guessing_of_the_same_texts(foun
 
 def test_the_page_and_the_report_give_the_share_with_its_interval(found):
     share = found.results[0].share
-    assert found.as_dict()["settings"][0]["share"] == {"value": share.value, "low": share.low, "high": share.high}
+    assert report_fields(found)["settings"][0]["share"] == {"value": share.value, "low": share.low, "high": share.high}
     cell = f"<td>{share.value:.3f} <small>[{share.low:.3f}, {share.high:.3f}]</small></td>"
-    assert cell in page(found.as_dict())
+    assert cell in page(report_fields(found))
 
 
 def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_gate(filled):
@@ -695,7 +695,7 @@ def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_o
     assert verdict(report)[2].startswith("The best setting that keeps 95% of nDCG@10 is truncate=16")
     starred = [line.split()[1] for line in text_report.lines(report, Gate()) if line.startswith("* ")]
     assert starred == [*front, "on"]  # and the line that explains the star
-    text = page(report.as_dict())
+    text = page(report_fields(report))
     assert re.findall(r'<td class="front">\d+ ([^<]+)</td>', text) == front
     for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         assert re.findall(r'r="7"[^>]*/><circle[^>]*><title>([^:]+): ', drawing) == front
@@ -753,9 +753,9 @@ def test_a_thief_who_does_not_know_the_encoder_names_it(varied, make_model, tmp_
     assert [suspect.difference for suspect in rotated.suspects] == pytest.approx(
         [suspect.difference for suspect in plain.suspects], abs=1e-3
     )
-    said = [line for line in made.as_dict()["statements"] if "who suspects 2 encoders" in line]
+    said = [line for line in report_fields(made)["statements"] if "who suspects 2 encoders" in line]
     assert [line.split(",")[0] for line in said] == ["With none", "With rotation"]
-    assert [len(setting.get("suspects", [])) for setting in made.as_dict()["settings"]] == [2, 0, 2]
+    assert [len(setting.get("suspects", [])) for setting in report_fields(made)["settings"]] == [2, 0, 2]
 
 
 def test_a_suspect_that_is_no_encoder_is_refused_before_anything_is_measured(filled):
@@ -827,7 +827,7 @@ def test_stored_passages_are_named_in_every_report(varied):
     assert any(
         line.startswith(f"Texts of {made.stored_length} tokens stand for the index's passages") for line in lines
     )
-    report = json.loads(json.dumps(made.as_dict()))
+    report = json.loads(json.dumps(report_fields(made)))
     assert f"stored passages, about {made.stored_length} tokens" in page(report)
 
 
@@ -863,7 +863,7 @@ class Reading(HTMLParser):
 
 
 def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
-    report = found.as_dict()
+    report = report_fields(found)
     example = {"length": 4, "f1": 0.5, "true": HOSTILE, "recovered": f"{HOSTILE} \ud800"}
     report["settings"][0]["attacks"][PAIRS]["examples"].append(example)
     report["index"] = f"/tmp/{HOSTILE}"
@@ -885,7 +885,7 @@ def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
 
 
 def test_the_overview_has_a_point_with_its_interval_for_each_setting_and_measure(found):
-    report = found.as_dict()
+    report = report_fields(found)
     for setting in report["settings"]:
         setting["highest_names"] = {"value": 0.4, "low": 0.25, "high": 1.0}
         setting["highest_numbers"] = {"value": None, "low": None, "high": None}
@@ -930,7 +930,7 @@ def test_marked_texts_have_no_markup_but_the_marks(true, recovered):
 
 
 def test_recovered_words_are_marked_in_the_examples(found):
-    report = found.as_dict()
+    report = report_fields(found)
     example = {"length": 4, "f1": 0.5, "true": f"Zu {HOSTILE}", "recovered": "the zu ALERT script"}
     report["settings"][0]["attacks"][PAIRS]["examples"] = [example]
     text = page(report)
@@ -940,7 +940,7 @@ def test_recovered_words_are_marked_in_the_examples(found):
 
 
 def test_the_page_explains_its_words(found):
-    text = page(found.as_dict())
+    text = page(report_fields(found))
     words = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)
     assert [word for word, _ in words] == ["token F1", "content word", "nDCG@10 kept", "interval", "defence"]
     assert all(meaning.endswith(".") for _, meaning in words)
@@ -948,7 +948,7 @@ def test_the_page_explains_its_words(found):
 
 
 def test_text_and_charts_are_readable_on_a_light_and_on_a_dark_page(found):
-    text = page(found.as_dict())
+    text = page(report_fields(found))
     light, dark = re.search(r"<style>(.*?)@media\(prefers-color-scheme:dark\)\{(.*?\})\}\n", text, re.DOTALL).groups()
     kinds = list(defences.TABLE)
     for style in (light, dark):
@@ -976,8 +976,8 @@ def _contrast(first, second):
 
 def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
     made = audit(Retriever.open(filled), settings=[], attacker=Ridge, examples=0, **OPTIONS)
-    assert "house by the water" not in json.dumps(made.as_dict())
-    assert "Examples" not in page(made.as_dict())
+    assert "house by the water" not in json.dumps(report_fields(made))
+    assert "Examples" not in page(report_fields(made))
 
 
 # The command
@@ -1066,10 +1066,10 @@ def test_a_quick_audit_trains_nothing_and_reports_all_attacks_in_closed_form(fil
         [RIDGE, RIDGE_WITHOUT_PAIRS],
     ]
     assert report.steps_each == 0
-    (rotation,) = [line for line in report.as_dict()["statements"] if "secret rotation" in line]
+    (rotation,) = [line for line in report_fields(report)["statements"] if "secret rotation" in line]
     length = max((4, 8), key=lambda size: plain.attacks[RIDGE].by_length[size]["f1"])
     assert f"is {rotated.attacks[RIDGE_WITHOUT_PAIRS].by_length[length]['f1']:.3f}, against" in rotation
-    assert "in closed form" in page(report.as_dict())
+    assert "in closed form" in page(report_fields(report))
     gate = Gate(max_token_f1=1)
     assert gate.passing(report) == [] and gate.unmeasured(report) == report.results
     lines = text_report.lines(report, gate)

@@ -90,7 +90,7 @@ svg text{{fill:currentColor}}.grid{{color:var(--grid)}}.axis{{color:var(--axis)}
 
 
 def page(report: Report) -> str:
-    """Lay out the page of a report, given as `AuditReport.as_dict` returns it."""
+    """Lay out the page of a report, given as `report_fields` returns it."""
     parts = [
         f"<h1>Leak audit of {escaped(report['index'])}</h1>",
         *(f"<p>{escaped(sentence)}</p>" for sentence in report["verdict"]),

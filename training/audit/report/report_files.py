@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import InputError
 from ....core.files import write_atomic
 from . import html_report
+from .report_fields import report_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def prepare(folder: Path) -> None:
 
 def write(report: AuditReport, folder: Path) -> list[Path]:
     """Write both files and return their paths."""
-    fields = report.as_dict()
+    fields = report_fields(report)
     json_file, html_file = folder / "report.json", folder / "report.html"
     json_file.write_bytes(json.dumps(fields, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
     write_atomic(html_file, html_report.page(fields))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..assumptions import assumptions
 from ..attacks.candidates import CANDIDATES
-from ..result import statements
-from ..verdict import verdict
+from .assumptions import assumptions
+from .statements import statements
+from .verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

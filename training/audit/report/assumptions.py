@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .attacks.candidates import CANDIDATES
-from .config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
+from ..attacks.candidates import CANDIDATES
+from ..config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 
 if TYPE_CHECKING:
-    from .result import AuditReport
+    from ..result import AuditReport
 
 _GUESSING, _NEAREST = "guessing", "nearest"
 _PICKING, _RECOGNIZING, _SUSPECTING = "candidates", "indexed texts recognized", "unknown encoder"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .attacks.candidates import CANDIDATES, REST_KNOWN
+from ...inversion.overlap import LONG_RUN
+from ..attacks.candidates import CANDIDATES, REST_KNOWN
 
 if TYPE_CHECKING:
-    from .result import AuditReport, DefenceResult
+    from ..known_text import KnownText
+    from ..result import AuditReport, DefenceResult
 
 _KEPT = 0.95  # share of nDCG@10 that the best setting keeps at least
 
@@ -18,7 +20,7 @@ def verdict(report: AuditReport) -> list[str]:
     best = min((result for result in report.results if result.keep >= _KEPT), key=_leak, default=plain)
     sentences = [
         f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}.",
-        report.known.sentence(plain),
+        _known(report.known, plain),
     ]
     if best is plain or _share(best) >= _share(plain):
         return [
@@ -73,3 +75,22 @@ def _picks(result: DefenceResult) -> str:
     if not parts:
         return ""
     return f", and picks {' and '.join(parts)} out of {CANDIDATES} candidates if he knows the rest"
+
+
+def _known(known: KnownText, plain: DefenceResult) -> str:
+    """Say how much text the attacker has anyway.
+
+    :param plain: of the vectors as they are stored.
+    """
+    recognized = "."
+    if plain.membership and plain.membership.value is not None:
+        recognized = f"; by its vector he recognizes {10 * plain.membership.value:.0f} of 10 indexed texts."
+    if not known.sharing.value:
+        return (
+            f"None of {known.passages:,} passages mostly repeats text of the attacker's documents, "
+            f"or shares {LONG_RUN} tokens in a row with them{recognized}"
+        )
+    return (
+        f"Of {known.passages:,} passages {known.copies.value:.1%} mostly repeat text of the attacker's documents, "
+        f"and {known.sharing.value:.1%} do so or share {LONG_RUN} tokens in a row: he knows that text{recognized}"
+    )
