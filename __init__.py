@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .retriever.scope import Scope
     from .retriever.search.context import Context
     from .retriever.search.events import SearchEvent
-    from .retriever.search.query import Mode
+    from .retriever.search.mode import Mode
     from .retriever.search.results.hit import Hit
     from .retriever.search.results.hits import Hits
     from .retriever.search.results.passage import Passage
@@ -110,7 +110,7 @@ _PLACES = {
     "InputError": ("core.errors", "InputError"),
     "LockedError": ("core.errors", "LockedError"),
     "MissingExtraError": ("core.errors", "MissingExtraError"),
-    "Mode": ("retriever.search.query", "Mode"),
+    "Mode": ("retriever.search.mode", "Mode"),
     "ModelNotFoundError": ("core.errors", "ModelNotFoundError"),
     "NoIndexError": ("core.errors", "NoIndexError"),
     "NotFoundError": ("core.errors", "NotFoundError"),

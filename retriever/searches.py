@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from .models.reranker import Reranker
 from .search import arguments
-from .search import query as queries
 from .search.deadline import Deadline
 from .search.events import SearchEvent
+from .search.mode import Mode
 from .search.options import HitOptions, SearchOptions
 from .search.ranking.relevance import is_small
 from .search.request import SearchRequest, hits_of_many
@@ -45,7 +45,7 @@ class Searches:
         k: int = 10,
         *,
         vector: ArrayLike | None = None,
-        mode: queries.Mode = "hybrid",
+        mode: Mode = "hybrid",
         where: Where = None,
         ids: Iterable[str | os.PathLike[str]] | None = None,
         offset: int = 0,
@@ -239,7 +239,7 @@ class Searches:
         siblings: int = 1,
         order: Order = "best_first",
         k: int = 24,
-        mode: queries.Mode = "hybrid",
+        mode: Mode = "hybrid",
         where: Where = None,
         rerank: Rerank = None,
         rerank_depth: int = 50,

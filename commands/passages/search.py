@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from ...retriever.search.answers import Answer
     from ...retriever.search.arguments import GroupBy
-    from ...retriever.search.query import Mode
+    from ...retriever.search.mode import Mode
     from ...retriever.search.results.hits import Hits
     from ...retriever.store.filters.filter import Filter
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, MissingExtraError
 from ..models.load import load_encoder, load_reranker
 from ..models.reranker import best
-from ..search.query import Mode
+from ..search.mode import Mode
 from .haystack_store import BinocleDocumentStore, Filters
 from .loading import read_files
 from .opening import CALLS

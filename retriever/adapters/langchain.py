@@ -21,7 +21,7 @@ from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ...core.files import expand_home
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
-from ..search.query import Mode
+from ..search.mode import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
 from .loading import read_files

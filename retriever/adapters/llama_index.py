@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, MissingExtraError, NoIndexError, NotFoundError
 from ..models.load import load_reranker
 from ..models.reranker import best
-from ..search.query import Mode
+from ..search.mode import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .embeddings import EMBEDDED, embedding_of, with_embedding
 from .llama_index_filters import where_of

@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import InputError, MissingExtraError
 from ..models.load import load_encoder, load_reranker
 from ..retriever import Retriever
-from ..search.query import Mode
+from ..search.mode import Mode
 
 try:
     from mteb.models import ModelMeta

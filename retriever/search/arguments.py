@@ -9,7 +9,8 @@ from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
 from ..store.filters.where import among, parse
-from .query import MODES, Mode, Reranking
+from .mode import MODES, Mode
+from .query import Reranking
 from .ranking.relevance import check_relevance
 from .request import SearchRequest
 from .results.joining import check_join

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Ids
     from ..store.snapshot import Passing, Snapshot
-    from .query import Mode
+    from .mode import Mode
     from .ranking.fusion import Candidates
     from .results.hit import Hit
     from .word_search import WordSearch

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..models.reranker import Reranker
     from .arguments import GroupBy
     from .context import Order
-    from .query import Mode
+    from .mode import Mode
 
 
 class RankingOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ import contextlib
 import time
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,35 +34,32 @@ from .ranking.neighbours import Ranking
 from .results.duplicates import Passage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
+from .steps import finish
 from .word_search import MAX_TERMS, WordSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
     from ..models.reranker import Reranker
-    from ..store.derived.recent_rows import RecentRows
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
     from .deadline import Deadline
+    from .mode import Mode
     from .results.diversity import Diversity
     from .results.duplicates import Group
+    from .steps import Rows, Steps
     from .words.exact import ExactQuery
 
-    Steps = Generator[tuple[str, list[int]], None, Hits]  # table and ids of the rows that the next step reads
-
-
-Mode = Literal["hybrid", "semantic", "lexical"]
-MODES: tuple[str, ...] = get_args(Mode)
+    Chosen = dict[int, list[int]]  # the best passages, best first, each with its copies
 
 _STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker", "sentences")  # in a fixed order
 _THREADS = 32  # searches by words at once
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
-_MOST_ROWS = 20_000  # read at once for several searches
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +79,42 @@ class Reranking:
         if min(limits) <= 0:
             return np.empty(0, np.float32)
         return self.reranker.score_within(min(limits), query, passages)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which passages become hits."""
+
+    k: int
+    mode: Mode
+    where: Filter | None
+    without: int | None = None  # the id of a passage to leave out
+    reranking: Reranking | None = None
+    per_document: int | None = None  # passages of a document, as in `duplicates.select`
+    collapse: bool = True  # leave out copies, and passages beyond the limit of a document
+    with_vectors: bool = False  # give each hit the stored vector of its passage
+    by_document: bool = False  # give the best passage of each of k documents
+    diversity: Diversity | None = None  # choose among more than k passages, for hits that differ
+    offset: int = 0  # passages on earlier pages, the first of the k
+
+    @property
+    def pool(self) -> int:
+        """The number of passages to choose the hits from."""
+        return self.diversity.pool_of(self.k) if self.diversity else self.k
+
+    @property
+    def pages(self) -> Sequence[int]:
+        """The numbers of passages at which pages end."""
+        return self.diversity.blocks(self.pool) if self.diversity else [self.offset]
+
+    def deepest(self, depth: int, passages: int, *, excludes_words: bool) -> int:
+        """Return how many candidates to take at most, of so many passages, if the first `depth` fill no page."""
+        if self.by_document:
+            return passages
+        deepest = _DEEPER * max(depth, self.k) if self.collapse else self.k
+        if excludes_words:
+            deepest = max(deepest, _DEEPEST)  # the best candidates may all hold an excluded word
+        return min(passages, deepest)
 
 
 class Query:
@@ -118,78 +151,58 @@ class Query:
         self._deeper: list[Ids] = []  # candidates that each deeper search found, ascending
 
     def hits(self, k: int, **options: Any) -> Hits:
-        """The k best passages: `steps` without a stop."""
-        return finish(self.steps(k, **options))
+        """The k best passages: `steps` without a stop.
 
-    def steps(
-        self,
-        k: int,
-        *,
-        mode: Mode,
-        where: Filter | None,
-        without: int | None = None,
-        reranking: Reranking | None = None,
-        per_document: int | None = None,
-        collapse: bool = True,
-        with_vectors: bool = False,
-        by_document: bool = False,
-        diversity: Diversity | None = None,
-        offset: int = 0,
-    ) -> Steps:
+        :param options: the other fields of `Selection`.
+        """
+        return finish(self.steps(Selection(k, **options)))
+
+    def steps(self, selection: Selection) -> Steps:
         """Search in steps: before each, yield the rows that it reads. Several searches can then read theirs at once.
 
         The result is the k best passages, best first; of equal ones the first in the index. The best of copies cites
         the others.
-
-        :param without: the id of a chunk to leave out.
-        :param per_document: as in `duplicates.select`.
-        :param collapse: leave out copies, and passages beyond the limit of a document.
-        :param with_vectors: give each hit the stored vector of its passage.
-        :param by_document: give the best passage of each of k documents.
-        :param offset: the number of passages on earlier pages, the first of the k.
-        :param diversity: choose among more than k passages, for hits that differ.
         """
+        where, mode = selection.where, selection.mode
         passing = self._snapshot.passing(where) if where is not None and self._total else None
         total = len(passing.chunks) if passing else self._total
-        k = min(k, self._total)
-        if not k or not total:
+        selection = replace(selection, k=min(selection.k, self._total))
+        if not selection.k or not total:
             return Hits(total=total)
-        depth = max(SEARCH_DEPTH, (reranking.depth if reranking else 0) + (without is not None))
-        deepest = min(total, self._deepest(depth, k, by_document=by_document, collapse=collapse))
-        offset, pool = (0, diversity.pool_of(k)) if diversity else (offset, k)
-        pages = diversity.blocks(pool) if diversity else [offset]
-        per_document = 1 if by_document else per_document if collapse else 0
-        best = partial(self._selected, k=pool, mode=mode, per_document=per_document, collapse=collapse, pages=pages)
         if self._exact and (mode != "semantic" or self._exact.required):
             yield "chunks", self._ids_with_words(self._exact, passing)
-        stage = None
-        while True:
-            batch = self._candidates(depth, mode, passing)
-            yield "chunks", batch.ids[: None if self._exact else _READ * pool + _READ_AT_LEAST].tolist()
-            stage = self._first_stage(batch, mode, without, stage)
-            candidates, copies = best(stage)
-            if len(copies) >= pool or depth >= deepest or len(batch.ids) < depth:
-                break
-            depth *= _DEEPER
-        if reranking and len(stage.ids):
-            stage = self._rerank(stage, reranking, mode)
-            candidates, copies = best(stage)
-        relevance = self._relevance(candidates, copies, total, mode)
-        if diversity:
-            copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
-        cited = [number for first in copies for number in (first, *copies[first])]
+        stage, candidates, chosen = yield from self._search_deeper(selection, passing, total)
+        if selection.reranking and len(stage.ids):
+            candidates, chosen = self._choose(self._rerank(stage, selection.reranking, mode), selection)
+        relevance = self._relevance(candidates, chosen, total, mode)
+        if selection.diversity:
+            vectors_of = self._snapshot.index.reconstruct
+            chosen = selection.diversity.choose(candidates, chosen, relevance, selection.k, vectors_of)
+        cited = [number for first in chosen for number in (first, *chosen[first])]
         yield "places", cited
         yield "documents", [row["document"] for row in self._snapshot.passage_texts.of(cited).values()]
-        return self._cited(candidates, copies, relevance, mode, total, with_vectors=with_vectors)
+        return self._cited(candidates, chosen, relevance, selection, total)
 
-    def _deepest(self, depth: int, k: int, *, by_document: bool, collapse: bool) -> int:
-        """Return how many candidates a search takes at most. It takes more than the first where they fill no page."""
-        if by_document:
-            return self._total
-        deepest = _DEEPER * max(depth, k) if collapse else k
-        if self._exact and self._exact.excluded:
-            return max(deepest, _DEEPEST)  # the best candidates may all hold an excluded word
-        return deepest
+    def _search_deeper(
+        self, selection: Selection, passing: Passing | None, total: int
+    ) -> Generator[Rows, None, tuple[Candidates, Candidates, Chosen]]:
+        """Take the best candidates by words and meaning; ever more, while too few of them become hits.
+
+        :returns: the first stage, and what `_choose` returns of it.
+        """
+        reranked = selection.reranking.depth if selection.reranking else 0
+        depth = max(SEARCH_DEPTH, reranked + (selection.without is not None))
+        excludes_words = self._exact is not None and self._exact.excluded
+        deepest = selection.deepest(depth, total, excludes_words=excludes_words)
+        stage = None
+        while True:
+            batch = self._candidates(depth, selection.mode, passing)
+            yield "chunks", batch.ids[: None if self._exact else _READ * selection.pool + _READ_AT_LEAST].tolist()
+            stage = self._first_stage(batch, selection, stage)
+            candidates, chosen = self._choose(stage, selection)
+            if len(chosen) >= selection.pool or depth >= deepest or len(batch.ids) < depth:
+                return stage, candidates, chosen
+            depth *= _DEEPER
 
     def _ids_with_words(self, exact: ExactMatches, passing: Passing | None) -> list[int]:
         with self._timed("exact"):
@@ -199,18 +212,17 @@ class Query:
     def _cited(
         self,
         candidates: Candidates,
-        copies: Mapping[int, list[int]],
+        chosen: Chosen,
         relevance: NDArray[np.float64],
-        mode: Mode,
+        selection: Selection,
         total: int,
-        *,
-        with_vectors: bool,
     ) -> Hits:
         """The chosen passages as hits with their citations."""
+        mode = selection.mode
         line = relevances.line(self._snapshot, mode)
         seconds = {stage: self._seconds[stage] for stage in _STAGES if stage in self._seconds}
-        hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=seconds)
-        if with_vectors:
+        hits = cite(self._snapshot, candidates, chosen, relevance, line, mode=mode, seconds=seconds)
+        if selection.with_vectors:
             vectors = self._snapshot.index.reconstruct(np.array([hit.passage for hit in hits], np.int64))
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
         if self._exact:
@@ -219,24 +231,20 @@ class Query:
         answerable = None if hits and not line else bool(hits) and not hits[0].weak
         return Hits(hits, answerable=answerable, seconds=seconds, total=total)
 
-    def _selected(
-        self, stage: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, pages: Sequence[int]
-    ) -> tuple[Candidates, dict[int, list[int]]]:
-        """All candidates with scores that fall with the rank, and the k best passages with the copies of each."""
-        candidates = self._lifted(stage, mode)
-        if collapse:
-            groups = self._distinct(candidates, k, mode, per_document, pages)
+    def _choose(self, stage: Candidates, selection: Selection) -> tuple[Candidates, Chosen]:
+        """Return all candidates with scores that fall with the rank, and the best passages with the copies of each."""
+        candidates = self._lifted(stage, selection.mode)
+        if selection.collapse:
+            groups = self._distinct(candidates, selection)
             return candidates, {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
         ids = candidates.ids
-        if per_document == 1:  # as only `by_document` has it here
+        if selection.by_document:
             ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
-        return candidates, {number: [] for number in ids[:k].tolist()}
+        return candidates, {number: [] for number in ids[: selection.pool].tolist()}
 
-    def _relevance(
-        self, candidates: Candidates, copies: Mapping[int, list[int]], total: int, mode: Mode
-    ) -> NDArray[np.float64]:
-        """The relevance of candidates in order of their rank, up to the last one that was selected."""
-        last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
+    def _relevance(self, candidates: Candidates, chosen: Chosen, total: int, mode: Mode) -> NDArray[np.float64]:
+        """The relevance of candidates in order of their rank, up to the last one that was chosen."""
+        last = int(np.flatnonzero(np.isin(candidates.ids, list(chosen))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
         literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
         shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
@@ -266,19 +274,17 @@ class Query:
                     start += len(passage)
         return best
 
-    def _first_stage(
-        self, candidates: Candidates, mode: Mode, without: int | None, earlier: Candidates | None
-    ) -> Candidates:
+    def _first_stage(self, candidates: Candidates, selection: Selection, earlier: Candidates | None) -> Candidates:
         """The candidates of the first stage, best first, those with the exact parts before the others.
 
         :param earlier: those of a search that was less deep. They come first, so that pages stay as they were.
         """
         known = np.empty(0, np.int64) if earlier is None else np.sort(earlier.ids)
-        if without is not None:
-            candidates = candidates.take(np.flatnonzero(candidates.ids != without))
+        if selection.without is not None:
+            candidates = candidates.take(np.flatnonzero(candidates.ids != selection.without))
         candidates = candidates.take(np.flatnonzero(~isin_sorted(candidates.ids, known)))
         if self._exact:
-            candidates = self._exact.first(candidates, mode)
+            candidates = self._exact.first(candidates, selection.mode)
         if earlier is None or not len(earlier.ids):
             return candidates
         self._deeper.append(np.sort(candidates.ids))
@@ -304,20 +310,18 @@ class Query:
         score = candidates.score + self._levels(candidates, mode) * (np.ptp(candidates.score) + 1)
         return replace(candidates, score=score.astype(np.float32))
 
-    def _distinct(
-        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, pages: Sequence[int]
-    ) -> list[Group]:
+    def _distinct(self, candidates: Candidates, selection: Selection) -> list[Group]:
         """The k best passages, each with its copies. First only the texts of some candidates are read."""
-        count = len(candidates.ids)
-        levels = self._levels(candidates, mode).tolist()
+        count, k = len(candidates.ids), selection.pool
+        per_document = 1 if selection.by_document else selection.per_document
+        levels = self._levels(candidates, selection.mode).tolist()
         scores = in_deviations(candidates.score, levels, ~self._are_deeper(candidates.ids)).tolist()
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
             rows = self._snapshot.passage_texts.of(ids)
-            groups = select(
-                distinct(Passage.of_rows(rows, levels, scores)), k, per_document, all_read=limit >= count, pages=pages
-            )
+            passages = distinct(Passage.of_rows(rows, levels, scores))
+            groups = select(passages, k, per_document, all_read=limit >= count, pages=selection.pages)
             if groups is not None:
                 break
         return groups or []
@@ -436,40 +440,3 @@ def _threads() -> Threads:
 def _without(ids: Ids, excluded_ids: Ids) -> Ids:
     """The ids that are not among the excluded ones, in their order."""
     return ids[~isin_sorted(ids, np.sort(excluded_ids))]
-
-
-def finish(steps: Steps) -> Hits:
-    """Run all steps of a search; each reads its own rows."""
-    [hits] = finish_together([steps], {})
-    return hits
-
-
-def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -> list[Hits]:
-    """Run several searches step by step, so that one read serves a step of all. Rows stay until the last search ends.
-
-    :param rows: of each table, to read ahead of a step.
-    """
-    hits: dict[int, Hits] = {}
-    with contextlib.ExitStack() as stack:
-        for recent in rows.values():
-            stack.enter_context(recent.all_kept())
-        while len(hits) < len(searches):
-            for table, ids in _step_all(searches, hits).items():
-                if table in rows:
-                    rows[table].of(ids[:_MOST_ROWS])
-    return [hits[number] for number in range(len(searches))]
-
-
-def _step_all(searches: Sequence[Steps], hits: dict[int, Hits]) -> dict[str, list[int]]:
-    """Take a step of each unfinished search. Return the ids that they read next, by table; add the hits of an end."""
-    needed: dict[str, list[int]] = {}
-    for number, steps in enumerate(searches):
-        if number in hits:
-            continue
-        try:
-            table, ids = next(steps)
-        except StopIteration as end:
-            hits[number] = end.value
-        else:
-            needed.setdefault(table, []).extend(ids)
-    return needed

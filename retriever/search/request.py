@@ -14,8 +14,9 @@ from ...core.vectors import check_dimension
 from ...indexes.base import SEARCH_DEPTH
 from ..models.encoder import encode_finite
 from ..models.encoders.no_encoder import check_encoder
-from .query import Mode, Query, Reranking, finish, finish_together
+from .query import Query, Reranking, Selection
 from .results.joining import with_neighbours_joined
+from .steps import finish, finish_together
 from .words import exact
 from .words.corrections import corrections_for, replace_words
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
     from .deadline import Deadline
-    from .query import Steps
+    from .mode import Mode
     from .results.hits import Hits
+    from .steps import Steps
 
 _TOGETHER = 64  # searches that read their rows at once
 _ENCODED = 256  # queries at least, encoded at once
@@ -129,10 +131,10 @@ class CorrectedRequest:
             diversity = Diversity(request.mmr, request.min_relevance or 0.0)
         encode_texts = None if request.vector is not None else lambda texts: encode_finite(self.encoder(), texts)
         query = Query(snapshot, text, encode, self.parts, request.deadline, nearest, encode_texts)
-        hits = yield from query.steps(
+        selection = Selection(
             request.k,
-            mode=self.mode,
-            where=request.where,
+            self.mode,
+            request.where,
             reranking=request.reranking,
             per_document=request.per_document,
             collapse=request.collapse,
@@ -141,6 +143,7 @@ class CorrectedRequest:
             diversity=diversity,
             offset=request.offset,
         )
+        hits = yield from query.steps(selection)
         hits.corrections, hits.version = self.corrections, snapshot.head.commits
         if request.min_relevance is not None:
             hits = hits.from_relevance(request.min_relevance, request.offset)

@@ -10,7 +10,7 @@ from ...core.errors import InputError
 from ..store.documents import chunk_at
 from ..store.records import name_of
 from . import arguments
-from . import query as queries
+from .query import Query
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +47,7 @@ def similar(
         check_inside(snapshot, path, inside)
     chunk = chunk_at(snapshot, path, line)
     vector = np.array([chunk["vector"]], np.float32)
-    query = queries.Query(snapshot, "", lambda: vector)
+    query = Query(snapshot, "", lambda: vector)
     hits = query.hits(int(k), mode="semantic", where=where, without=chunk["id"])
     hits.answerable, hits.version = None, snapshot.head.commits  # there is no question to answer
     return hits

@@ -28,7 +28,7 @@ from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
 from ..reads import facet_keys, first_and_last
 from ..search.context import Context, Order
-from ..search.query import Mode
+from ..search.mode import Mode
 from ..search.results.hit import Copy, Hit
 from ..search.results.hits import Hits
 from ..search.results.passage import Passage

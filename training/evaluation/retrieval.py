@@ -18,7 +18,7 @@ from ...core.units import count_of
 from ...retriever.models.load import load_reranker
 from ...retriever.retriever import Retriever
 from ...retriever.search.arguments import check_reranking
-from ...retriever.search.query import MODES
+from ...retriever.search.mode import MODES
 from ..data import beir
 from .indexed_collection import count_documents, fill, live_index
 from .judgements import read_qrels, read_queries

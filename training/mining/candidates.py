@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...indexes.base import VectorIndex
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
-    from ...retriever.search.query import Mode
+    from ...retriever.search.mode import Mode
     from ...retriever.store.snapshot import Snapshot
     from .text_db import TextDatabase
 

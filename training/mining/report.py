@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...retriever.search.query import Mode
+    from ...retriever.search.mode import Mode
 
 
 @dataclass(slots=True)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ....indexes.inverted.lexical_index import LexicalIndex
     from ...store.derived.relevance_scale import Scale
     from ...store.snapshot import Snapshot
+    from ..mode import Mode
 
 LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
@@ -127,7 +128,7 @@ def check_relevance(minimum: float | None) -> None:
         raise InputError(f"min_relevance is the least relevance of a hit, from 0 to 1, not {minimum!r}")
 
 
-def line(snapshot: Snapshot, mode: str) -> float:
+def line(snapshot: Snapshot, mode: Mode) -> float:
     """The relevance below which a hit is weak; 0 if it cannot be judged, or was often judged wrongly."""
     is_promised = mode != "lexical" and snapshot.lexical is not None and snapshot.scale.is_reliable
     return LINE if is_promised else 0.0

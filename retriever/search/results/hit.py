@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Ids
     from ...store.snapshot import Snapshot
+    from ..mode import Mode
     from ..ranking.fusion import Candidates
 
 
@@ -139,7 +140,7 @@ def cite(
     relevance: NDArray[np.float64],
     line: float,
     *,
-    mode: str,
+    mode: Mode,
     seconds: Mapping[str, float],
 ) -> list[Hit]:
     """Make hits of candidates, in their order.
@@ -203,7 +204,7 @@ class _Evidence:
         candidates: Candidates,
         relevance: NDArray[np.float64],
         line: float,
-        mode: str,
+        mode: Mode,
         seconds: Mapping[str, float],
     ) -> None:
         self._rows = {number: row for row, number in enumerate(candidates.ids.tolist())}

@@ -21,7 +21,7 @@ from binocle.retriever.models import reranker as rerankers
 from binocle.retriever.models.bert.bert_reranker import BertReranker
 from binocle.retriever.models.load import load_reranker
 from binocle.retriever.models.reranker import Reranker
-from binocle.retriever.search.query import MODES
+from binocle.retriever.search.mode import MODES
 
 QUERY = "how to cancel a task?"
 PASSAGES = [

@@ -10,7 +10,8 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.query import MODES, Query
+from binocle.retriever.search.mode import MODES
+from binocle.retriever.search.query import Query
 from binocle.retriever.store.filters.filter import F
 from binocle.retriever.store.filters.where import parse
 from binocle.retriever.store.snapshot import Snapshot

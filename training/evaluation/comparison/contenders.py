@@ -9,7 +9,7 @@ from ....core.errors import InputError
 from ....core.files import expand_home
 from ....retriever.models.files import split_length, split_precision
 from ....retriever.models.settings import POOLING_FLAGS
-from ....retriever.search.query import MODES
+from ....retriever.search.mode import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.query import MODES
+from binocle.retriever.search.mode import MODES
 from binocle.retriever.search.results.duplicates import Passage, distinct, in_deviations, select
 from binocle.retriever.search.results.snippet import blocks
 

@@ -8,7 +8,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.query import MODES
+from binocle.retriever.search.mode import MODES
 from binocle.retriever.search.results.hit import Hit
 from binocle.retriever.search.results.hits import Hits
 from binocle.retriever.search.results.joining import runs_of
