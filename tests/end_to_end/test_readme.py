@@ -48,7 +48,7 @@ needs_weights = pytest.mark.skipif(
 @needs_weights
 def test_the_first_search_shows_the_right_answer_first(tmp_path, run, monkeypatch):
     (command,) = [block for block in blocks("sh") if "binocle search" in block and "pip install" in block]
-    search = shlex.split(command.rsplit(" && ", 1)[1])[1:]
+    search = shlex.split(command.rsplit("&&", 1)[1])[1:]
     assert "docs" in search
     for page in (
         "store",
