@@ -34,13 +34,13 @@ def test_the_number_of_items_done_is_reported_after_each():
 
 
 def test_the_steps_of_a_part_are_told_in_its_words(clock):
-    told = []
+    events = []
     event = training_step(1_200, 2_000, 75.0, epoch=1.5, loss=0.25, metric=None, texts_per_second=3_000.4)
-    on_progress = stepping(told.append, "learning")
+    on_progress = stepping(events.append, "learning")
     on_progress(event)
     clock.now += 5
     on_progress(event)
-    assert told == ["learning, step 1,200 of 2,000, 1 min 15 s left"]
+    assert events == ["learning, step 1,200 of 2,000, 1 min 15 s left"]
 
 
 def test_a_line_says_first_what_a_narrow_terminal_is_to_show():

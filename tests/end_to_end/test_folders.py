@@ -202,8 +202,8 @@ def test_search_names_a_folder_that_is_gone_and_finds_its_texts(collected: Path,
     (collected / "work/plan.md").write_text("The invoice was paid.\n")
     missing = f"binocle: {notes} of the collection is not there: is a disk not mounted? "
     missing += f"'binocle index --drop {notes} --name all' takes it out\n"
-    found = run("search", "-n", "all", "walrus", "--mode", "lexical")
-    assert (found.out.splitlines()[0], found.err) == (" 1  notes/plan.md:1", missing)
+    outcome = run("search", "-n", "all", "walrus", "--mode", "lexical")
+    assert (outcome.out.splitlines()[0], outcome.err) == (" 1  notes/plan.md:1", missing)
     changed = "binocle: one of these files was changed or removed after indexing: 'binocle index --name all' "
     both = run("search", "-n", "all", "walrus invoice", "--mode", "lexical")
     assert both.err == missing + changed + "brings the index up to date\n"

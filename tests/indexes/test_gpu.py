@@ -57,28 +57,28 @@ def small(monkeypatch):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("k", [1, 3, 40, 999, 1_500])
 def test_answers_are_those_of_the_cpu(devices, metric, k, small):
-    index, wanted = index_of(1_000, metric=metric), queries_of(10)
-    check_same(GpuIndex.of(index, devices).search(wanted, k), index.search(wanted, k))
+    index, vectors = index_of(1_000, metric=metric), queries_of(10)
+    check_same(GpuIndex.of(index, devices).search(vectors, k), index.search(vectors, k))
 
 
 @pytest.mark.parametrize("count", [33, 3_200, 3_217])
 @pytest.mark.parametrize("k", [1, 10, 101])
 def test_the_best_are_found_among_groups_of_scores(count, k):
-    index, wanted = index_of(count), queries_of(5)
-    check_same(GpuIndex.of(index, ["cpu"]).search(wanted, k), index.search(wanted, k))
+    index, vectors = index_of(count), queries_of(5)
+    check_same(GpuIndex.of(index, ["cpu"]).search(vectors, k), index.search(vectors, k))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("as_places", [False, True])
 def test_only_what_is_allowed_is_found(share, metric, as_places, small):
-    index, wanted = index_of(1_000, metric=metric), queries_of(10)
+    index, vectors = index_of(1_000, metric=metric), queries_of(10)
     mask = np.random.default_rng(3).random(1_000) < share
     mask[17] = True
     allowed = np.flatnonzero(mask) if as_places else mask
-    made = GpuIndex.of(index, ["cpu", "cpu"])
-    check_same(made.search(wanted, 30, allowed=allowed), index.search(wanted, 30, allowed=allowed))
-    nothing = made.search(wanted, 30, allowed=np.zeros(1_000, bool))
+    gpu_index = GpuIndex.of(index, ["cpu", "cpu"])
+    check_same(gpu_index.search(vectors, 30, allowed=allowed), index.search(vectors, 30, allowed=allowed))
+    nothing = gpu_index.search(vectors, 30, allowed=np.zeros(1_000, bool))
     assert (nothing[1] == -1).all()
     assert (nothing[0] == -np.inf).all()
 
@@ -99,10 +99,10 @@ def test_vectors_that_are_not_finite_are_no_answers(metric):
 def test_distances_far_from_the_origin_keep_their_order():
     index = index_of(2_000, metric="l2")
     index.vectors[:] += 1_000
-    wanted = queries_of(6) + 1_000
-    made = GpuIndex.of(index, ["cpu"])
-    true = -((index.vectors[None].astype(float) - wanted[:, None].astype(float)) ** 2).sum(2)
-    np.testing.assert_array_equal(made.search(wanted, 10)[1], index.ids[np.argsort(-true, axis=1)[:, :10]])
+    vectors = queries_of(6) + 1_000
+    gpu_index = GpuIndex.of(index, ["cpu"])
+    true = -((index.vectors[None].astype(float) - vectors[:, None].astype(float)) ** 2).sum(2)
+    np.testing.assert_array_equal(gpu_index.search(vectors, 10)[1], index.ids[np.argsort(-true, axis=1)[:, :10]])
 
 
 def test_equal_vectors_are_all_found_and_none_twice():
@@ -125,16 +125,16 @@ def test_queries_of_another_dimension_are_refused():
 
 
 def test_arrays_that_may_not_be_written_to_are_searched_for():
-    index, wanted, mask = index_of(100), queries_of(2), np.ones(100, bool)
-    wanted.flags.writeable = mask.flags.writeable = index.vectors.flags.writeable = False
-    check_same(GpuIndex.of(index, ["cpu"]).search(wanted, 3, allowed=mask), index.search(wanted, 3))
+    index, vectors, mask = index_of(100), queries_of(2), np.ones(100, bool)
+    vectors.flags.writeable = mask.flags.writeable = index.vectors.flags.writeable = False
+    check_same(GpuIndex.of(index, ["cpu"]).search(vectors, 3, allowed=mask), index.search(vectors, 3))
 
 
 def test_vectors_are_given_back():
     index = index_of(100)
-    made = GpuIndex.of(index, ["cpu"])
-    np.testing.assert_array_equal(made.reconstruct(index.ids[[5, 2]]), index.vectors[[5, 2]])
-    np.testing.assert_array_equal(made.with_parameters().ids, index.ids)
+    gpu_index = GpuIndex.of(index, ["cpu"])
+    np.testing.assert_array_equal(gpu_index.reconstruct(index.ids[[5, 2]]), index.vectors[[5, 2]])
+    np.testing.assert_array_equal(gpu_index.with_parameters().ids, index.ids)
 
 
 def written(folder, spec, count=600):
@@ -176,22 +176,22 @@ def test_vectors_that_a_gpu_has_no_room_for_stay_on_the_cpu(one_gpu, monkeypatch
 @pytest.mark.gpu
 @pytest.mark.parametrize("metric", METRICS)
 def test_answers_of_a_gpu_are_those_of_the_cpu(metric):
-    index, wanted = index_of(100_000, metric=metric, dim=64), queries_of(300, dim=64)
+    index, vectors = index_of(100_000, metric=metric, dim=64), queries_of(300, dim=64)
     made, by = on_gpus(index)
     assert "GPU" in by
     assert isinstance(made, GpuIndex)
     mask = np.random.default_rng(3).random(100_000) < 0.3
     for allowed in (None, mask):
-        check_same(made.search(wanted, 100, allowed=allowed), index.search(wanted, 100, allowed=allowed))
+        check_same(made.search(vectors, 100, allowed=allowed), index.search(vectors, 100, allowed=allowed))
 
 
 def test_a_retriever_searches_on_gpus_when_it_is_told_to(retriever, one_gpu):
     on_gpu = Retriever.open(retriever.path, gpu=True)
     assert (retriever.snapshot().searched_by, on_gpu.snapshot().searched_by) == ("the CPU", "1 GPU")
     for where in (None, "path=*.md"):
-        given, expected = (one.search("a queue of work", mode="semantic", where=where) for one in (on_gpu, retriever))
-        assert [hit.passage for hit in given] == [hit.passage for hit in expected]
-        np.testing.assert_allclose([hit.score for hit in given], [hit.score for hit in expected], atol=1e-6)
+        actual, expected = (one.search("a queue of work", mode="semantic", where=where) for one in (on_gpu, retriever))
+        assert [hit.passage for hit in actual] == [hit.passage for hit in expected]
+        np.testing.assert_allclose([hit.score for hit in actual], [hit.score for hit in expected], atol=1e-6)
     before = on_gpu.snapshot().index.published
     on_gpu.add([{"id": "new", "text": "A queue of work that is new."}])
     assert on_gpu.snapshot().index.published is before  # not copied to the device again

@@ -59,8 +59,8 @@ def published(folder, index, *, covers=3, batch=7):
 @pytest.mark.parametrize("k", [1, 10, 99, 100, 250])
 def test_search_equals_brute_force(queries, k):
     index = index_of(100)
-    wanted = vectors_of(queries, 5)
-    check(index.search(wanted, k), brute_force(index.ids, index.vectors, wanted, k))
+    vectors = vectors_of(queries, 5)
+    check(index.search(vectors, k), brute_force(index.ids, index.vectors, vectors, k))
 
 
 @pytest.mark.parametrize("count", [9, 300, 3_000])
@@ -68,10 +68,10 @@ def test_search_equals_brute_force(queries, k):
 def test_equal_vectors_are_all_found_and_none_twice(count, queries):
     base = vectors_of(3)
     index = FlatIndex(np.arange(count, dtype=np.int64) * 2, np.ascontiguousarray(base[np.arange(count) % 3]))
-    wanted = np.repeat(base[:1], queries, 0)
+    vectors = np.repeat(base[:1], queries, 0)
     for k in (2, count // 3, count):
-        scores, ids = index.search(wanted, k)
-        np.testing.assert_allclose(scores, brute_force(index.ids, index.vectors, wanted, k)[0], atol=1e-6)
+        scores, ids = index.search(vectors, k)
+        np.testing.assert_allclose(scores, brute_force(index.ids, index.vectors, vectors, k)[0], atol=1e-6)
         for row_scores, row_ids in zip(scores, ids, strict=True):
             assert len(set(row_ids.tolist())) == k
             np.testing.assert_allclose(row_scores, index.reconstruct(row_ids) @ base[0], atol=1e-6)
@@ -101,11 +101,11 @@ def test_rows_are_compared_one_by_one_and_a_vector_of_zeros_is_like_none():
 @pytest.mark.parametrize("share", [0.03, 0.5, 1])
 @pytest.mark.parametrize("k", [1, 7, 400])
 def test_numpy_and_faiss_find_the_same_for_one_query(share, k, monkeypatch):
-    index, wanted = index_of(400), vectors_of(1, 9)
+    index, vectors = index_of(400), vectors_of(1, 9)
     allowed = None if share == 1 else np.random.default_rng(0).random(400) < share
-    by_numpy = index.search(wanted, k, allowed=allowed)
+    by_numpy = index.search(vectors, k, allowed=allowed)
     monkeypatch.setattr(flat, "_NUMPY_ROWS", 0)
-    by_faiss = index.search(wanted, k, allowed=allowed)
+    by_faiss = index.search(vectors, k, allowed=allowed)
     np.testing.assert_allclose(by_numpy[0], by_faiss[0], atol=1e-6)
     np.testing.assert_array_equal(by_numpy[1], by_faiss[1])
 
@@ -137,9 +137,10 @@ def test_queries_are_searched_one_by_one_where_a_product_would_not_find_the_same
 def test_only_what_is_allowed_is_found(share):
     index = index_of(100)
     allowed = np.random.default_rng(0).random(100) < share
-    wanted = vectors_of(4, 9)
+    vectors = vectors_of(4, 9)
     check(
-        index.search(wanted, 20, allowed=allowed), brute_force(index.ids[allowed], index.vectors[allowed], wanted, 20)
+        index.search(vectors, 20, allowed=allowed),
+        brute_force(index.ids[allowed], index.vectors[allowed], vectors, 20),
     )
 
 
@@ -194,8 +195,8 @@ def test_what_is_published_is_loaded_by_value(count, tmp_path):
     loaded = manifest.load(folder)
     np.testing.assert_array_equal(loaded.ids, index.ids)
     np.testing.assert_array_equal(loaded.reconstruct(index.ids), index.vectors)
-    wanted = vectors_of(2, 3)
-    check(loaded.search(wanted, 9), brute_force(index.ids, index.vectors, wanted, 9))
+    vectors = vectors_of(2, 3)
+    check(loaded.search(vectors, 9), brute_force(index.ids, index.vectors, vectors, 9))
 
 
 def test_nothing_is_left_aside_and_no_name_is_used_twice(tmp_path):
@@ -395,15 +396,15 @@ def test_a_live_index_equals_brute_force_over_what_there_is(seed, tmp_path):
         live = live_index(load(folder), rows)
         ids = np.array(list(rows), np.int64)
         held = np.array(list(rows.values()), np.float32).reshape(-1, DIM)
-        wanted = vectors_of(2, step)
+        vectors = vectors_of(2, step)
         for k in (1, 5, len(rows) + 3):
-            check(live.search(wanted, k), brute_force(ids, held, wanted, k))
+            check(live.search(vectors, k), brute_force(ids, held, vectors, k))
             allowed = random.choice(
                 [*ids.tolist(), 10**9], int(random.integers(0, len(ids) + 1)), replace=False
             ).astype(np.int64)
             allowed.sort()
             among = np.isin(ids, allowed)
-            check(live.search(wanted, k, allowed=allowed), brute_force(ids[among], held[among], wanted, k))
+            check(live.search(vectors, k, allowed=allowed), brute_force(ids[among], held[among], vectors, k))
         order = random.permutation(len(ids))
         np.testing.assert_array_equal(live.reconstruct(ids[order]), held[order])
 

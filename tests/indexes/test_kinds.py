@@ -39,8 +39,8 @@ SOME = ["flat", "int8", "pq_fast", "ivf", "ivf_rabitq_fast", "hnsw", "factory"]
 
 def build_of(kind):
     """Parameters with which a few hundred vectors are enough to learn from, and little is to be learnt."""
-    wanted = {"factory": "PCA8,IVF12,SQ8", "nlist": 12, "part_bits": 4, "m": 8, "ef_construction": 40}
-    return {p.name: wanted[p.name] for p in KINDS[kind].build_parameters if p.name in wanted}
+    values = {"factory": "PCA8,IVF12,SQ8", "nlist": 12, "part_bits": 4, "m": 8, "ef_construction": 40}
+    return {p.name: values[p.name] for p in KINDS[kind].build_parameters if p.name in values}
 
 
 def spec_of(kind, metric="ip", **search):
@@ -154,8 +154,8 @@ def test_filters_keep_the_recall(kind, metric, built, eager):
     masks += [far < np.median(far), far < np.quantile(far, 0.1), np.zeros(COUNT, bool), np.arange(COUNT) == 9]
     for mask in masks:
         for allowed in (mask, np.flatnonzero(mask)):
-            given = index.search(queries, 10, allowed=allowed)
-            check(given, ids, vectors, queries, 10, metric, least=0.95, allowed=ids[mask])
+            answers = index.search(queries, 10, allowed=allowed)
+            check(answers, ids, vectors, queries, 10, metric, least=0.95, allowed=ids[mask])
 
 
 @pytest.mark.parametrize("kind", SOME)
@@ -187,20 +187,29 @@ def test_any_history_answers_as_brute_force(kind, metric, data, tmp_path_factory
             published = load(folder / publish(folder, spec, ids, vectors, covers=step))
         live = live_of(published, ids, vectors, metric)
         queries = vectors_of(4, 1000 + step, unit=metric == "ip")
-        least = 0.9 if kind in ("hnsw", "factory", "ivf_rabitq_fast") else 1
-        check(live.search(queries, 5), ids, vectors, queries, 5, metric, least=least)
+        minimum = 0.9 if kind in ("hnsw", "factory", "ivf_rabitq_fast") else 1
+        check(live.search(queries, 5), ids, vectors, queries, 5, metric, least=minimum)
         allowed = ids[data.draw(st.integers(0, 2)) :: data.draw(st.sampled_from([1, 2, 9, 60]))]
-        some = np.concatenate([allowed, np.array([10**9], np.int64)])
-        check(live.search(queries, 5, allowed=some), ids, vectors, queries, 5, metric, least=least, allowed=allowed)
+        allowed_ids = np.concatenate([allowed, np.array([10**9], np.int64)])
+        check(
+            live.search(queries, 5, allowed=allowed_ids),
+            ids,
+            vectors,
+            queries,
+            5,
+            metric,
+            least=minimum,
+            allowed=allowed,
+        )
         np.testing.assert_array_equal(live.reconstruct(ids), vectors)
 
 
 def live_of(published, ids, vectors, metric):
     """As `Snapshot.index` puts one together."""
     newest = int(published.ids[-1]) if len(published.ids) else -1
-    held, newer = np.isin(published.ids, ids), ids > newest
+    is_present, newer = np.isin(published.ids, ids), ids > newest
     tail = FlatIndex(ids[newer], vectors[newer], metric) if newer.any() else None
-    return LiveIndex(published, None if held.all() else held, tail)
+    return LiveIndex(published, None if is_present.all() else is_present, tail)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 15])
@@ -268,11 +277,11 @@ def test_threads_may_share_an_index(kind, built, eager):
     expected = [index.search(queries, 7, allowed=mask)[1] for mask in masks]
     wrong = []
 
-    def search(place):
-        given = [index.search(queries, 7, allowed=masks[place])[1] for _ in range(20)]
-        wrong.extend(place for found in given if not np.array_equal(found, expected[place]))
+    def search(number):
+        answers = [index.search(queries, 7, allowed=masks[number])[1] for _ in range(20)]
+        wrong.extend(number for ids in answers if not np.array_equal(ids, expected[number]))
 
-    threads = [threading.Thread(target=search, args=(place,)) for place in range(4)]
+    threads = [threading.Thread(target=search, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -421,8 +430,8 @@ def test_a_choice_that_does_not_fit_other_vectors_falls_back_to_its_kind():
 @pytest.mark.parametrize("kind", APPROXIMATE)
 def test_the_estimate_of_memory_is_near_the_size_of_the_file(kind, built):
     folder = built(kind)
-    made, size = IndexManifest.read(folder), (folder / "index.faiss").stat().st_size
-    estimate = KINDS[kind].bytes_per_vector(DIM, made.build, COUNT) * COUNT
+    manifest, size = IndexManifest.read(folder), (folder / "index.faiss").stat().st_size
+    estimate = KINDS[kind].bytes_per_vector(DIM, manifest.build, COUNT) * COUNT
     assert 0.6 * (size - 6_000) < estimate < 1.5 * size + 8 * COUNT
 
 
@@ -468,7 +477,7 @@ def test_a_graph_that_a_gpu_has_made_is_searched_over_the_codes_of_its_kind(kind
     folder = tmp_path / publish(tmp_path, spec, ids, vectors)
     index, queries = load(folder), vectors_of(25, 3, unit=metric == "ip")
     check(index.search(queries, 10), ids, vectors, queries, 10, metric, least=0.95)
-    sizes = [(place / "index.faiss").stat().st_size for place in (folder, built(kind, metric))]
+    sizes = [(folder_of / "index.faiss").stat().st_size for folder_of in (folder, built(kind, metric))]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
 
 
@@ -502,11 +511,11 @@ def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
 def test_what_is_settled_is_published_and_served(tmp_path):
     ids, vectors = rows()
     name = publish(tmp_path, spec_of("ivf"), ids, vectors, settled=IndexMetadata({"nprobe": 5}, {"recall": 0.99}))
-    made = IndexManifest.read(tmp_path / name)
-    assert (made.search, made.measurements) == ({"nprobe": 5}, {"recall": 0.99})
+    manifest = IndexManifest.read(tmp_path / name)
+    assert (manifest.search, manifest.measurements) == ({"nprobe": 5}, {"recall": 0.99})
     assert load(tmp_path / name).search_values == {"nprobe": 5}
     again = IndexManifest.read(tmp_path / amend(tmp_path, name, IndexMetadata({"nprobe": 12}, {"recall": 1.0})))
-    assert (again.search, again.measurements, again.files) == ({"nprobe": 12}, {"recall": 1.0}, made.files)
+    assert (again.search, again.measurements, again.files) == ({"nprobe": 12}, {"recall": 1.0}, manifest.files)
     with pytest.raises(InputError, match="nprobe"):
         amend(tmp_path, name, IndexMetadata({"nprobe": 0}))
 
@@ -514,8 +523,8 @@ def test_what_is_settled_is_published_and_served(tmp_path):
 def test_equal_rows_make_equal_files(tmp_path):
     """What is learnt does not depend on chance, so that a rebuilt index is the one it was."""
     for kind in ("ivf", "pq_fast", "ivf_rabitq"):
-        one, other = (IndexManifest.read(tmp_path / publish(tmp_path, spec_of(kind), *rows())) for _ in range(2))
-        assert one.files == other.files
+        first, second = (IndexManifest.read(tmp_path / publish(tmp_path, spec_of(kind), *rows())) for _ in range(2))
+        assert first.files == second.files
 
 
 def test_an_index_is_published_again_on_a_file_system_without_links(tmp_path, monkeypatch):
@@ -568,9 +577,9 @@ def test_index_of_another_dimension_is_refused(tmp_path):
 
 def reseal(folder, **changes):
     """A folder whose checksums are all true, whatever its files hold."""
-    made = json.loads((folder / "manifest.json").read_text()) | changes
-    made["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in made["files"]}
-    data = json.dumps(made).encode()
+    record = json.loads((folder / "manifest.json").read_text()) | changes
+    record["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["files"]}
+    data = json.dumps(record).encode()
     (folder / "manifest.json").write_bytes(data)
     return folder.rename(folder.with_name(f"{folder.name.rsplit('-', 1)[0]}-{hashlib.sha256(data).hexdigest()[:16]}"))
 
@@ -578,20 +587,20 @@ def reseal(folder, **changes):
 def mutate(whole, random):
     """Bytes as accidents and enemies leave them."""
     data = bytearray(whole)
-    place = int(random.integers(0, max(1, len(data))))
+    position = int(random.integers(0, max(1, len(data))))
     match int(random.integers(0, 7)):
         case 0 if data:
-            data[place] ^= 1 << int(random.integers(0, 8))
+            data[position] ^= 1 << int(random.integers(0, 8))
         case 1:
-            del data[place:]
+            del data[position:]
         case 2:
-            data[place:place] = random.bytes(int(random.integers(1, 40)))
+            data[position:position] = random.bytes(int(random.integers(1, 40)))
         case 3:
-            data[place : place + 8] = b"\xff" * 8
+            data[position : position + 8] = b"\xff" * 8
         case 4:
-            data[place : place + 8] = int(random.integers(0, 2**62)).to_bytes(8, "little")
+            data[position : position + 8] = int(random.integers(0, 2**62)).to_bytes(8, "little")
         case 5:
-            del data[place : place + int(random.integers(1, 64))]
+            del data[position : position + int(random.integers(1, 64))]
         case _:
             data[:4] = random.choice([b"IxMp", b"IxHe", b"IwFl", b"IHNf", b"\x80\x04\x95."])
     return bytes(data)
@@ -604,7 +613,7 @@ def fuzz(built, kind, rounds, seed, monkeypatch):
     expected = load(folder).search(queries, 5)
     reads = []
     read = faiss.read_index
-    monkeypatch.setattr(faiss, "read_index", lambda *given: reads.append(given) or read(*given))
+    monkeypatch.setattr(faiss, "read_index", lambda *arguments: reads.append(arguments) or read(*arguments))
     random = np.random.default_rng(seed)
     for _ in range(rounds):
         file = sorted(whole)[int(random.integers(0, len(whole)))]
@@ -614,8 +623,8 @@ def fuzz(built, kind, rounds, seed, monkeypatch):
         try:
             answer = load(folder).search(queries, 5)
         except DamagedError as error:
-            told = str(error)
-            assert "\n" not in told
+            message = str(error)
+            assert "\n" not in message
             assert not reads, "FAISS was given bytes that match no checksum"
         else:
             assert mutated == whole[file]
@@ -673,8 +682,8 @@ def set_links(index):
     graph = index.hnsw
     node = int(np.flatnonzero(faiss.vector_to_array(graph.levels) > 1)[0])
     ground = int(np.flatnonzero(faiss.vector_to_array(graph.levels) == 1)[0])
-    place = graph.offsets.at(node) + graph.cum_nneighbor_per_level.at(1)
-    faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())[place] = ground
+    position = graph.offsets.at(node) + graph.cum_nneighbor_per_level.at(1)
+    faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())[position] = ground
 
 
 HOSTILE = {
@@ -778,15 +787,20 @@ def answers(retriever):
 def test_a_kind_is_built_beside_the_old_one_and_changes_over_at_once(added):
     before, reading = answers(added), added.snapshot().index
     old = added.snapshot().head.vectors
-    made = added.build_index("ivf_int8", nlist=3, search={"nprobe": 3})
-    assert (made.kind, made.build, made.search, made.count) == ("ivf_int8", {"nlist": 3}, {"nprobe": 3}, len(TEXTS))
+    manifest = added.build_index("ivf_int8", nlist=3, search={"nprobe": 3})
+    assert (manifest.kind, manifest.build, manifest.search, manifest.count) == (
+        "ivf_int8",
+        {"nlist": 3},
+        {"nprobe": 3},
+        len(TEXTS),
+    )
     assert added.snapshot().head.vectors not in (None, old)
     assert answers(added) == answers(Retriever.open(added.path)) == before
     assert reading.search(np.ones((1, 32), np.float32), 3)[1].min() >= 0
     assert added.verify().faults == []
-    found = added.status()
-    assert found.damage is None
-    assert (found.vector_kind["kind"], found.vector_kind["search"]) == ("ivf_int8", {"nprobe": 3})
+    status = added.status()
+    assert status.damage is None
+    assert (status.vector_kind["kind"], status.vector_kind["search"]) == ("ivf_int8", {"nprobe": 3})
 
 
 def test_the_chosen_kind_stays_through_additions_deletions_and_rebuilding(added):
@@ -877,8 +891,8 @@ def test_an_index_that_is_refused_leaves_the_old_one_in_service(added):
 
 def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):
     added.build_index("ivf", nlist=3, settle=lambda index: IndexMetadata({"nprobe": 2}, {"seen": len(index.ids)}))
-    made = added.snapshot().published
-    assert (made.search, made.measurements) == ({"nprobe": 2}, {"seen": made.count})
+    manifest = added.snapshot().published
+    assert (manifest.search, manifest.measurements) == ({"nprobe": 2}, {"seen": manifest.count})
 
 
 def test_search_parameters_can_be_published_without_building(added):

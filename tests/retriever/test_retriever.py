@@ -266,11 +266,11 @@ def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_mode
     expected = cold.search("the sea at low tide", mode="semantic")
     warm.warm_up()
     monkeypatch.setattr(BertNumpy, "forward", lambda *_: pytest.fail("numpy computed a query"))
-    found = warm.search("the sea at low tide", mode="semantic")
-    assert {hit.passage for hit in found} == {hit.passage for hit in expected}
+    hits = warm.search("the sea at low tide", mode="semantic")
+    assert {hit.passage for hit in hits} == {hit.passage for hit in expected}
     warm._index.models.use(load_encoder(tiny_model))  # as a switch has it
     warm.search("the sea", mode="semantic")
-    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=2e-2)
 
 
 def test_a_retriever_and_its_hits_go_to_other_processes(folder, tiny_model):

@@ -65,8 +65,8 @@ def bench(folder, vectors=VECTORS, ids=IDS):
 def brute_recall(index, vectors, ids, queries, k=10):
     """In double precision, by ids: there are no ties."""
     truth = ids[np.argsort(-(queries.astype(float) @ vectors.T.astype(float)), axis=1)[:, :k]]
-    found = index.search(queries, k)[1]
-    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(truth.tolist(), found.tolist(), strict=True)]))
+    retrieved = index.search(queries, k)[1]
+    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(truth.tolist(), retrieved.tolist(), strict=True)]))
 
 
 @pytest.fixture(autouse=True)
@@ -386,16 +386,16 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
         return make(spec)
 
     monkeypatch.setattr(optimizing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
-    wanted = IndexSpec("pq", {"parts": 8}, {"k_factor": 8})
+    chosen = IndexSpec("pq", {"parts": 8}, {"k_factor": 8})
     why = (
         "the vector index compares all passages, for it could not be built as pq: "
         "FAISS cannot learn this index from 3000 vectors: a reason"
     )
-    built, note = renewal_module.rebuild(refusing, wanted)
+    built, note = renewal_module.rebuild(refusing, chosen)
     assert (built.manifest.spec, note) == (IndexSpec(), why)
     built.discard()
     renewal = renewal_module.renew(
-        refusing, wanted, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5)
+        refusing, chosen, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5)
     )
     assert (renewal.requested or renewal.spec).kind == kept and renewal.benchmark.met
     assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")

@@ -196,7 +196,7 @@ def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch
     snapshot, folder = retriever.snapshot(), retriever.path / "vectors"
 
     def names():
-        return {one.name for one in folder.iterdir()}
+        return {file.name for file in folder.iterdir()}
 
     before = names()
     shards = build_shards(snapshot)

@@ -13,9 +13,9 @@ from binocle.retriever.indexing.estimate import Estimate, estimate
 def test_files_with_a_reader_are_counted(tmp_path, write):
     write(tmp_path, {"a.md": "x" * 8_000, "b.txt": "", ".hidden.md": "", "no/c.md": "", "d.unknown": ""})
     (tmp_path / "picture.png").write_bytes(b"")
-    found = estimate(tmp_path, exclude=["no/"])
-    assert (found.files, found.is_whole) == (2, True)
-    assert 0 < estimate(tmp_path / "no").seconds < found.seconds
+    estimated = estimate(tmp_path, exclude=["no/"])
+    assert (estimated.files, estimated.is_whole) == (2, True)
+    assert 0 < estimate(tmp_path / "no").seconds < estimated.seconds
     assert estimate(tmp_path, within=["a.md", "no"]).files == 2
 
 
@@ -38,8 +38,8 @@ def test_estimate_in_words():
 def test_estimate_has_a_passage_per_file_and_one_for_its_bytes(tmp_path, write, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0: {0, 1}}[process])
     write(tmp_path, {"a.md": "x" * 7_200, "b.pdf": "x" * 16_000, "c.unknown": "x" * 9_999})
-    found = estimate(tmp_path)
-    assert (found.files, found.seconds) == (2, (1 + 7_200 / 800 + 1 + 16_000 / 8_000) / (60 * 2))
+    estimated = estimate(tmp_path)
+    assert (estimated.files, estimated.seconds) == (2, (1 + 7_200 / 800 + 1 + 16_000 / 8_000) / (60 * 2))
 
 
 @pytest.mark.parametrize(("seconds", "is_whole"), [(1.0, True), (1.001, False)])
@@ -47,9 +47,9 @@ def test_folder_is_looked_through_for_a_second(seconds, is_whole, tmp_path, writ
     write(tmp_path, {"a.md": "", "b.md": ""})
     moments = iter([100.0, 100.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments, 100.0 + seconds))
-    found = estimate(tmp_path)
-    assert (found.is_whole, found.files) == (is_whole, 2 if is_whole else 1)
-    assert found.seconds > 0
+    estimated = estimate(tmp_path)
+    assert (estimated.is_whole, estimated.files) == (is_whole, 2 if is_whole else 1)
+    assert estimated.seconds > 0
 
 
 @pytest.mark.parametrize(

@@ -67,13 +67,13 @@ def answers(retriever: Retriever, modes=MODES) -> list[tuple]:
     ]
 
 
-def assert_alike(found: list[tuple], expected: list[tuple], within: float = 1e-5) -> None:
+def assert_alike(actual: list[tuple], expected: list[tuple], within: float = 1e-5) -> None:
     """The same passages with the same scores; of equal scores in any order."""
-    assert sorted(row[:5] for row in found) == sorted(row[:5] for row in expected)
+    assert sorted(row[:5] for row in actual) == sorted(row[:5] for row in expected)
     scores = {row[:5]: row[5] for row in expected}
-    for row in found:
+    for row in actual:
         assert row[5] == pytest.approx(scores[row[:5]], abs=within)
-    assert [row[5] for row in found] == pytest.approx([row[5] for row in expected], abs=within)
+    assert [row[5] for row in actual] == pytest.approx([row[5] for row in expected], abs=within)
 
 
 TEXTS = [
@@ -84,9 +84,9 @@ TEXTS = [
 ]
 
 
-def filled(place: Path, model: Path) -> Retriever:
+def filled(path: Path, model: Path) -> Retriever:
     """An index of added documents alone, which costs no readers."""
-    retriever = Retriever.open(place, model=str(model))
+    retriever = Retriever.open(path, model=str(model))
     retriever.add(TEXTS)
     return retriever
 
@@ -103,16 +103,16 @@ def index(tmp_path, _index) -> Retriever:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory, _synced, models) -> dict[str, list[tuple]]:
+def rebuilt(tmp_path_factory, _synced, models) -> dict[str, list[tuple]]:
     """What indexes of the test folder answer that were made with each encoder from nothing."""
     folder = tmp_path_factory.mktemp("made") / "folder"
     shutil.copytree(_synced, folder, ignore=shutil.ignore_patterns(".binocle"))
     return {name: answers(fresh(folder, folder.parent / name, models[name])) for name in ("other", "wide")}
 
 
-def fresh(folder: Path, place: Path, model: Path, added=()) -> Retriever:
+def fresh(folder: Path, path: Path, model: Path, added=()) -> Retriever:
     """An index of a folder and of added documents, made from nothing."""
-    retriever = Retriever.open(place, model=str(model))
+    retriever = Retriever.open(path, model=str(model))
     retriever.sync(folder)
     retriever.add(added)
     return retriever
@@ -131,14 +131,14 @@ def bytes_below(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("name", ["other", "wide"])
-def test_a_switched_index_answers_as_one_made_with_the_new_encoder(name, retriever, folder, models, made):
+def test_a_switched_index_answers_as_one_made_with_the_new_encoder(name, retriever, folder, models, rebuilt):
     before = answers(retriever)
     report = retriever.switch(models[name])
     texts = set(retriever.snapshot().chunks.to_table(columns=["context"])["context"].to_pylist())
     assert (report.switched, report.embedded, report.chunks) == (True, len(texts), 9)
     assert (Path(report.before).name, Path(report.model)) == ("tiny", models[name])
-    assert_alike(answers(retriever), made[name])
-    assert_alike(answers(Retriever.open(folder)), made[name])
+    assert_alike(answers(retriever), rebuilt[name])
+    assert_alike(answers(Retriever.open(folder)), rebuilt[name])
     assert answers(retriever, ["semantic"]) != [row for row in before if row[0] == "semantic"]
     assert retriever.verify().faults == []
     assert retriever.sync().unchanged == 7
@@ -166,12 +166,12 @@ def test_there_is_one_way_back_and_only_after_a_switch(index, models):
         index.rollback()
 
 
-def test_a_second_switch_makes_the_first_ones_encoder_the_previous_one(retriever, models, made):
+def test_a_second_switch_makes_the_first_ones_encoder_the_previous_one(retriever, models, rebuilt):
     retriever.switch(models["other"])
     retriever.switch(models["wide"])
     retriever.rollback()
     assert encoder_of(retriever) == "other"
-    assert_alike(answers(retriever), made["other"])
+    assert_alike(answers(retriever), rebuilt["other"])
     assert retriever.verify().faults == []
 
 
@@ -229,19 +229,19 @@ def test_an_index_without_passages_switches_too(tmp_path, models):
 
 def test_progress_comes_to_the_number_of_passages(retriever, models, monkeypatch):
     monkeypatch.setattr(switching, "_BATCH_SIZE", 4)
-    seen = []
-    retriever.switch(models["other"], progress=seen.append)
-    assert [(at.done, at.total) for at in seen] == [(4, 9), (8, 9), (9, 9)]
+    events = []
+    retriever.switch(models["other"], progress=events.append)
+    assert [(at.done, at.total) for at in events] == [(4, 9), (8, 9), (9, 9)]
 
 
 def test_status_says_what_rollback_would_restore_and_what_it_takes(retriever, models):
     assert retriever.status().previous is None
     retriever.switch(models["wide"])
     retriever.add([{"id": "new", "text": "The moon."}])
-    found = retriever.status()
-    assert (found.model, found.dim) == (str(models["wide"]), 64)
+    status = retriever.status()
+    assert (status.model, status.dim) == (str(models["wide"]), 64)
     tiny = load_encoder(str(models["tiny"]))
-    assert found.previous == {
+    assert status.previous == {
         "model": str(models["tiny"]),
         "fingerprint": tiny.fingerprint,
         "dim": 32,
@@ -254,11 +254,13 @@ def test_status_says_how_far_a_switch_is(tmp_path, models, monkeypatch):
     monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
     retriever = filled(tmp_path / "index", models["tiny"])
     retriever.add([{"id": "again", "text": TEXTS[1]["text"]}])
-    seen = []
-    retriever.switch(models["wide"], progress=lambda _: seen.append(Retriever.open(retriever.path).status().switching))
+    events = []
+    retriever.switch(
+        models["wide"], progress=lambda _: events.append(Retriever.open(retriever.path).status().switching)
+    )
     fingerprint = load_encoder(str(models["wide"])).fingerprint
     expected = {"model": str(models["wide"]), "fingerprint": fingerprint, "texts": 4}
-    assert seen == [{**expected, "embedded": count} for count in (2, 4, 4)]
+    assert events == [{**expected, "embedded": count} for count in (2, 4, 4)]
     assert retriever.status().switching is None
     retriever.add([{"id": "new", "text": "The moon."}])
     monkeypatch.setattr(switching, "_rows", interrupted)
@@ -338,7 +340,7 @@ def test_documents_added_changed_and_gone_meanwhile_stay_so_after_a_rollback(ret
 
 def secret_of(retriever: Retriever) -> list[bytes]:
     (row,) = [row for row in retriever.snapshot().chunks.to_table().to_pylist() if "zyxwvut" in row["text"]]
-    return [b"zyxwvut", *(np.array(row["vector"], np.float32)[place : place + 4].tobytes() for place in (0, 4, 16))]
+    return [b"zyxwvut", *(np.array(row["vector"], np.float32)[offset : offset + 4].tobytes() for offset in (0, 4, 16))]
 
 
 def test_what_is_forgotten_is_erased_with_both_its_vectors(tmp_path, models):
@@ -410,15 +412,15 @@ def longer(tmp_path_factory, make_model) -> dict[int, Path]:
 def test_documents_before_and_after_a_switch_to_longer_texts_are_cut_alike(tmp_path, models, longer):
     at_once = Retriever.open(tmp_path / "at once", model=str(models["tiny"]))
     at_once.add(LONG)
-    places = {row[:3] for row in passages(at_once)}
+    cited = {row[:3] for row in passages(at_once)}
     one_by_one = Retriever.open(tmp_path / "one by one", model=str(models["tiny"]))
     for number, document in enumerate(LONG):
         one_by_one.add([document])
         if not number:
             one_by_one.switch(longer[88])
     report = at_once.switch(longer[88])
-    assert report.embedded == report.chunks == len(places)
-    assert {row[:3] for row in passages(at_once)} == places
+    assert report.embedded == report.chunks == len(cited)
+    assert {row[:3] for row in passages(at_once)} == cited
     assert passages(one_by_one) == passages(at_once)
     assert_alike(answers(one_by_one), answers(at_once))
     assert at_once.add(LONG).unchanged == 3
@@ -483,20 +485,20 @@ def test_an_open_retriever_follows_without_a_restart(retriever, folder, models, 
     process = subprocess.Popen(
         [*quick_start, "-c", follow, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    others = [Retriever.open(folder), Retriever.open(folder, model=str(models["tiny"]))]
+    readers = [Retriever.open(folder), Retriever.open(folder, model=str(models["tiny"]))]
     try:
         for change in (None, lambda one: one.switch(models["wide"]), Retriever.rollback):
             if change:
                 change(retriever)
             expected = [(hit.path, hit.score) for hit in retriever.search("cancel a task")]
-            for other in others:
-                assert [(hit.path, hit.score) for hit in other.search("cancel a task")] == expected
-                assert other.encoder.fingerprint == retriever.encoder.fingerprint
-                assert other.context("cancel a task").text == retriever.context("cancel a task").text
+            for reader in readers:
+                assert [(hit.path, hit.score) for hit in reader.search("cancel a task")] == expected
+                assert reader.encoder.fingerprint == retriever.encoder.fingerprint
+                assert reader.context("cancel a task").text == retriever.context("cancel a task").text
             process.stdin.write("\n")
             process.stdin.flush()
             assert process.stdout.readline().strip() == repr(expected)
-        assert others[0].add([{"id": "x", "text": "The moon."}]).embedded == 1
+        assert readers[0].add([{"id": "x", "text": "The moon."}]).embedded == 1
     finally:
         process.communicate()
 
@@ -512,14 +514,14 @@ def test_a_retriever_told_another_model_is_refused_still(retriever, folder, mode
 
 
 def test_an_index_made_anew_in_the_same_place_is_met_with_its_own_encoder(tmp_path, models):
-    place = tmp_path / "index"
+    path = tmp_path / "index"
     document = [{"id": "a", "text": "The cat sat."}]
-    Retriever.open(place, model=str(models["tiny"])).add(document)
-    served = Retriever.open(place)
+    Retriever.open(path, model=str(models["tiny"])).add(document)
+    served = Retriever.open(path)
     assert served.search("cat")
-    shutil.rmtree(place)
-    Retriever.open(place, model=str(models["other"])).add(document)
-    expected = Retriever.open(place).search("the dog ran", mode="semantic")[0].score
+    shutil.rmtree(path)
+    Retriever.open(path, model=str(models["other"])).add(document)
+    expected = Retriever.open(path).search("the dog ran", mode="semantic")[0].score
     assert served.search("the dog ran", mode="semantic")[0].score == expected
 
 
@@ -541,20 +543,20 @@ def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retr
         {(query, mode): [row for row in rows if row[:2] == (mode, query)] for query in QUERIES for mode in MODES[:2]}
         for rows in right.values()
     ]
-    faults, seen, done = [], [0, 0], threading.Event()
+    faults, counts, done = [], [0, 0], threading.Event()
 
     def read():
         draw = random.Random()
         try:
             while not done.is_set():
                 query, mode = draw.choice(QUERIES), draw.choice(MODES[:2])
-                found = [
+                hits = [
                     (mode, query, hit.path, hit.char_start, hit.text, hit.score)
                     for hit in shared.search(query, mode=mode)
                 ]
-                matching = [place for place, rows in enumerate(whole) if rows[query, mode] == found]
-                assert matching, (query, found)
-                seen[matching[0]] += 1
+                matching = [position for position, rows in enumerate(whole) if rows[query, mode] == hits]
+                assert matching, (query, hits)
+                counts[matching[0]] += 1
         except BaseException as error:
             faults.append(error)
 
@@ -568,7 +570,7 @@ def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retr
     for thread in threads:
         thread.join()
     assert faults == []
-    assert sum(seen) > 10
+    assert sum(counts) > 10
 
 
 def test_a_reader_whose_encoder_is_gone_from_the_disk_goes_on_to_the_new_one(models, tmp_path, monkeypatch):
@@ -735,16 +737,16 @@ def test_an_index_of_the_format_before_is_read_as_it_is_and_brought_up_to_date_b
 
 def test_an_index_of_the_format_before_switches_while_its_encoder_is_there_to_compare(models, tmp_path, make_model):
     model = shutil.copytree(models["tiny"], tmp_path / "model")
-    place = filled(tmp_path / "index", model).path
-    make_old(place)
+    path = filled(tmp_path / "index", model).path
+    make_old(path)
     shorter = make_model(tmp_path / "shorter", max_length=32)
     with pytest.raises(EncoderMismatchError, match="passages of this index have up to 62"):
-        Retriever.open(place).switch(shorter)
-    Retriever.open(place).switch(models["other"])
-    Retriever.open(place).rollback()
+        Retriever.open(path).switch(shorter)
+    Retriever.open(path).switch(models["other"])
+    Retriever.open(path).rollback()
     shutil.rmtree(model)
     with pytest.raises(EncoderMismatchError, match="cannot be asked"):
-        Retriever.open(place).switch(models["other"])
+        Retriever.open(path).switch(models["other"])
 
 
 @pytest.mark.parametrize("step", range(2))
@@ -860,12 +862,12 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
             data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         file.write_bytes(data)
         again = VectorLog(tmp_path / "aside", "f" * 32, 8)
-        held = [place for place, text in enumerate(texts) if text in again]
-        np.testing.assert_array_equal(again.vectors([texts[place] for place in held]), vectors[held])
-        lacking = [place for place in range(20) if place not in held]
-        again.add([texts[place] for place in lacking], vectors[lacking])
+        erased = [position for position, text in enumerate(texts) if text in again]
+        np.testing.assert_array_equal(again.vectors([texts[position] for position in erased]), vectors[erased])
+        lacking = [position for position in range(20) if position not in erased]
+        again.add([texts[position] for position in lacking], vectors[lacking])
         order = draw.sample(range(20), 20)
-        np.testing.assert_array_equal(again.vectors([texts[place] for place in order]), vectors[order])
+        np.testing.assert_array_equal(again.vectors([texts[position] for position in order]), vectors[order])
 
 
 def test_vectors_that_another_encoder_set_aside_are_removed(tmp_path):
@@ -1089,14 +1091,17 @@ def test_a_damaged_table_is_damage_and_not_switched(index, models, tmp_path):
     source = shutil.copytree(index.path, tmp_path / "source")
     right = {"switch": models["other"].name, "rollback": models["tiny"].name}
     names = [file.relative_to(source) for file in sorted(source.glob("chunks.lance/[d_]*/**/*")) if file.is_file()]
-    for place, name in enumerate(names):
-        work = shutil.copytree(source, tmp_path / f"work-{place}")
+    for position, name in enumerate(names):
+        work = shutil.copytree(source, tmp_path / f"work-{position}")
         whole = (work / name).read_bytes()
-        if place % 2:
+        if position % 2:
             (work / name).unlink()
         else:
             (work / name).write_bytes(whole[: len(whole) // 2])
-        for what, change in (("rollback", Retriever.rollback), ("switch", lambda one: one.switch(models["other"]))):
+        for what, change in (
+            ("rollback", Retriever.rollback),
+            ("switch", lambda retriever: retriever.switch(models["other"])),
+        ):
             opened = Retriever.open(work)
             try:
                 change(opened)
@@ -1120,26 +1125,31 @@ def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
         done = CliRunner().invoke(cli, [*map(str, words)], catch_exceptions=False)
         return re.sub(r"in \d+\.\d s", "in 0.1 s", done.output)
 
-    place, tiny, other = index.path, models["tiny"], models["other"]
+    path, tiny, wide = index.path, models["tiny"], models["other"]
     print_of = {name: load_encoder(str(models[name])).fingerprint[:8] for name in ("tiny", "other")}
-    assert said("switch", other, place) == (
-        f"4 passages now of {other}, 4 embedded, in 0.1 s; 'binocle rollback {place}' brings {tiny} back\n"
+    assert said("switch", wide, path) == (
+        f"4 passages now of {wide}, 4 embedded, in 0.1 s; 'binocle rollback {path}' brings {tiny} back\n"
     )
-    assert said("switch", other, place) == f"the index has this encoder already: {other}\n"
-    status = said("status", place)
-    assert f"encoder    {other}, 32 dimensions, fingerprint {print_of['other']}\n" in status
+    assert said("switch", wide, path) == f"the index has this encoder already: {wide}\n"
+    status = said("status", path)
+    assert f"encoder    {wide}, 32 dimensions, fingerprint {print_of['other']}\n" in status
     assert (
-        f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback {place}' "
+        f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback {path}' "
         "brings it back; "
         "4 vectors kept, 512 B\n"
     ) in status
-    assert json.loads(said("status", place, "--json"))["previous"]["bytes"] == 4 * 4 * 32
-    assert said("rollback", "--model", tiny, place) == f"4 passages now of {tiny}, none embedded, in 0.1 s\n"
-    assert "previous" not in said("status", place)
-    assert json.loads(said("status", place, "--json"))["previous"] is None
-    told = json.loads(said("switch", other, "--index", place, "--json"))
-    assert (told["model"], told["before"], told["switched"], told["embedded"]) == (str(other), str(tiny), True, 4)
-    assert json.loads(said("rollback", place, "--json"))["reused"] == 4
+    assert json.loads(said("status", path, "--json"))["previous"]["bytes"] == 4 * 4 * 32
+    assert said("rollback", "--model", tiny, path) == f"4 passages now of {tiny}, none embedded, in 0.1 s\n"
+    assert "previous" not in said("status", path)
+    assert json.loads(said("status", path, "--json"))["previous"] is None
+    record = json.loads(said("switch", wide, "--index", path, "--json"))
+    assert (record["model"], record["before"], record["switched"], record["embedded"]) == (
+        str(wide),
+        str(tiny),
+        True,
+        4,
+    )
+    assert json.loads(said("rollback", path, "--json"))["reused"] == 4
 
 
 def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_path):
@@ -1185,8 +1195,8 @@ def test_rows_of_a_switch_have_the_new_vectors_and_keep_the_old(retriever, model
     snapshot = retriever.snapshot()
     first, present = snapshot.head.previous, snapshot.read("chunks", ["vector"])["vector"].to_pylist()
     back = rows(VectorLog(tmp_path / "empty", first.fingerprint, first.dim), is_previous=True, keep=True)
-    kept = [np.frombuffer(row.pop("previous_vector"), "<f4").tolist() for row in back]
-    assert (back, kept) == (before, present)
+    vectors = [np.frombuffer(row.pop("previous_vector"), "<f4").tolist() for row in back]
+    assert (back, vectors) == (before, present)
     log = VectorLog(tmp_path / "full", first.fingerprint, first.dim)
     texts = list(dict.fromkeys(row["context"] for row in before))
     log.add(texts, np.arange(len(texts) * first.dim, dtype=np.float32).reshape(-1, first.dim))

@@ -776,7 +776,7 @@ def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(t
     fill(folder)
     whole = Counting(tiny)
     store = run(folder, tmp_path / "whole", whole)
-    expected, found = contents(store), hits(store, tiny, "the cat and the tax")
+    expected, actual = contents(store), hits(store, tiny, "the cat and the tax")
     assert len(whole.texts) == len(set(whole.texts))
 
     def stop_at(number):
@@ -801,7 +801,7 @@ def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(t
         assert not committed & set(encoder.texts)
         assert len(encoder.texts) + len(committed) == len(whole.texts)
         assert contents(store) == expected
-        assert hits(store, tiny, "the cat and the tax") == found
+        assert hits(store, tiny, "the cat and the tax") == actual
 
 
 def test_an_interrupted_change_leaves_the_last_state_whole(tmp_path, tiny, small_batches):
@@ -880,21 +880,21 @@ def test_progress_counts_files_bytes_and_chunks(world):
     sizes = {f"{name}.txt": 20 * (number + 1) for number, name in enumerate("abc")}
     for name, size in sizes.items():
         world.write(name, "cat " * (size // 4))
-    seen = []
-    world.retriever.sync(world.folder, progress=seen.append)
-    assert {at.stage for at in seen} == {"indexing"}
-    assert [at.message for at in seen][:3] == [f"{number} of 3 files, reading" for number in range(3)]
-    assert [at.done for at in seen][:3] == [0, 20, 60]
-    assert {at.total for at in seen} == {120}
+    events = []
+    world.retriever.sync(world.folder, progress=events.append)
+    assert {at.stage for at in events} == {"indexing"}
+    assert [at.message for at in events][:3] == [f"{number} of 3 files, reading" for number in range(3)]
+    assert [at.done for at in events][:3] == [0, 20, 60]
+    assert {at.total for at in events} == {120}
 
 
 def test_progress_says_at_what_rate_passages_are_embedded(world, monkeypatch):
     monkeypatch.setattr(indexing, "_BATCH_CHUNKS", 1)
     world.write("a.txt", "The cat sat.")
     world.write("b.txt", "The dog ran.")
-    seen = []
-    world.retriever.sync(world.folder, progress=seen.append)
-    assert re.fullmatch(r"1 of 2 files, [\d,]+ passages/s", seen[-1].message)
+    events = []
+    world.retriever.sync(world.folder, progress=events.append)
+    assert re.fullmatch(r"1 of 2 files, [\d,]+ passages/s", events[-1].message)
 
 
 def test_progress_moves_within_a_file_of_many_passages(world, monkeypatch):

@@ -88,12 +88,12 @@ def test_a_documents_vector_does_not_depend_on_the_texts_beside_it(
 
 
 def test_several_loads_of_a_model_share_one_graph(tiny_model, make_model, tmp_path):
-    one: Any = load_encoder(tiny_model)
+    first: Any = load_encoder(tiny_model)
     same: Any = load_encoder(tiny_model)
-    other: Any = load_encoder(str(make_model(tmp_path / "other", seed=9)))
-    graphs = [encoder._model.compiled() for encoder in (one, same, other)]
+    second: Any = load_encoder(str(make_model(tmp_path / "other", seed=9)))
+    graphs = [encoder._model.compiled() for encoder in (first, same, second)]
     assert graphs[0] is graphs[1] is not graphs[2]
-    assert np.abs(one.encode(["cat"]) - other.encode(["cat"])).max() > 1e-2
+    assert np.abs(first.encode(["cat"]) - second.encode(["cat"])).max() > 1e-2
 
 
 def test_queries_one_by_one_have_a_graph_of_their_own(make_model, tmp_path):
@@ -143,9 +143,9 @@ def test_every_pooling_equals_sentence_transformers(pooling, normalize, make_mod
     encoder = load_encoder(str(folder))
     assert isinstance(encoder, BertEncoder)
     expected = reference(folder).encode(TEXTS, normalize_embeddings=True)
-    given = encoder.encode(TEXTS)
-    assert given.shape == (len(TEXTS), encoder.dim)
-    np.testing.assert_allclose(given, expected, atol=1e-5, rtol=1e-5)
+    vectors = encoder.encode(TEXTS)
+    assert vectors.shape == (len(TEXTS), encoder.dim)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_made_for_dot_products_keeps_its_lengths(make_model, tmp_path):
@@ -212,8 +212,8 @@ def test_a_text_of_max_tokens_fits_with_its_prompt(tiny_model, tmp_path):
     )
     encoder = load_encoder(str(folder))
     words = ["cat"] * encoder.max_tokens
-    one, other = encoder.encode([" ".join(words), " ".join([*words[:-1], "dog"])])
-    assert np.abs(one - other).max() > 1e-4
+    first, second = encoder.encode([" ".join(words), " ".join([*words[:-1], "dog"])])
+    assert np.abs(first - second).max() > 1e-4
 
 
 def test_a_model_that_lowers_case_does(tiny_model, tmp_path):
@@ -291,8 +291,8 @@ def test_a_bare_transformer_folder_is_mean_pooled(tiny_model, tmp_path):
     encoder = load_encoder(str(folder))
     assert isinstance(encoder, BertEncoder)
     expected = reference(folder).encode(TEXTS, normalize_embeddings=True)
-    given = encoder.encode(TEXTS)
-    np.testing.assert_allclose(given, expected, atol=1e-5, rtol=1e-5)
+    vectors = encoder.encode(TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_weights_in_bfloat16_are_a_plain_bert_too(tiny_model, tmp_path):
@@ -322,9 +322,11 @@ def test_weights_in_bfloat16_are_a_plain_bert_too(tiny_model, tmp_path):
 def test_a_vector_does_not_depend_on_company_or_order(tiny, kind):
     together = tiny.encode(TEXTS, kind=kind)
     order = np.random.default_rng(0).permutation(len(TEXTS))
-    np.testing.assert_allclose(tiny.encode([TEXTS[place] for place in order], kind=kind), together[order], atol=1e-6)
-    for place, text in enumerate(TEXTS):
-        np.testing.assert_allclose(tiny.encode([text], kind=kind)[0], together[place], atol=1e-6)
+    np.testing.assert_allclose(
+        tiny.encode([TEXTS[position] for position in order], kind=kind), together[order], atol=1e-6
+    )
+    for position, text in enumerate(TEXTS):
+        np.testing.assert_allclose(tiny.encode([text], kind=kind)[0], together[position], atol=1e-6)
 
 
 @pytest.mark.parametrize("budget", [1, 64, 4096])
@@ -371,9 +373,9 @@ def test_offsets_are_of_the_characters_of_each_token_and_not_cut(tiny):
     assert spans[1] == [(0, 3)]
     assert all(0 <= start <= end <= len(text) for start, end in spans[0])
     assert [start for start, _ in spans[0]] == sorted(start for start, _ in spans[0])
-    covered = {place for start, end in spans[0] for place in range(start, end)}
+    covered = {position for start, end in spans[0] for position in range(start, end)}
     # all but white space and what the normaliser drops: the joiner of the emoji
-    assert {text[place] for place in set(range(len(text))) - covered} <= {" ", "\u200d"}
+    assert {text[position] for position in set(range(len(text))) - covered} <= {" ", "\u200d"}
 
 
 def test_threads_share_an_encoder(tiny_model):
@@ -386,8 +388,8 @@ def test_threads_share_an_encoder(tiny_model):
             for _ in range(5):
                 kind = ("query", "document")[number % 2]
                 np.testing.assert_allclose(encoder.encode(TEXTS, kind=kind), expected[kind], atol=1e-6)
-                many = encoder.encode(TEXTS * 10).reshape(10, -1, 32)  # enough for the compiled graph
-                np.testing.assert_allclose(many, np.tile(expected["query"], (10, 1, 1)), atol=2e-2)
+                repeated = encoder.encode(TEXTS * 10).reshape(10, -1, 32)  # enough for the compiled graph
+                np.testing.assert_allclose(repeated, np.tile(expected["query"], (10, 1, 1)), atol=2e-2)
                 encoder.offsets(TEXTS)
         except BaseException as error:
             faults.append(error)
@@ -485,7 +487,8 @@ def static(tiny_model, tmp_path):
     shutil.copy(Path(tiny_model) / "tokenizer.json", tmp_path)
     names = [("sentence_transformers.models.StaticEmbedding", "."), ("sentence_transformers.models.Normalize", "1")]
     modules = [
-        {"idx": place, "name": str(place), "type": name, "path": path} for place, (name, path) in enumerate(names)
+        {"idx": position, "name": str(position), "type": name, "path": path}
+        for position, (name, path) in enumerate(names)
     ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
 
@@ -574,8 +577,8 @@ def test_another_architecture_gives_sentence_transformers_vectors_through_torch(
 def test_the_torch_encoder_leaves_room_for_its_prompt(torch_model):
     encoder = load_encoder(str(torch_model[0]))
     words = ["cat"] * encoder.max_tokens
-    one, other = encoder.encode([" ".join(words), " ".join([*words[:-1], "dog"])])
-    assert np.abs(one - other).max() > 1e-5
+    first, second = encoder.encode([" ".join(words), " ".join([*words[:-1], "dog"])])
+    assert np.abs(first - second).max() > 1e-5
     assert encoder.max_tokens < 46
 
 
@@ -703,8 +706,8 @@ def test_which_texts_are_encoded_together_makes_no_difference(native_precision):
     encoder = load_encoder(DEFAULT_MODEL)
     texts = [" ".join(SENTENCES[:3] * 2)[:length] for length in (11, 63, 64, 200, 230, 17)]
     together = encoder.encode(texts)
-    for some in ([0], [1, 2], [5, 4], [3, 1, 0]):
-        np.testing.assert_allclose(encoder.encode([texts[place] for place in some]), together[some], atol=1e-6)
+    for rows in ([0], [1, 2], [5, 4], [3, 1, 0]):
+        np.testing.assert_allclose(encoder.encode([texts[position] for position in rows]), together[rows], atol=1e-6)
     assert np.abs(encoder.encode(texts, kind="query") - together).max() < 2e-2
 
 
@@ -716,9 +719,9 @@ def model_of(name: str) -> Any:
 def test_a_few_texts_are_tokenized_and_truncated_as_many_are(tiny_model):
     texts = ["bread", "A cancelled task raises an error in the worker. " * 40, ""]
     first, second = (model_of(tiny_model) for _ in range(2))
-    few, many = first.tokenize(texts), second.tokenize(texts * 20)
-    assert [encoding.ids for encoding in few] == [encoding.ids for encoding in many[:3]]
-    assert len(few[1].ids) == first.limit
+    short, many = first.tokenize(texts), second.tokenize(texts * 20)
+    assert [encoding.ids for encoding in short] == [encoding.ids for encoding in many[:3]]
+    assert len(short[1].ids) == first.limit
 
 
 def test_a_few_queries_are_computed_without_padding_and_each_once(tiny_model):

@@ -122,10 +122,10 @@ def test_an_index_keeps_int8(run, folder, tiny_model):
 
 
 def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeypatch):
-    seen = []
+    checked = []
 
     def check(_model: str, texts: list[str]) -> Int8Check:
-        seen.extend(texts)
+        checked.extend(texts)
         return Int8Check(100, 2.0, 1.0, 0.0)
 
     monkeypatch.setattr(precision, "check_int8", check)
@@ -134,7 +134,7 @@ def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeyp
     assert result.err.startswith("int8: 2.00 times as fast here, 100% of the best ten are the same")
     assert model(run, str(folder)) == f"{tiny_model}@int8"
     with Retriever.open(folder) as retriever:
-        assert sorted(seen) == sorted(retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist())
+        assert sorted(checked) == sorted(retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist())
 
 
 def test_the_passages_of_the_check_need_no_index(folder, tiny_model, monkeypatch):

@@ -76,10 +76,10 @@ def test_scores_are_the_logits_of_a_cross_encoder(modules, make_reranker, tmp_pa
     assert isinstance(reranker, BertReranker)
     queries = [QUERY, "", "tax", "the moon is full of cheese and bread " * 20]
     pairs = [(query, passage) for query in queries for passage in PASSAGES]
-    given = reranker.score_pairs(pairs)
-    assert (given.dtype, given.shape) == (np.float32, (40,))
-    assert given.std() > 0.1
-    np.testing.assert_allclose(given, predict(folder, pairs), atol=1e-5)
+    scores = reranker.score_pairs(pairs)
+    assert (scores.dtype, scores.shape) == (np.float32, (40,))
+    assert scores.std() > 0.1
+    np.testing.assert_allclose(scores, predict(folder, pairs), atol=1e-5)
 
 
 def test_a_folder_that_cross_encoder_saves_needs_no_torch(tiny_model, tmp_path):
@@ -123,14 +123,14 @@ def test_a_pairs_score_is_the_same_alone_and_among_fifty(cross_encoder, precisio
 
 
 def test_query_and_passage_are_told_apart(tiny_reranker):
-    one, other = tiny_reranker.score_pairs([("cat mat", "dog house"), ("dog house", "cat mat")])
-    assert abs(one - other) > 1e-3
+    first, second = tiny_reranker.score_pairs([("cat mat", "dog house"), ("dog house", "cat mat")])
+    assert abs(first - second) > 1e-3
 
 
 def test_a_score_does_not_depend_on_company_or_order(tiny_reranker, monkeypatch):
     together = tiny_reranker.score(QUERY, PASSAGES)
     order = np.random.default_rng(0).permutation(len(PASSAGES))
-    shuffled = tiny_reranker.score(QUERY, [PASSAGES[place] for place in order])
+    shuffled = tiny_reranker.score(QUERY, [PASSAGES[index] for index in order])
     np.testing.assert_allclose(shuffled, together[order], atol=1e-5)
     alone = [tiny_reranker.score(QUERY, [passage])[0] for passage in PASSAGES]
     np.testing.assert_allclose(alone, together, atol=1e-6)
@@ -161,14 +161,14 @@ def test_pairs_are_cut_at_the_models_length_the_longer_text_first(tiny_reranker)
 
 
 def test_threads_share_a_reranker(tiny_reranker):
-    expected, given = tiny_reranker.score(QUERY, PASSAGES), []
-    threads = [threading.Thread(target=lambda: given.append(tiny_reranker.score(QUERY, PASSAGES))) for _ in range(6)]
+    expected, actual = tiny_reranker.score(QUERY, PASSAGES), []
+    threads = [threading.Thread(target=lambda: actual.append(tiny_reranker.score(QUERY, PASSAGES))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(given) == 6
-    for scores in given:
+    assert len(actual) == 6
+    for scores in actual:
         np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
@@ -185,7 +185,7 @@ def roberta(tmp_path_factory):
     folder = tmp_path_factory.mktemp("roberta")
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({token: place for place, token in enumerate(special + letters)}, []))
+    tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate(special + letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     transformers.RobertaTokenizerFast(tokenizer_object=tokenizer, model_max_length=64).save_pretrained(folder)
@@ -208,10 +208,10 @@ def test_another_model_goes_through_torch_with_the_same_scores(roberta):
     reranker = load_reranker(roberta)
     assert not isinstance(reranker, BertReranker)
     pairs = [(QUERY, passage) for passage in PASSAGES]
-    given = reranker.score_pairs(pairs)
-    assert (given.dtype, given.shape, reranker.max_tokens) == (np.float32, (10,), 60)
-    np.testing.assert_allclose(given, predict(roberta, pairs), atol=1e-5)
-    np.testing.assert_allclose(reranker.score_within(60, QUERY, PASSAGES), given, atol=1e-5)
+    scores = reranker.score_pairs(pairs)
+    assert (scores.dtype, scores.shape, reranker.max_tokens) == (np.float32, (10,), 60)
+    np.testing.assert_allclose(scores, predict(roberta, pairs), atol=1e-5)
+    np.testing.assert_allclose(reranker.score_within(60, QUERY, PASSAGES), scores, atol=1e-5)
     assert reranker.score(QUERY, []).shape == (0,)
 
 
@@ -409,10 +409,10 @@ def test_a_reranker_that_is_nowhere_is_named_in_one_line(name):
         assert "give the path of a folder instead" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [3, None, b"x", ["a"]])
-def test_what_is_no_name_is_refused(given):
+@pytest.mark.parametrize("name", [3, None, b"x", ["a"]])
+def test_what_is_no_name_is_refused(name):
     with pytest.raises(InputError, match="is not a reranker"):
-        load_reranker(given)
+        load_reranker(name)
 
 
 def test_what_is_no_text_is_refused(tiny_reranker):
@@ -536,13 +536,13 @@ def test_the_reranker_orders_the_first_passages_and_the_rest_follow_as_they_were
     hits = library.search("cat task", k, mode=mode, rerank=reranker, rerank_depth=20)
     contexts = [passage for _, passage in reranker.given[0]]
     assert len(contexts) == 20
-    expected = sorted(range(20), key=lambda place: -by_hash(contexts[place]))
-    assert [hit.passage for hit in hits] == [first[place].passage for place in [*expected, *range(20, len(first))]][:k]
+    expected = sorted(range(20), key=lambda index: -by_hash(contexts[index]))
+    assert [hit.passage for hit in hits] == [first[index].passage for index in [*expected, *range(20, len(first))]][:k]
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
-    assert all(one.score >= other.score for one, other in pairwise(hits))
+    assert all(better.score >= worse.score for better, worse in pairwise(hits))
     for hit in hits[:20]:
         assert hit.scores["reranker"] == pytest.approx(
-            by_hash(contexts[[one.passage for one in first].index(hit.passage)])
+            by_hash(contexts[[better.passage for better in first].index(hit.passage)])
         )
         assert hit.explanation["ranks"]["reranker"] == hit.rank
     for hit in hits[20:]:
@@ -558,9 +558,9 @@ def test_the_reranker_reads_the_query_and_the_passages_with_their_headings(libra
     library.search("  cat task \n", rerank=reranker, rerank_depth=7)
     (pairs,) = reranker.given
     assert {query for query, _ in pairs} == {"cat task"}
-    held = library.snapshot().read("chunks", ["context"])["context"].to_pylist()
+    contexts_stored = library.snapshot().read("chunks", ["context"])["context"].to_pylist()
     assert len(pairs) == 7
-    assert all(passage in held and passage.startswith("Note ") for _, passage in pairs)
+    assert all(passage in contexts_stored and passage.startswith("Note ") for _, passage in pairs)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
@@ -573,7 +573,7 @@ def test_the_final_score_is_a_weighted_mean_of_standard_scores(weight, library):
         [hit.score for hit in first]
     )
     order = np.argsort(-final, kind="stable")
-    assert [hit.passage for hit in hits] == [first[place].passage for place in order]
+    assert [hit.passage for hit in hits] == [first[index].passage for index in order]
     np.testing.assert_allclose([hit.score for hit in hits], final[order], atol=1e-5)
     if weight == 1:
         assert [hit.passage for hit in hits] == [hit.passage for hit in first]
@@ -592,7 +592,7 @@ def test_what_the_time_does_not_reach_follows_as_it_was(library, monkeypatch):
     assert {hit.passage for hit in hits[:6]} == {hit.passage for hit in first[:6]}
     assert [hit.passage for hit in hits[6:]] == [hit.passage for hit in first[6:]]
     assert [hit.scores["reranker"] is None for hit in hits] == [False] * 6 + [True] * 24
-    assert all(one.score >= other.score for one, other in pairwise(hits))
+    assert all(better.score >= worse.score for better, worse in pairwise(hits))
 
 
 def test_no_time_at_all_changes_nothing(library):
@@ -641,10 +641,10 @@ def test_a_bad_budget_is_refused(seconds, library):
         library.search("cat", rerank=ByTable(by_hash), rerank_seconds=seconds)
 
 
-@pytest.mark.parametrize("given", [3, "/no/such/folder", "", object()])
-def test_a_bad_reranker_is_refused(given, library):
+@pytest.mark.parametrize("reranker", [3, "/no/such/folder", "", object()])
+def test_a_bad_reranker_is_refused(reranker, library):
     with pytest.raises(BinocleError) as caught:
-        library.search("cat", rerank=given)
+        library.search("cat", rerank=reranker)
     assert "\n" not in str(caught.value)
 
 
@@ -661,10 +661,10 @@ def test_a_collection_is_measured_with_a_reranker(tmp_path, tiny_model, cross_en
     (tmp_path / "qrels" / "test.tsv").write_text("q\td1\t1\n")
     plain = evaluate(tmp_path, model=tiny_model, index=tmp_path / "index", mode="lexical")
     best = ByTable(lambda passage: float("dog" in passage))
-    found = evaluate(tmp_path, index=tmp_path / "index", mode="lexical", rerank=best, rerank_depth=4)
-    assert (plain.reranker, found.reranker) == (None, "table")
-    assert plain.measures["MRR@10"] < 1 == found.measures["MRR@10"]
-    assert found.as_dict()["reranker"] == "table"
+    result = evaluate(tmp_path, index=tmp_path / "index", mode="lexical", rerank=best, rerank_depth=4)
+    assert (plain.reranker, result.reranker) == (None, "table")
+    assert plain.measures["MRR@10"] < 1 == result.measures["MRR@10"]
+    assert result.as_dict()["reranker"] == "table"
     said = CliRunner().invoke(
         cli, ["evaluate", str(tmp_path), "--index", str(tmp_path / "index"), "--rerank", str(cross_encoder), "--json"]
     )
@@ -675,8 +675,8 @@ def test_a_collection_is_measured_with_a_reranker(tmp_path, tiny_model, cross_en
 
 def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    place = str(retriever.path.parent)
-    shown = CliRunner().invoke(cli, ["search", "cancel a task", place, "--rerank", str(cross_encoder), "--explain"])
+    folder = str(retriever.path.parent)
+    shown = CliRunner().invoke(cli, ["search", "cancel a task", folder, "--rerank", str(cross_encoder), "--explain"])
     count = retriever.snapshot().chunks.count_rows()
     expected = retriever.search("cancel a task", rerank=cross_encoder)
     assert shown.exit_code == 0
@@ -687,7 +687,7 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
         [
             "search",
             "cancel a task",
-            place,
+            folder,
             "--rerank",
             str(cross_encoder),
             "--rerank-depth",
@@ -700,7 +700,7 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
     assert [hit["scores"]["reranker"] is None for hit in hits] == [False] * 3 + [True] * (len(hits) - 3)
     assert hits[0]["explanation"]["reranked"] == 3
     none = CliRunner().invoke(
-        cli, ["search", "cancel a task", place, "--rerank", str(cross_encoder), "--rerank-seconds", "0", "--explain"]
+        cli, ["search", "cancel a task", folder, "--rerank", str(cross_encoder), "--rerank-seconds", "0", "--explain"]
     )
     assert "reranker –; encoding" in none.output
 

@@ -79,18 +79,18 @@ def test_a_filter_reaches_the_search(server):
 
 
 def test_an_agent_learns_how_relevant_passages_are_and_which_words_were_corrected(server, retriever):
-    found = answer(server, "search", query="cancel a taskk", k=3)
+    reply = answer(server, "search", query="cancel a taskk", k=3)
     hits = retriever.search("cancel a taskk", k=3)
-    assert found["note"] == "searched for 'tasks' instead of 'taskk'"
-    assert [(row["relevance"], row["weak"]) for row in found["passages"]] == [(hit.relevance, hit.weak) for hit in hits]
+    assert reply["note"] == "searched for 'tasks' instead of 'taskk'"
+    assert [(row["relevance"], row["weak"]) for row in reply["passages"]] == [(hit.relevance, hit.weak) for hit in hits]
     assert answer(server, "search", query="cancel a task")["note"] == ""
 
 
 def test_an_agent_learns_that_nothing_answers(server, monkeypatch):
     monkeypatch.setattr(relevance, "line", lambda *_: 1.1)  # every hit is weak
-    found = answer(server, "search", query="quixotic zebra")
-    assert found["note"] == "nothing here seems to answer this: these passages are only the nearest"
-    assert found["passages"] and all(row["weak"] for row in found["passages"])
+    reply = answer(server, "search", query="quixotic zebra")
+    assert reply["note"] == "nothing here seems to answer this: these passages are only the nearest"
+    assert reply["passages"] and all(row["weak"] for row in reply["passages"])
     context = answer(server, "context", query="quixotic zebra")
     assert (context["text"], context["note"]) == ("", "nothing here seems to answer this")
 
@@ -306,8 +306,8 @@ def over_http(retriever, **streams):
 
 def test_a_client_over_http_gets_answers(retriever):
     with over_http(retriever) as address:
-        found = answer(address, "search", query="cancel a task", k=1)
-    assert found["passages"][0]["path"] == "notes/guide/tasks.md"
+        reply = answer(address, "search", query="cancel a task", k=1)
+    assert reply["passages"][0]["path"] == "notes/guide/tasks.md"
 
 
 @pytest.mark.parametrize("words", [("mcp", "--http"), ("serve", "--port")])
@@ -316,8 +316,8 @@ def test_a_port_in_use_is_said_in_one_line(retriever, words):
 
     from binocle.cli import cli
 
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         result = CliRunner().invoke(cli, [words[0], str(retriever.path.parent), words[1], str(port)])
     assert isinstance(result.exception, InputError)  # main() prints it and ends with 2
     assert str(result.exception).startswith(f"cannot listen at 127.0.0.1:{port}: Address already in use")
@@ -333,8 +333,8 @@ def test_the_server_says_its_address(retriever, monkeypatch):
         "binocle.retriever.servers.mcp_server.serve_http",
         lambda _, listener: addresses.append("http://{}:{}/mcp".format(*listener.getsockname())),
     )
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     result = CliRunner().invoke(cli, ["mcp", str(retriever.path.parent), "--http", str(port)])
     assert addresses == [f"http://127.0.0.1:{port}/mcp"]
     assert result.stderr == f"binocle: serving {addresses[0]} (Ctrl-C stops it)\n"

@@ -320,9 +320,9 @@ def test_allowed_rows_that_are_masked_or_unknown_are_not_found(count):
     index = live(40, masked=[0, 6, 117], newer=4)
     rows = [number for number in (*range(3, 120, 3), 120, 121, 122, 123) if number not in (6, 117)]
     allowed = np.unique([0, 4, 6, 9, 117, 121, 999, *rows[:count]])
-    found = index.search(vector(9)[None], 60, allowed=allowed)[1][0]
-    assert sorted(found[found >= 0].tolist()) == sorted(set(allowed.tolist()) & set(rows))
-    assert found[0] == 9
+    nearest = index.search(vector(9)[None], 60, allowed=allowed)[1][0]
+    assert sorted(nearest[nearest >= 0].tolist()) == sorted(set(allowed.tolist()) & set(rows))
+    assert nearest[0] == 9
 
 
 @pytest.mark.parametrize(("count", "kind"), [(1, "i"), (16, "i"), (17, "b"), (272, "b")])
@@ -337,8 +337,8 @@ def test_fewer_allowed_rows_than_one_in_16_are_given_as_positions(count, kind, m
 
     noting = LiveIndex(Noting(index.published.ids, index.published.vectors), index.live_mask, None)
     allowed = index.published.ids[:count]
-    found = noting.search(vector(9)[None], 272, allowed=allowed)[1][0]
-    assert sorted(found[found >= 0].tolist()) == [number for number in allowed.tolist() if number not in masked]
+    nearest = noting.search(vector(9)[None], 272, allowed=allowed)[1][0]
+    assert sorted(nearest[nearest >= 0].tolist()) == [number for number in allowed.tolist() if number not in masked]
     assert calls[0].dtype.kind == kind
 
 

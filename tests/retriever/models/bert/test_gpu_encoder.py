@@ -86,9 +86,9 @@ def test_a_text_has_one_vector_whatever_is_beside_it(tiny_model, gpus):
 
 @given(st.lists(st.integers(1, 128), max_size=300))
 def test_batches_hold_every_text_once_and_no_more_than_fits(lengths):
-    wanted, seen = np.array(lengths, np.int64), []
-    for positions, longest in gpu.batches_of(wanted, 128):
-        own = wanted[positions]
+    expected, seen = np.array(lengths, np.int64), []
+    for positions, longest in gpu.batches_of(expected, 128):
+        own = expected[positions]
         assert own.max() <= longest <= 128
         assert own.sum() <= gpu._TOKENS
         assert len(positions) <= 4 * gpu._TOKENS // longest

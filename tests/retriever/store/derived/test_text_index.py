@@ -24,8 +24,8 @@ def test_a_few_new_documents_are_found_without_a_segment(filled):
     for number in range(17):
         assert segments(filled) == [60]
         filled.add([{"id": f"new{number}", "text": f"walrus {number} sat"}])
-        found = filled.search("walrus", mode="lexical", k=99, per_document=None)
-        assert sorted(hit.path for hit in found) == sorted(f"new{other}" for other in range(number + 1))
+        hits = filled.search("walrus", mode="lexical", k=99, per_document=None)
+        assert sorted(hit.path for hit in hits) == sorted(f"new{other}" for other in range(number + 1))
         assert len(filled.snapshot().full_text("walrus", 99)) == number + 1
     assert segments(filled) == [77]
     assert filled.verify().faults == []

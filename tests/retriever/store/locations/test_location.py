@@ -104,12 +104,12 @@ def objects():
 
 
 @pytest.fixture
-def place(objects, tmp_path):
+def bucket(objects, tmp_path):
     return InMemory(objects, tmp_path)
 
 
-def store_at(place, encoder):
-    return Store.create(place, EncoderId(encoder.name, encoder.fingerprint, encoder.dim))
+def store_at(bucket, encoder):
+    return Store.create(bucket, EncoderId(encoder.name, encoder.fingerprint, encoder.dim))
 
 
 def rows_of(store, *without):
@@ -129,25 +129,27 @@ def test_a_name_says_what_kind_of_place_it_is(tmp_path):
         open_location("s3://bucket")
 
 
-def test_a_bucket_holds_what_a_folder_does(place, tmp_path, folder, tiny):
-    one, other = store_at(FolderLocation(tmp_path / "index"), tiny), store_at(place, tiny)
+def test_a_bucket_holds_what_a_folder_does(bucket, tmp_path, folder, tiny):
+    in_folder, in_bucket = store_at(FolderLocation(tmp_path / "index"), tiny), store_at(bucket, tiny)
     for change in (None, "edit"):
         if change:
             (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
-        for store in (one, other):
+        for store in (in_folder, in_bucket):
             with open_writer(store) as writer:
                 sync(writer, folder, tiny)
-        assert rows_of(one) == rows_of(other)
-    assert other.head().vectors is not None
+        assert rows_of(in_folder) == rows_of(in_bucket)
+    assert in_bucket.head().vectors is not None
     query = tiny.encode(["word"], kind="query")
     for mine, theirs in zip(
-        Snapshot.latest(one).index.search(query, 9), Snapshot.latest(other).index.search(query, 9), strict=True
+        Snapshot.latest(in_folder).index.search(query, 9),
+        Snapshot.latest(in_bucket).index.search(query, 9),
+        strict=True,
     ):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, folder, tiny):
-    store = store_at(place, tiny)
+def test_another_machine_fetches_the_vector_index(bucket, objects, tmp_path, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     elsewhere = Snapshot.latest(Store.open(InMemory(objects, tmp_path, "two")))
@@ -155,9 +157,9 @@ def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, fold
     assert not list((tmp_path / "two" / "vectors").glob(".*"))
 
 
-def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, tmp_path, folder, tiny):
+def test_a_machine_that_only_searches_keeps_what_is_in_service(bucket, objects, tmp_path, folder, tiny):
     objects.clock = time.time()
-    store, reader = store_at(place, tiny), InMemory(objects, tmp_path, "two")
+    store, reader = store_at(bucket, tiny), InMemory(objects, tmp_path, "two")
     cached, names = tmp_path / "two" / "vectors", []
     for _ in range(4):
         with open_writer(store) as writer:
@@ -170,53 +172,53 @@ def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, t
             for name in (*names[:2], "built-here"):
                 os.utime(cached / name, (time.time() - 3_600,) * 2)
         assert Snapshot.latest(Store.open(reader)).damage is None
-    assert {one.name for one in cached.iterdir()} == {*names[2:], ".begun", "built-here"}
+    assert {file.name for file in cached.iterdir()} == {*names[2:], ".begun", "built-here"}
     for name in (".begun", "built-here"):
         os.utime(cached / name, (0, 0))
     os.utime(cached / names[3], (0, 0))
     shutil.rmtree(cached / names[2])
     reader.vectors(names[2])
-    assert {one.name for one in cached.iterdir()} == {*names[2:]}
+    assert {file.name for file in cached.iterdir()} == {*names[2:]}
 
 
 @pytest.mark.parametrize(("before", "left"), [(-600.0, True), (float("inf"), False)])
-def test_a_writer_leaves_what_a_reader_of_its_machine_is_fetching(before, left, place, objects, folder, tiny):
+def test_a_writer_leaves_what_a_reader_of_its_machine_is_fetching(before, left, bucket, objects, folder, tiny):
     """Unless it is to erase: then what is being fetched holds what must go."""
-    store = store_at(place, tiny)
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     name, download = store.head().vectors, objects.download
-    shutil.rmtree(place.vectors(name))
+    shutil.rmtree(bucket.vectors(name))
 
     def tidied(key, file):
         download(key, file)
-        InMemory(objects, place.cache.parent).tidy([name], time.time() + before)
+        InMemory(objects, bucket.cache.parent).tidy([name], time.time() + before)
 
     objects.download = tidied
-    assert (place.vectors(name) / "manifest.json").exists() == left
-    long_ago = place.cache / "vectors/.0123456789ab"
+    assert (bucket.vectors(name) / "manifest.json").exists() == left
+    long_ago = bucket.cache / "vectors/.0123456789ab"
     long_ago.mkdir()
     os.utime(long_ago, (0, 0))
-    place.tidy([name], time.time() + before)
+    bucket.tidy([name], time.time() + before)
     assert not long_ago.exists()
 
 
-def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, objects, tmp_path, folder, tiny):
-    store = store_at(place, tiny)
+def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(bucket, objects, tmp_path, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     elsewhere = Snapshot.latest(Store.open(InMemory(objects, tmp_path, "two")))
     listed = list(objects.keys(""))
     for key in [key for key in objects.held if key.startswith("vectors/")]:
         objects.remove(key)
-    objects.keys = lambda prefix: (found for found in listed if found[0].startswith(prefix))
+    objects.keys = lambda prefix: (entry for entry in listed if entry[0].startswith(prefix))
     assert "is not a published vector index" in str(elsewhere.damage)
     assert len(elsewhere.index.unindexed.ids) == elsewhere.chunks.count_rows()
     assert not list((tmp_path / "two" / "vectors").iterdir())
 
 
-def test_a_cache_that_cannot_be_used_is_told_in_one_line(place, objects, tmp_path, folder, tiny):
-    with open_writer(store_at(place, tiny)) as writer:
+def test_a_cache_that_cannot_be_used_is_told_in_one_line(bucket, objects, tmp_path, folder, tiny):
+    with open_writer(store_at(bucket, tiny)) as writer:
         sync(writer, folder, tiny)
     (tmp_path / "two").write_text("a file where the cache should be")
     two = InMemory(objects, tmp_path, "two")
@@ -236,24 +238,24 @@ def test_a_cache_that_cannot_be_used_is_told_in_one_line(place, objects, tmp_pat
     assert not list((three.cache / "vectors").iterdir())
 
 
-def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_path, tiny_model, monkeypatch):
+def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(bucket, tmp_path, tiny_model, monkeypatch):
     """Where a location is an address, a file that is missing is not said to be damage."""
-    monkeypatch.setattr(place, "table", lambda name: TableLocation(f"file://{tmp_path}/tables/{name}.lance"))
-    retriever = Retriever(place, model=tiny_model)
+    monkeypatch.setattr(bucket, "table", lambda name: TableLocation(f"file://{tmp_path}/tables/{name}.lance"))
+    retriever = Retriever(bucket, model=tiny_model)
     retriever.add([{"id": name, "text": f"The {name} sat."} for name in ("cat", "dog")])
-    seen = []
+    commits = []
 
     def answer(snapshot):
-        seen.append(snapshot.head.commits)
-        if len(seen) == 1:
-            Retriever(place).delete("dog", erase=True)
+        commits.append(snapshot.head.commits)
+        if len(commits) == 1:
+            Retriever(bucket).delete("dog", erase=True)
         return snapshot.read("chunks", ["text"])["text"].to_pylist()
 
     assert retriever._index.read(answer) == ["The cat sat."]
-    assert len(set(seen)) == len(seen) == 2
+    assert len(set(commits)) == len(commits) == 2
     shutil.rmtree(tmp_path / "tables/chunks.lance")
     with pytest.raises(StoreError, match="cannot be read"):
-        Retriever(place).search("cat")
+        Retriever(bucket).search("cat")
 
 
 @pytest.fixture
@@ -261,43 +263,43 @@ def machines(objects, tmp_path, tiny_model):
     """Two that search the same index of 36 documents, which the first has made."""
     objects.clock = time.time()
     nouns, colours = "cat dog ship moon king queen".split(), "red blue green sea sun oven".split()
-    one, two = (Retriever(InMemory(objects, tmp_path, name), model=tiny_model) for name in ("one", "two"))
-    one.add(
+    first, second = (Retriever(InMemory(objects, tmp_path, name), model=tiny_model) for name in ("one", "two"))
+    first.add(
         {"id": noun + colour, "text": f"The {noun} sat on the {colour} mat near water."}
         for noun in nouns
         for colour in colours
     )
-    return one, two
+    return first, second
 
 
 def test_another_machine_measures_with_the_queries_that_were_asked(machines, objects):
-    one, two = machines
+    first, second = machines
     words = "the cat dog ship moon king queen red blue green sea sun oven mat water".split()
-    assert two.optimize(0.5, queries=[f"{a} {b}" for a in words for b in words]).met
-    one.delete("catred", erase=True)
-    assert one.snapshot().published.measurements["source"] == "225 of 225 queries that were given"
+    assert second.optimize(0.5, queries=[f"{a} {b}" for a in words for b in words]).met
+    first.delete("catred", erase=True)
+    assert first.snapshot().published.measurements["source"] == "225 of 225 queries that were given"
     assert [key for key in objects.held if key.startswith("queries-asked-")]
 
 
 def test_what_was_forgotten_goes_from_the_other_machines_when_they_search_again(machines, objects):
-    one, two = machines
+    file, two = machines
     two.search("cat")
     assert two.optimize(0.5).met
     (queries,) = (key for key in objects.held if key.startswith("queries-made-"))
     before = objects.held[queries]
-    one.search("cat")
+    file.search("cat")
     assert len(list((two.path / "vectors").iterdir())) > 1  # what it had fetched, and what it has built
-    one.delete("catred", erase=True)
+    file.delete("catred", erase=True)
     assert objects.held.get(queries) != before  # made anew of what is left
     assert len(two.search("cat", k=99)) == 35
     for machine in machines:
-        assert {one.name for one in (machine.path / "vectors").iterdir()} == {*machine.snapshot().head.published}
+        assert {file.name for file in (machine.path / "vectors").iterdir()} == {*machine.snapshot().head.published}
         assert not list(machine.path.glob("queries-*"))
 
 
-def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
+def test_of_two_writers_one_commits(bucket, objects, tmp_path, folder, tiny):
     """The second takes the first for dead; what the first then commits, or had staged, is nowhere."""
-    store = store_at(place, tiny)
+    store = store_at(bucket, tiny)
     late = open_writer(store)
     with late as writer:
         objects.clock += 1
@@ -315,12 +317,12 @@ def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
     assert rows_of(store) == before
 
 
-def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tiny):
-    store = store_at(place, tiny)
+def test_rows_of_a_writer_taken_for_dead_are_noticed(bucket, objects, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
-        table = place.table("chunks").at()
+        table = bucket.table("chunks").at()
         table.delete("id = 7")  # changes nothing but the version, as anyone's write would
-        place.table("chunks").write(table.to_table(), mode="append")
+        bucket.table("chunks").write(table.to_table(), mode="append")
         with pytest.raises(LockedError, match="as well"):
             sync(writer, folder, tiny)
     with open_writer(store) as writer:
@@ -331,10 +333,10 @@ def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tin
 @pytest.mark.parametrize("step", ["optimize_indices", "compact_files"])
 @pytest.mark.parametrize("deletes", [False, True])
 def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committed(
-    deletes, step, place, folder, tiny, monkeypatch
+    deletes, step, bucket, folder, tiny, monkeypatch
 ):
     monkeypatch.setattr(writers, "_FEW_ROWS", 0)
-    store, chunks = store_at(place, tiny), place.table("chunks")
+    store, chunks = store_at(bucket, tiny), bucket.table("chunks")
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     ours = getattr(DatasetOptimizer, step)
@@ -357,11 +359,11 @@ def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committ
     with open_writer(store) as writer:
         assert sync(writer, folder, tiny).embedded == 0
     assert rows_of(store) == committed
-    assert Retriever(place).verify().faults == []
+    assert Retriever(bucket).verify().faults == []
 
 
-def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_committed(place, folder, tiny, monkeypatch):
-    store, documents = store_at(place, tiny), place.table("documents")
+def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_committed(bucket, folder, tiny, monkeypatch):
+    store, documents = store_at(bucket, tiny), bucket.table("documents")
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     before, removed = rows_of(store), writers.delete
@@ -377,8 +379,8 @@ def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_commit
     assert rows_of(store) == before
 
 
-def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committed_yet(place, objects, folder, tiny):
-    store = store_at(place, tiny)
+def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committed_yet(bucket, objects, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as first:
         sync(first, folder, tiny)
         objects.clock += buckets._LEASE_SECONDS + 1
@@ -400,18 +402,18 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
                 next_chunk=done.next_chunk,
             )
     assert "new.md" in {row["document"] for row in rows_of(store)}
-    assert Retriever(place).verify().faults == []
+    assert Retriever(bucket).verify().faults == []
 
 
-def test_a_writer_taken_for_dead_stages_no_more(place, objects, folder, tiny):
-    store = store_at(place, tiny)
+def test_a_writer_taken_for_dead_stages_no_more(bucket, objects, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as first:
         objects.clock += buckets._LEASE_SECONDS + 1
         with open_writer(store):
             pass
         with pytest.raises(LockedError, match="as well: run it again"):
             sync(first, folder, tiny)
-    assert place.table("chunks").at().count_rows() == 0
+    assert bucket.table("chunks").at().count_rows() == 0
 
 
 class OfFewWords(BaseHTTPRequestHandler):
@@ -466,9 +468,9 @@ def few_words(monkeypatch):
         server.server_close()
 
 
-@pytest.mark.parametrize(("held", "tag"), [(b"", '"tag"'), (b"another's", None)])
-def test_a_put_whose_answer_was_lost_has_been_made(held, tag, few_words, monkeypatch):
-    monkeypatch.setattr(OfFewWords, "held", held)
+@pytest.mark.parametrize(("is_stored", "tag"), [(b"", '"tag"'), (b"another's", None)])
+def test_a_put_whose_answer_was_lost_has_been_made(is_stored, tag, few_words, monkeypatch):
+    monkeypatch.setattr(OfFewWords, "held", is_stored)
     if tag:
         assert few_words.put("HEAD.json", b"mine", NEW) == tag
     for over in (NEW, '"other"'):
@@ -508,8 +510,8 @@ def test_an_object_above_the_size_limit_is_not_read(few_words, monkeypatch):
         few_words.get("HEAD.json")
 
 
-def test_the_lease_is_given_up(place, objects, tiny):
-    store = store_at(place, tiny)
+def test_the_lease_is_given_up(bucket, objects, tiny):
+    store = store_at(bucket, tiny)
     assert "lock.json" not in objects.held
     with open_writer(store):
         assert "lock.json" in objects.held
@@ -546,77 +548,77 @@ def test_a_process_that_is_terminated_gives_up_its_lease(tmp_path):
     assert process.returncode == -signal.SIGTERM
 
 
-def test_a_lease_says_since_when_it_is_held_and_when_it_ends(place, objects, tiny, monkeypatch):
-    store, times = store_at(place, tiny), iter(["08:00:00", "08:00:15"])
+def test_a_lease_says_since_when_it_is_held_and_when_it_ends(bucket, objects, tiny, monkeypatch):
+    store, times = store_at(bucket, tiny), iter(["08:00:00", "08:00:15"])
     monkeypatch.setattr(buckets, "now", lambda: next(times, "08:00:30"))
     monkeypatch.setattr(buckets, "_LEASE_SECONDS", 1.0)
     with open_writer(store):
         first, started = objects.held["lock.json"][0], time.monotonic()
         while objects.held["lock.json"][0] == first and time.monotonic() < started + 60:
             time.sleep(0.01)
-        with pytest.raises(LockedError) as told, open_writer(store):
+        with pytest.raises(LockedError) as raised, open_writer(store):
             pass
-    assert str(told.value).endswith(
+    assert str(raised.value).endswith(
         f"{os.getpid()} on {socket.gethostname()}, since 08:00:00: try again when it has finished, or in a minute if "
         "it was killed, or let it wait: --wait SECONDS"
     )
 
 
 @pytest.mark.parametrize("key", ["holiday.jpg", "vectors/logo.svg", "documents.lance/data", "settings.json"])
-def test_a_bucket_with_something_else_in_it_is_left_alone(key, place, objects, tiny):
+def test_a_bucket_with_something_else_in_it_is_left_alone(key, bucket, objects, tiny):
     objects.put(key, b"mine", NEW)
     with pytest.raises(StoreError, match="not empty"):
-        store_at(place, tiny)
+        store_at(bucket, tiny)
     assert objects.held[key][0] == b"mine"
 
 
-def test_a_creation_in_a_bucket_cut_short_is_finished(place, objects, tiny, monkeypatch):
+def test_a_creation_in_a_bucket_cut_short_is_finished(bucket, objects, tiny, monkeypatch):
     def stop(*_args):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(stores, "document_schema", stop)
         with pytest.raises(KeyboardInterrupt):
-            store_at(place, tiny)
+            store_at(bucket, tiny)
     objects.put("documents.lance/data", b"half", NEW)
-    assert store_at(place, tiny).head().commits == 0
+    assert store_at(bucket, tiny).head().commits == 0
     assert "documents.lance/data" not in objects.held
 
 
-def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):
-    store = store_at(place, tiny)
+def test_old_vector_indexes_go_from_the_bucket(bucket, objects, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
         first = writer.head.vectors
         writer.finish(rebuild=True)
-        place.tidy(writer.head.parts, float("inf"))
+        bucket.tidy(writer.head.parts, float("inf"))
         assert writer.head.vectors != first
     names = {key.split("/")[1] for key in objects.held if key.startswith("vectors/")}
     assert names == set(store.head().parts)
 
 
-def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(place, objects, folder, tiny):
+def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(bucket, objects, folder, tiny):
     objects.clock = time.time() - 3_600
-    store = store_at(place, tiny)
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
         first = writer.head.vectors
         objects.clock = time.time()
         writer.finish(rebuild=True)
         assert f"vectors/{first}/manifest.json" in objects.held
-        place.tidy(writer.head.parts, objects.clock + 1)
+        bucket.tidy(writer.head.parts, objects.clock + 1)
         assert not [key for key in objects.held if key.startswith(f"vectors/{first}/")]
 
 
-def test_an_index_that_was_never_in_service_is_dropped(place, objects, folder, tiny):
-    store = store_at(place, tiny)
+def test_an_index_that_was_never_in_service_is_dropped(bucket, objects, folder, tiny):
+    store = store_at(bucket, tiny)
     with open_writer(store) as writer:
         sync(writer, folder, tiny)
     for name in store.head().published:
-        place.drop(name)
-    place.drop("nothing")
+        bucket.drop(name)
+    bucket.drop("nothing")
     assert not [key for key in objects.held if key.startswith("vectors/")]
-    assert not list((place.cache / "vectors").iterdir())
+    assert not list((bucket.cache / "vectors").iterdir())
 
 
 # Shards
@@ -634,11 +636,11 @@ def test_shards_answer_as_one_index_does():
         mask = random.random(300) < 0.3
         for allowed in (None, mask, np.flatnonzero(mask), np.array([0, 299]), np.empty(0, np.int64)):
             for k in (1, 10, 400):
-                expected, given = whole.search(queries, k, allowed=allowed), shards.search(queries, k, allowed=allowed)
-                np.testing.assert_allclose(given[0], expected[0], rtol=1e-5)
-                np.testing.assert_array_equal(given[1], expected[1])
-        some = random.permutation(ids)[:40]
-        np.testing.assert_array_equal(shards.reconstruct(some), whole.reconstruct(some))
+                expected, actual = whole.search(queries, k, allowed=allowed), shards.search(queries, k, allowed=allowed)
+                np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5)
+                np.testing.assert_array_equal(actual[1], expected[1])
+        subset = random.permutation(ids)[:40]
+        np.testing.assert_array_equal(shards.reconstruct(subset), whole.reconstruct(subset))
     with pytest.raises(DamagedError, match="overlap"):
         ShardedIndex([whole, whole])
 
@@ -655,8 +657,8 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
     with open_writer(whole) as writer:
         expected = sync(writer, folder, tiny)
     with open_writer(spread) as writer:
-        made = find_changes(folder, writer.snapshot())
-        entries, report = made.read, made.report
+        changes = find_changes(folder, writer.snapshot())
+        entries, report = changes.read, changes.report
         portions = [
             FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * CHUNK_IDS)
             for at in range(0, len(entries), 2)
