@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers
     from .gpu import BertGpu
+    from .openvino import Pooling
 
 
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.
@@ -55,8 +56,8 @@ class BertEncoder:
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
         self._settings = settings
         self._int8 = int8
-        first_only = settings.pooling == ("cls",)
-        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens, first_only=first_only)
+        pooling = _POOLED_BY_GRAPH.get(settings.pooling)
+        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens, pooling=pooling)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
         self._expects_queries = False
@@ -113,14 +114,18 @@ class BertEncoder:
         vectors = np.empty((len(inputs), self.dim), np.float32)
         int8 = self._int8 and kind == "document"
         if is_small and not self._expects_queries:
-            batches = self._model.run_uncompiled(encodings)
+            batches, is_pooled = self._model.run_uncompiled(encodings), False
         else:
             batches = self._model.run(encodings, int8=int8, one_by_one=is_small)
+            is_pooled = self._model.pooling is not None
         for positions, hidden, mask in batches:
-            with one_thread:
-                pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
-            vectors[positions] = self._scaled(pooled)
+            vectors[positions] = self._scaled(hidden[:, 0].copy() if is_pooled else self._pooled(hidden, mask))
         return vectors
+
+    def _pooled(self, hidden: Floats, mask: Integers) -> Floats:
+        """Pool hidden states (texts, tokens, dim) to (texts, dim), by each kind of pooling that the model has."""
+        with one_thread:
+            return np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
 
     def _gpu_vectors(self, gpu: BertGpu, inputs: list[str]) -> Floats:
         with self._gpu_errors():
@@ -232,3 +237,6 @@ def _max(hidden: Floats, mask: Integers) -> Floats:
 # Pooling: hidden states (texts, tokens, dim) and a mask (texts, tokens) to (texts, dim), under the names of
 # sentence-transformers. Reimers and Gurevych 2019, arXiv:1908.10084, section 3.
 _POOLING = {"cls": _cls, "mean": _mean, "max": _max, "mean_sqrt_len_tokens": _mean_sqrt_len}
+
+# The kinds of pooling that a compiled graph does itself.
+_POOLED_BY_GRAPH: dict[tuple[str, ...], Pooling] = {("cls",): "cls", ("mean",): "mean"}

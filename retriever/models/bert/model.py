@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers, Positions
     from .gpu import BertGpu
-    from .openvino import BertOpenVINO
+    from .openvino import BertOpenVINO, Pooling
     from .weights import BertConfig
 
 
@@ -63,8 +63,8 @@ class BertModel:
     :param fingerprint: of the encoder or reranker: equal ones share a compiled graph.
     :param max_tokens: of a text or pair, special tokens included; the model's own limit holds too.
     :param types: whether hidden states are of pairs too, with a token type for the second text.
-    :param first_only: whether `run` gives only the hidden state of each text's first token, (texts, 1, dim): the last
-        layer computes no other.
+    :param pooling: `run` pools the hidden states to (texts, 1, dim): "cls" is that of the first token, and the last
+        layer computes no other; "mean" is the mean of all.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class BertModel:
         max_tokens: int | None = None,
         classifier: bool = False,
         types: bool = False,
-        first_only: bool = False,
+        pooling: Pooling | None = None,
     ) -> None:
         file = folder / "model.safetensors"
         self._folder = folder
         self._fingerprint = fingerprint
         self._precision = _precision()
         self._config = config
-        self._classifier, self._types, self._first_only = classifier, types or classifier, first_only
+        self._classifier, self._types, self.pooling = classifier, types or classifier, pooling
         self._weights = load_weights(file)
         check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
@@ -192,7 +192,7 @@ class BertModel:
             self._weights,
             classifier=self._classifier,
             types=self._types,
-            first_only=self._first_only,
+            pooling=self.pooling,
             precision=self._precision,
             int8=layers,
             one_by_one=one_by_one,

@@ -21,12 +21,15 @@ from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import Literal
 
     import openvino as ov
 
     from ....core.arrays import Floats, Integers
     from .int8 import Int8Dense
     from .weights import BertConfig
+
+    Pooling = Literal["cls", "mean"]
 
 
 _THREADS = 4  # for one batch: a query has too few tokens for more
@@ -37,7 +40,8 @@ class BertOpenVINO:
 
     :param classifier: whether batches give logits; else they give hidden states.
     :param types: whether batches have token types; those of a classifier always do.
-    :param first_only: whether only the hidden state of each text's first token is computed, (texts, 1, dim).
+    :param pooling: "cls": only the hidden state of each text's first token is computed; "mean": the mean of its tokens'
+        states. Either is of shape (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
     :param one_by_one: up to `_THREADS` cores share a batch, so a single one is fast. By default each core computes
@@ -52,7 +56,7 @@ class BertOpenVINO:
         *,
         classifier: bool = False,
         types: bool = False,
-        first_only: bool = False,
+        pooling: Pooling | None = None,
         precision: str | None = None,
         int8: Mapping[str, Int8Dense] | None = None,
         one_by_one: bool = False,
@@ -77,7 +81,7 @@ class BertOpenVINO:
             weights,
             classifier=classifier,
             has_types=types,
-            first_only=first_only,
+            pooling=pooling,
             has_bf16=can_bf16 and precision != "f32",
             int8=int8 or {},
             folded={} if folded is None else folded,
@@ -232,7 +236,7 @@ def _graph(
     *,
     classifier: bool,
     has_types: bool,
-    first_only: bool,
+    pooling: Pooling | None,
     has_bf16: bool,
     int8: Mapping[str, Int8Dense],
     folded: dict[str, Floats],
@@ -240,8 +244,8 @@ def _graph(
     """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one.
 
     :param has_bf16: whether the graph is computed in bf16. OpenVINO computes sums and norms in float32 unless a
-        product stands between them and the output, and residual connections lead past every product. So the last
-        one gets a product with the identity. Then only the last sum and the last norm are in float32.
+        product stands between them and the output, and residual connections lead past every product. A product for
+        the mean ends that, else one with the identity, after which only a sum and a norm are left in float32.
     """
     ov = import_openvino()
     from openvino import opset15 as op
@@ -268,7 +272,7 @@ def _graph(
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     for number in range(config.layers):
         layer = LayerNames(number)
-        is_cut = (classifier or first_only) and number == last
+        is_cut = (classifier or pooling == "cls") and number == last
         queries = states
         if is_cut:
             queries = states._replace(values=op.slice(states.values, axes(0), axes(1), axes(1), axes(1)))
@@ -279,10 +283,14 @@ def _graph(
         attended = op.reshape(attended, axes(0, 0, dim), True)
         states = norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
         expanded = op.gelu(dense(states, layer.intermediate), "erf")
-        if has_bf16 and not classifier and number == last:
+        if has_bf16 and not classifier and pooling != "mean" and number == last:
             same = op.matmul(states.values, constant(np.eye(dim, dtype=np.float32)), False, True)
             states = states._replace(values=same)
         states = norm(layers.residual(states, expanded, layer.output), layer.output_norm)
+    if pooling == "mean":
+        count = op.reduce_sum(mask, axes(1), True)
+        total = op.matmul(op.unsqueeze(mask, axes(1)), states.values, False, False)
+        states = states._replace(values=total / op.unsqueeze(count, axes(2)))
     hidden = layers.whole(states)
     if not classifier:
         return ov.Model([op.result(hidden)], inputs, "bert")

@@ -32,7 +32,7 @@ class BertHead:
     ) -> None:
         self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
         self._kind = kind
-        self._model = BertModel(folder, config, fingerprint, types=True, first_only=kind.pooled)
+        self._model = BertModel(folder, config, fingerprint, types=True, pooling="cls" if kind.pooled else None)
         weights = load_weights(folder / "model.safetensors")
         dim, labels = self._model.dim, len(settings.labels)
         self._dense = _dense(folder, weights, kind.layer, (labels, dim))
