@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STEP = 4  # letters: every fourth is looked at, and all of them only where one of these is unknown
 _UNKNOWN = "\ufffd"
-_WORD = re.compile(rf"[^\s{_UNKNOWN}]*{_UNKNOWN}\S*")
+_WORD = re.compile(r"\S+")
 _MIN_UNKNOWN = 20  # letters in words; fewer are bullets and other signs
 _MIN_SIGNS = 100  # characters of a text that may be nothing but signs
 _MIN_WORD = 12  # characters of a word on average, where the space is a sign too

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MARK = "\ufffe"
-_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_DIVIDED = re.compile(rf"([^\W_]+){MARK}([^\W_]+)")
+_WORD = re.compile(r"[^\W\d_]++(?:-[^\W\d_]++)*+")
+_DIVIDED = re.compile(rf"(?<![^\W_])([^\W_]++){MARK}([^\W_]+)")
 _MIN_PART = 3  # letters of a word that may be part of another
 _LONG_FIRST, _LONG_SECOND = 4, 6  # letters of a word that is known, and of a second part that is no ending
 

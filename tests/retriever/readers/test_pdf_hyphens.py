@@ -33,6 +33,11 @@ def test_a_divided_word_keeps_a_hyphen_that_belongs_to_it(document: str, first: 
     assert joiner([document, divided])(f"({divided})") == f"({joined})"
 
 
+def test_long_words_take_linear_time() -> None:
+    text = "a" * 1_000_000 + f" rea{MARK}soning"
+    assert joiner([text])(text).endswith(" reasoning")
+
+
 def test_halves_of_divided_words_are_no_words() -> None:
     assert joiner([f"con{MARK}firming, con{MARK}text firm{MARK}ing"])(f"con{MARK}firming") == "confirming"
 
