@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from ...documents.document import Document
 from ..base import HeadingStack, PartStart, split_parts
 from ..plain_text.encoding import decode
+from ..tables import columns_heading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ..base import Heading
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
@@ -56,19 +59,22 @@ class _LineScanner:
         """Begin a part of prose at a line."""
         self.mark(index, "prose")
 
-    def mark(self, index: int, kind: str) -> None:
+    def mark(self, index: int, kind: str, names: Heading = ()) -> None:
         """Begin a part of a kind at a line."""
         if index < len(self.line_starts):
-            self.part_starts.append(PartStart(self.line_starts[index], self.headings.path, kind))
+            self.part_starts.append(PartStart(self.line_starts[index], self.headings.path + names, kind))
 
     def enter_heading(self, index: int, level: int, title: str) -> None:
         """Begin a section at a line."""
         self.headings.enter(level, title)
         self.mark(index, "prose")
 
-    def block(self, index: int, end: int, kind: str) -> int:
-        """Make the lines from `index` up to `end` one part of another kind, with prose behind; returns `end`."""
-        self.mark(index, kind)
+    def block(self, index: int, end: int, kind: str, names: Heading = ()) -> int:
+        """Make the lines from `index` up to `end` one part of another kind, with prose behind; returns `end`.
+
+        :param names: of the columns of a table, as a further heading.
+        """
+        self.mark(index, kind, names)
         self.prose(end)
         return end
 
@@ -167,7 +173,9 @@ def _markdown_block(scanner: _LineScanner, index: int) -> int:
         and "|" in (rule := scanner.lines[index + 1])
         and _RULE.match(rule)
     ):
-        return scanner.block(index, scanner.skip_while(index, lambda row: "|" in row), "table")
+        end = scanner.skip_while(index, lambda row: "|" in row)
+        header = map(plain_title, map(str.strip, line.strip().strip("|").split("|")))
+        return scanner.block(index, end, "table", columns_heading(scanner.lines[index:end], header))
     return _markdown_paragraph(scanner, index)
 
 

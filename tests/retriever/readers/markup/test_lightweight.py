@@ -33,6 +33,17 @@ def test_the_first_heading_is_a_markdown_files_title() -> None:
     assert reading("## below\n\n# Appendix\n", "a.md").title == ""
 
 
+@pytest.mark.parametrize(("rows", "names"), [(3, ()), (40, ("Name, Home town, size()",))])
+def test_rows_far_down_a_markdown_table_have_the_names_of_its_columns(rows: int, names: tuple[str, ...]) -> None:
+    body = "".join(f"| Ann {number} | Bern and Basel | 5 |\n" for number in range(rows))
+    document = reading(f"# Top\n\n| Name | **Home** town | `size()` |\n|---|---|---|\n{body}\nafter\n", "a.md")
+    assert [(part.kind, part.heading) for part in document.parts] == [
+        ("prose", ("Top",)),
+        ("table", ("Top", *names)),
+        ("prose", ("Top",)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "title"),
     [
