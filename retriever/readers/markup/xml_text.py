@@ -10,6 +10,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
+from ...documents.document import add_unread
 from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from ..office.mathml import formula
 from ..office.package import local_name, parse_xml
@@ -41,6 +42,8 @@ _MAX_RECORD_ELEMENTS = 120  # elements
 _MAX_VALUE = 200  # characters of a value that stands behind its name
 
 
+_KEPT = 0.9  # of the text: less is a loss, not a stray sign that the parser drops
+_TAG = re.compile(r"<!--.*?-->|<[^<>]*>", re.DOTALL)
 _ENTITY = re.compile(r"&(\w{2,31};)")
 _TEX_AROUND = re.compile(
     r"\\documentclass.*?\\begin\{document\}|\\(?:begin|end)\{[a-z]+\*?\}|\$", re.DOTALL
@@ -49,8 +52,10 @@ _TEX_AROUND = re.compile(
 
 def read_xml(data: bytes, format_name: str) -> Document:
     """Read an XML file; as source code if most of its text is in attributes."""
-    root = _parse(data)
+    root, damage = _parse(data)
     builder = DocumentBuilder()
+    if damage:
+        add_unread(builder.metadata, damage)
     reader = _XmlReader(builder, has_names=_is_data(root))
     try:
         reader.add_element(root, 0)
@@ -75,15 +80,21 @@ def _is_in_attributes(root: Any) -> bool:
     return sum(map(len, values)) >= 3 * text
 
 
-def _parse(data: bytes) -> Any:
-    """The root element, also of a file with a wrong encoding declaration or with entities from an absent DTD."""
+def _parse(data: bytes) -> tuple[Any, str]:
+    """The root element, also of a file with a wrong encoding declaration or with entities from an absent DTD.
+
+    :returns: also the damage that cost much of the text, if any.
+    """
     prolog = data.partition(b"?>")[0] if data.startswith(b"<?xml") else b""
     try:
-        return parse_xml(data, encoding="windows-1252" if declared_charset(prolog) == "cp1252" else None)
+        return parse_xml(data, encoding="windows-1252" if declared_charset(prolog) == "cp1252" else None), ""
     except UnreadableError as error:
         if "amplification" in str(error) or "depth" in str(error) or "more than" in str(error):
             raise
-        return parse_xml(_replace_entities(decode(data)).encode(), recover=True, encoding="utf-8")
+        source = _replace_entities(decode(data))
+        root = parse_xml(source.encode(), recover=True, encoding="utf-8")
+        length, expected = (sum(map(len, text.split())) for text in ("".join(root.itertext()), _TAG.sub(" ", source)))
+        return root, str(error).partition(" (<string>")[0] if length < _KEPT * expected else ""
 
 
 def _replace_entities(source: str) -> str:

@@ -339,3 +339,16 @@ def test_formulas_of_an_article_are_read_once() -> None:
     ]
     text = reading("<article><body>\n" + "\n".join(lines) + "\n</body></article>", "a.xml").text
     assert text.split("\n") == ["where \\mu (t) is", "", "and x^2 too", "x^2", "(1) a<b", "x^{2}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "is_damaged"),
+    [
+        ("<a><p>one &nbsp; two</p></a>", False),
+        ("<a><!-- a long comment > with signs --><p>salt & pepper, and more words</p></a>", False),
+        ("<a><p>one two</p></b><p>three four five six</p>", True),
+    ],
+)
+def test_xml_that_is_damaged_says_so_if_text_is_lost(source: str, is_damaged: bool) -> None:
+    unread = reading(source, "a.xml").metadata.get("unread", "")
+    assert unread.startswith("damaged XML: ") is is_damaged
