@@ -123,7 +123,7 @@ def index(
     from ..retriever.retriever import Retriever
 
     return_freed_memory()
-    where, folders = _place(folder, index)
+    where, folders = _index_and_folders(folder, index)
     if precision:
         from .precision import model_in_precision
 
@@ -156,8 +156,8 @@ def _sync(
     return report
 
 
-def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
-    """Return the place of the index, and the folders to sync: one, those of a collection, or None for its own."""
+def _index_and_folders(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
+    """Return where the index lies, and the folders to sync: one, those of a collection, or None for its own."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
     from ..retriever.store.collection import existing_collection, is_collection_path

@@ -57,31 +57,37 @@ def open_index(
         from ..core.runtime.arrow import leave_out_pandas
 
         leave_out_pandas()  # before the modules that import pyarrow
-        from ..retriever.documents.scan import find_index, is_index
         from ..retriever.retriever import Retriever
 
-    start = folder or (Path() if index else current_folder())
+    path = index or _index_of(folder, narrow=narrow)
+    opened = None if gpu else open_kept(path, model, ray)
+    opened = opened or Retriever.open(path, model=model, ray=ray, gpu=gpu, wait=wait, on_wait=print_waiting)
+    if index and folder is not None and not narrow:
+        _check_inside(folder, opened)
+    return opened
+
+
+def _index_of(folder: Path | None, *, narrow: bool) -> Path:
+    """The index of FOLDER or of the nearest folder above it; else the collection that the configuration names."""
+    from ..retriever.documents.scan import find_index, is_index
+
+    start = folder or current_folder()
     if narrow:
         start = folder_above(start)
-    if not index and not start.exists():
+    if not start.exists():
         raise InputError(f"there is no folder{' or file' * narrow} {start}")
-    if not index and start.is_file():
+    if start.is_file():
         raise InputError(f"{start} is a file: expected a folder")
-    path = index or (start if is_index(start) else find_index(start))
+    path = start if is_index(start) else find_index(start)
     if path is None and (folder is None or narrow):
         path = _default_collection()
         if path and not narrow:  # perhaps to write to it, or a server: its documents are not those here
             file = click.get_current_context().meta[FILE]
             print_note(f"binocle: there is no index here, so this is the collection {path.name} that {file} names")
     if path is None:
-        raise NoIndexError(
-            f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
-        )
-    opened = None if gpu else open_kept(path, model, ray)
-    opened = opened or Retriever.open(path, model=model, ray=ray, gpu=gpu, wait=wait, on_wait=print_waiting)
-    if index and folder is not None and not narrow:
-        _check_inside(folder, opened)
-    return opened
+        hint = command_hint("index", start if folder else Path())
+        raise NoIndexError(f"no index in {start} or above it: make one with {hint}")
+    return path
 
 
 def current_folder() -> Path:

@@ -148,7 +148,6 @@ def _explain_no_hits(
 ) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
     from ...retriever.store.documents import ids_passing
-    from ...retriever.store.locations.folder_location import writer_at
 
     snapshot = retriever.snapshot()
     documents = retriever.documents()
@@ -156,26 +155,36 @@ def _explain_no_hits(
     inside = folder_filter(folders, root, retriever.location)
     below = ids_passing(snapshot, inside)
     if not rows:
-        command = "files" if documents else "index"
-        hint = command_hint(command, root or Path("FOLDER"), at=retriever.path)
-        writer = writer_at(retriever.path)
-        index = retriever.location
-        reason = f"the index at {index} holds no passages yet: {hint} fills it"
-        if documents:
-            reason = f"the index at {index} holds no passages, for the reasons that {hint} lists"
-        if writer:
-            reason = f"{writer} is making the index at {index}{_progress(retriever)}: search again when it is done"
+        reason = _why_empty(retriever, root, has_documents=bool(documents))
     elif below.isdisjoint(row["id"] for row in rows):
         reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
-        types = sorted({row["format"] for row in rows if row["id"] in below}) if "type" in " ".join(where) else []
-        ellipsis = ", …" * (len(types) > _LISTED_TYPES)
-        here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{ellipsis})" if types else ""
-        reason = f"no document passes {' and '.join(where)}{here}"
+        types = {row["format"] for row in rows if row["id"] in below} if "type" in " ".join(where) else set()
+        reason = f"no document passes {' and '.join(where)}{_listed(types)}"
     else:
         reason = _lacking(parse(query)) or "nothing found" * sys.stdout.isatty()
     if reason:
         echo(f"binocle: {printable(reason)}", err=True)
+
+
+def _listed(types: set[str]) -> str:
+    """The types of documents that are there, for a message; "" for none."""
+    if not types:
+        return ""
+    return f" (types here: {', '.join(sorted(types)[:_LISTED_TYPES])}{', …' * (len(types) > _LISTED_TYPES)})"
+
+
+def _why_empty(retriever: Retriever, root: Path | None, *, has_documents: bool) -> str:
+    """Why an index holds no passages."""
+    from ...retriever.store.locations.folder_location import writer_at
+
+    index = retriever.location
+    if writer := writer_at(retriever.path):
+        return f"{writer} is making the index at {index}{_progress(retriever)}: search again when it is done"
+    hint = command_hint("files" if has_documents else "index", root or Path("FOLDER"), at=retriever.path)
+    if has_documents:
+        return f"the index at {index} holds no passages, for the reasons that {hint} lists"
+    return f"the index at {index} holds no passages yet: {hint} fills it"
 
 
 def _progress(retriever: Retriever) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...retriever.retriever import Retriever
-    from ...retriever.search.grep import Line
+    from ...retriever.search.grep import DocumentMatches, Line
     from ...retriever.search.results.hit import Hit
     from ...retriever.store.filters.where import Where
 
@@ -95,6 +95,17 @@ class LineOptions(NamedTuple):
     paths_without: bool
     count_only: bool
 
+    @property
+    def context(self) -> tuple[int, int]:
+        """The numbers of lines to print before and after each match."""
+        around = self.around or 0
+        return around if self.before is None else self.before, around if self.after is None else self.after
+
+    @property
+    def prints_lines(self) -> bool:
+        """Whether lines are printed, not only paths or numbers."""
+        return not (self.paths_only or self.paths_without or self.count_only)
+
 
 def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of lines to a command (a decorator)."""
@@ -126,14 +137,13 @@ def _refuse(options: dict[str, str], rule: str) -> None:
 
 def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineOptions, *, as_json: bool) -> int:
     """Print the lines that match, and return the exit code."""
-    before = options.before if options.before is not None else options.around or 0
-    after = options.after if options.after is not None else options.around or 0
+    before, after = options.context
     documents = retriever.grep(
         pattern,
         where=where,
         before=before,
         after=after,
-        lines=not (options.paths_only or options.paths_without or options.count_only),
+        lines=options.prints_lines,
         fixed=options.fixed,
         ignore_case=options.ignore_case,
         word=options.word,
@@ -141,22 +151,32 @@ def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineO
     from_here = path_from_here(retriever.folder)
     writer = _JsonWriter() if as_json else _TextWriter(separated=bool(before or after))
     if options.paths_without:
-        matching = {(file_of(document.path), document.source) for document in documents}
-        records = (record for record in retriever.iterate(where) if record.state == "indexed")
-        files = dict.fromkeys((file_of(record.id), record.source) for record in records)
-        remaining = [file for file in files if file not in matching]
+        remaining = _files_without(retriever, where, documents)
         _print_paths(remaining, from_here, writer, as_json=as_json)
         return 0 if remaining else EXIT_NEGATIVE
     is_empty = True
-    for (stored, source), parts in groupby(documents, lambda document: (file_of(document.path), document.source)):
+    for (stored, source), parts in groupby(documents, _file_and_source):
         is_empty = False
         path = stored if as_json or source != "file" else from_here(stored)
-        if options.paths_only or options.count_only:
-            writer.count(path, None if options.paths_only else sum(part.count for part in parts))
-        else:
+        if options.prints_lines:
             for group in (group for part in parts for group in part.groups):
                 writer.group(path, group)
+        else:
+            writer.count(path, None if options.paths_only else sum(part.count for part in parts))
     return EXIT_NEGATIVE if is_empty else 0
+
+
+def _files_without(retriever: Retriever, where: Where, documents: Iterable[DocumentMatches]) -> list[tuple[str, str]]:
+    """Return the indexed files that pass the filter and are not among documents with a match."""
+    matching = set(map(_file_and_source, documents))
+    records = (record for record in retriever.iterate(where) if record.state == "indexed")
+    files = dict.fromkeys((file_of(record.id), record.source) for record in records)
+    return [file for file in files if file not in matching]
+
+
+def _file_and_source(document: DocumentMatches) -> tuple[str, str]:
+    """The file of a document, which may be a part of it, and whether it is a file or was added."""
+    return file_of(document.path), document.source
 
 
 def print_paths(hits: Iterable[Hit], root: Path | None, *, copies: bool, as_json: bool) -> None:
