@@ -1,4 +1,4 @@
-"""Metrics to compare vectors. Every score is higher the better and the same for every kind of index."""
+"""Metrics to compare vectors. Higher scores are better, and every kind of index gives the same."""
 
 from __future__ import annotations
 

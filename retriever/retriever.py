@@ -29,7 +29,7 @@ from .store.foreign.trust import is_trusted
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import check_address, is_s3, open_location
-from .store.locations.waiting_line import Patience
+from .store.locations.patience import Patience
 from .store.root import Request, held_below, to_drop, to_sync
 from .store.snapshot import Snapshot
 from .upkeep import Upkeep

@@ -14,7 +14,7 @@ from ..core.errors import InputError, NotFoundError
 from .search.ranking.calibration import renew_scale
 from .store import documents as stored_documents
 from .store.filters.where import Where, parse
-from .store.locations.waiting_line import Patience
+from .store.locations.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable

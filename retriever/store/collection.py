@@ -17,7 +17,7 @@ from ...core.files import user_folder
 from ..documents.scan import is_index
 from .foreign import trust
 from .locations.open_location import open_location
-from .locations.waiting_line import Patience
+from .locations.patience import Patience
 
 if TYPE_CHECKING:
     from pathlib import Path

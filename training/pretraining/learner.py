@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import cross_entropy
 
 from .data.masking import IGNORED
 from .data.rows import sample
+from .model import masked_predictions
 from .perplexity import Perplexity
 
 if TYPE_CHECKING:
     from .data.batches import MaskedBatches
     from .teacher import MaskedTeacher
 
-_STEP = 64  # masked tokens are padded to a multiple: on a CPU each new size costs a kernel compiled for it
 MEASURED = 1_000  # rows in an evaluation; more would slow it and hardly sharpen the figure
 
 
@@ -35,29 +35,6 @@ class PairHead(nn.Module):
         """Logits (rows, 2) of states (rows, width)."""
         logits: Tensor = self.classifier(torch.tanh(self.dense(state)))
         return logits
-
-
-def masked_predictions(model: Any, positions: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the logits of some tokens (tokens, vocabulary), and the last states of all (rows, width, dim).
-
-    The vocabulary is half of a small model's work, and six of seven tokens are not masked.
-
-    :param positions: of the tokens in the batch without rows.
-    """
-    padding = -len(positions) % _STEP  # repeats the first token; its logits are dropped
-    states: list[Tensor] = []
-
-    def select(_module: nn.Module, _arguments: Any, output: Any) -> Any:
-        states.append(output[0])
-        output["last_hidden_state"] = output[0].flatten(0, 1)[pad(positions, (0, padding))].unsqueeze(0)
-        return output
-
-    handle = model.base_model.register_forward_hook(select)
-    try:
-        logits: Tensor = model(**inputs).logits[0, : len(positions)]
-    finally:
-        handle.remove()
-    return logits, states[0]
 
 
 class MaskedLearner(nn.Module):

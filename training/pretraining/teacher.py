@@ -16,7 +16,6 @@ from torch.nn.functional import cosine_similarity, kl_div, log_softmax
 from ...core.errors import InputError
 from ..runs import attention, environment
 from . import model as masked_model
-from .learner import masked_predictions
 
 if TYPE_CHECKING:
     from .model import MaskedModel
@@ -74,7 +73,7 @@ class MaskedTeacher:
         if not self._has_types:
             inputs = {name: tensor for name, tensor in inputs.items() if name != "token_type_ids"}
         with torch.no_grad():
-            own_logits, own_states = masked_predictions(self._model, positions, inputs)
+            own_logits, own_states = masked_model.masked_predictions(self._model, positions, inputs)
         size = min(logits.shape[1], own_logits.shape[1])  # models may pad the vocabulary
         guesses = divergences(logits[:, :size], own_logits[:, :size])
         if states.shape != own_states.shape:

@@ -21,7 +21,8 @@ from ..foreign.confinement import check_files
 from ..tables import TableLocation
 from .location import ANY, HEAD, LARGEST, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles
-from .waiting_line import Busy, Patience, WaitingLine, is_ticket, wait_for
+from .patience import Patience
+from .waiting_line import Busy, WaitingLine, is_ticket, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

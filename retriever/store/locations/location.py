@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..tables import TableLocation
-    from .waiting_line import Patience
+    from .patience import Patience
 
 ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file

@@ -11,7 +11,7 @@ from ....core.errors import InputError
 
 if TYPE_CHECKING:
     from .location import Location
-    from .waiting_line import Patience
+    from .patience import Patience
 
 
 def open_location(

@@ -22,8 +22,9 @@ from ..head import Head
 from ..tables import TableLocation
 from .folder_location import FolderLocation, now, reachable, unfinished_files, writer_in, writer_since
 from .location import ANY, HEAD, KEEP_SECONDS, NEW, TABLES
+from .patience import Patience
 from .s3_objects import Changed, S3Objects
-from .waiting_line import Busy, Patience, wait_for
+from .waiting_line import Busy, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

@@ -28,7 +28,8 @@ from binocle.retriever.store.locations import waiting_line
 from binocle.retriever.store.locations.folder_location import FolderLocation, writer_at, writer_since
 from binocle.retriever.store.locations.location import ANY, HEAD, NEW, PREVIOUS
 from binocle.retriever.store.locations.new_files import NewFiles
-from binocle.retriever.store.locations.waiting_line import Patience, WaitingLine
+from binocle.retriever.store.locations.patience import Patience
+from binocle.retriever.store.locations.waiting_line import WaitingLine
 from binocle.retriever.store.root import Request
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store

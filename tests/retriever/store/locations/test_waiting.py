@@ -12,7 +12,8 @@ from filelock import FileLock
 from binocle import Retriever
 from binocle.core.errors import InputError, LockedError
 from binocle.retriever.store.locations.folder_location import FolderLocation
-from binocle.retriever.store.locations.waiting_line import Busy, Patience, WaitingLine, is_ticket, wait_for
+from binocle.retriever.store.locations.patience import Patience
+from binocle.retriever.store.locations.waiting_line import Busy, WaitingLine, is_ticket, wait_for
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
 
