@@ -499,7 +499,7 @@ def _synced(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
 
 @pytest.fixture
 def retriever(folder: Path, _synced: Path):
-    """A Retriever whose index, `.binocle` in `folder`, is in line with it."""
+    """A Retriever of `folder`, with a current index in `.binocle`."""
     from binocle import Retriever
 
     shutil.copytree(_synced / ".binocle", folder / ".binocle")

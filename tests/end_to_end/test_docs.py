@@ -249,7 +249,7 @@ def test_a_look_shows_what_the_page_says(block, run):
 
 
 def run_line(line: str, run, where: str) -> str:
-    """Run `binocle …` in this process with fewer steps, and return what it printed.
+    """Run `binocle …` in this process with fewer steps, and return its output.
 
     Pipes and redirections around it are the shell's.
     """

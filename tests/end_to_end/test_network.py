@@ -28,7 +28,7 @@ SENT = re.compile(r"\b(connect|sendto|sendmsg|sendmmsg)\(.*AF_INET")
 
 
 def connections(program: str, tmp_path, *arguments: str) -> list[str]:
-    """The lines of strace in which a program, or a child of it, sends to an address of the internet or asks a DNS."""
+    """The lines of strace that show a program, or a child of it, sending to an internet address or asking a DNS."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")

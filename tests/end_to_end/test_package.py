@@ -327,7 +327,7 @@ def test_help_of_every_command_needs_no_numpy_and_no_lance():
 
 
 def imported_at_the_top(name):
-    """Modules that a source file imports as soon as it is imported itself, outside functions."""
+    """The modules that a source file imports at its top, outside functions."""
     package = ["binocle", *Path(name).parent.parts]
     blocks = list(tree_of(name).body)
     while blocks:

@@ -101,7 +101,7 @@ def socket_among_the_vectors(index: Path, victim: Path) -> None:
 
 
 def clone_tables(index: Path, victim: Path, elsewhere: bytes = b"") -> None:
-    """Tables whose files lie in the victim's index, or under the name `elsewhere`."""
+    """Tables with files in the victim's index, or under the name `elsewhere`."""
     private, changes = head(victim / "private/.binocle"), {}
     for name in ("documents", "chunks"):
         source, target = (str(where / f"{name}.lance") for where in (victim / "private/.binocle", index))
@@ -137,7 +137,7 @@ def tables_on_a_server(index: Path, victim: Path) -> None:
 
 
 def foreign_version(index: Path, victim: Path, version: int) -> None:
-    """A version of a table, not that of HEAD.json, whose files lie in the victim's index."""
+    """A version of a table with files in the victim's index; HEAD.json names another."""
     scratch = index.parent / "scratch"
     clone_tables(shutil.copytree(index, scratch), victim)
     file = next((scratch / "chunks.lance/_versions").glob("*.manifest"))

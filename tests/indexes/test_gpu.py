@@ -145,7 +145,7 @@ def written(folder, spec, count=600):
 
 @pytest.fixture
 def one_gpu(monkeypatch):
-    """A machine whose one GPU is its CPU."""
+    """A machine with one GPU, which is its CPU."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda name: (2**33, 2**33))
     of = GpuIndex.of

@@ -220,7 +220,7 @@ def load(folder):
 
 
 def sealed(folder):
-    """The folder under the name that its manifest now asks for, so that what it says is looked at."""
+    """The folder under the name that its manifest now asks for, so that the manifest is read."""
     data = (folder / "manifest.json").read_bytes()
     name = f"{folder.name.rsplit('-', 1)[0]}-{hashlib.sha256(data).hexdigest()[:16]}"
     return folder.rename(folder.with_name(name))
@@ -328,7 +328,7 @@ def test_an_index_in_the_place_of_another_is_damage(tmp_path):
 
 
 def test_a_manifest_without_files_proves_nothing(tmp_path):
-    """Else a folder whose checksums were left out would be trusted."""
+    """Else a folder without checksums would be trusted."""
     folder = published(tmp_path / "vectors", index_of(20))
     value = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**value, "files": {}}))
@@ -365,7 +365,7 @@ def test_a_folder_that_is_a_file_is_damage(tmp_path):
     shutil.rmtree(tmp_path)
 
 
-# What is newer than the published index, and what is gone from it
+# Rows newer than the published index, and rows gone from it
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -412,7 +412,7 @@ def test_a_live_index_equals_brute_force_over_what_there_is(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("gap", [1, 3, 2**24])
 def test_what_is_allowed_of_a_live_index_is_what_isin_says(gap, seed):
-    """However far apart the ids lie, as those of portions do, and however few are allowed."""
+    """However far apart the ids lie, and however few are allowed."""
     random = np.random.default_rng(seed)
     count = int(random.integers(20, 200))
     ids = np.cumsum(random.choice([1, gap], count + 10))

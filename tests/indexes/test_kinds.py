@@ -144,7 +144,7 @@ def test_every_kind_gives_true_scores_and_finds_the_nearest(kind, metric, built)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_keep_the_recall(kind, metric, built, eager):
-    """Of any selectivity, as a mask and as positions, and one whose vectors all lie where the query does not."""
+    """Of any selectivity, as a mask and as positions; one passes only vectors far from the query."""
     ids, vectors = rows(metric)
     index = load(built(kind, metric))
     queries = vectors_of(25, 3, unit=metric == "ip")
@@ -521,7 +521,7 @@ def test_what_is_settled_is_published_and_served(tmp_path):
 
 
 def test_equal_rows_make_equal_files(tmp_path):
-    """What is learnt does not depend on chance, so that a rebuilt index is the one it was."""
+    """Learning does not depend on chance, so a rebuilt index equals the first."""
     for kind in ("ivf", "pq_fast", "ivf_rabitq"):
         first, second = (IndexManifest.read(tmp_path / publish(tmp_path, spec_of(kind), *rows())) for _ in range(2))
         assert first.files == second.files
@@ -576,7 +576,7 @@ def test_index_of_another_dimension_is_refused(tmp_path):
 
 
 def reseal(folder, **changes):
-    """A folder whose checksums are all true, whatever its files hold."""
+    """A folder with true checksums, whatever its files hold."""
     record = json.loads((folder / "manifest.json").read_text()) | changes
     record["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["files"]}
     data = json.dumps(record).encode()

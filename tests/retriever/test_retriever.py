@@ -847,7 +847,7 @@ def hashed(monkeypatch):
 
 
 def assert_nearest(retriever, query, hashed, checks):
-    """What a search finds is what comparing every committed vector finds, and so many files are checked for it."""
+    """A search finds the same as comparing every committed vector, and checks so many files for it."""
     before = len(hashed)
     hits = retriever.search(query, 10**6, mode="semantic")
     assert len({file.parent for file in hashed[before:]}) == checks

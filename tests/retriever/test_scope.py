@@ -109,7 +109,7 @@ def hostile_options(draw):
 
 
 def hostile_writes(draw, scope, name):
-    """A random write on the scope, which leaves the documents of the scope as they are."""
+    """A random write on the scope that does not change the documents of the scope."""
     document = {
         "id": name,
         "text": "taken",

@@ -1,4 +1,4 @@
-"""An example for type checkers: an asynchronous service, in which each tenant sees its own documents."""
+"""An example for type checkers: an asynchronous service that shows each tenant its own documents."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_search_without_explain_prints_no_scores(here: Path, run):
 
 @pytest.fixture
 def strict(here: Path) -> Path:
-    """The indexed folder with an encoder that is said to have far higher cosines for what it answers."""
+    """The indexed folder with an encoder whose cosines for answers count as far higher."""
     snapshot = Retriever.open(here).snapshot()
     store_scale(snapshot.store.location, Scale(5.0, 9.0, 0.04, 0.02, 1_000), snapshot.head.encoder)
     return here

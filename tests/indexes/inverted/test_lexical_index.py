@@ -1,4 +1,4 @@
-"""The inverted index against brute force, and against files that are not what was written."""
+"""The inverted index against brute force, and against changed files."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_worker_has_the_state_that_it_was_sent_as_plain_values(others):
 
 
 class Here(Cluster):
-    """A cluster whose tasks are done at once, in this process."""
+    """A cluster that does its tasks at once, in this process."""
 
     def __init__(self):
         self.workers = 3
@@ -97,7 +97,7 @@ def build_shards(snapshot):
 
 
 class Actors:
-    """A Ray in which actors have names, and remember that they do."""
+    """A Ray that gives names to actors, and keeps them."""
 
     def __init__(self, *names):
         self.names = list(names)
@@ -295,7 +295,7 @@ def s3(monkeypatch, tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, monkeypatch):
-    """The rows and answers of one machine, from three nodes of which one is killed in the middle."""
+    """Three nodes, one of them killed in the middle, give the rows and answers of one machine."""
     import ray
     from ray.cluster_utils import Cluster as Nodes
 

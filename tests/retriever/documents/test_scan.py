@@ -358,7 +358,7 @@ def test_a_pattern_of_many_stars_does_not_take_for_ever(pattern, tmp_path):
     assert given == kept_by_git(tmp_path)
 
 
-# What is no ordinary file
+# Special files and links
 
 
 def test_links_are_not_followed_wherever_they_lead(tmp_path):

@@ -70,7 +70,7 @@ class Words:
 
 
 def vectors_of(retriever: Retriever) -> dict[bytes, str]:
-    """The vectors of secret texts in the index, and those of the queries that were made from such texts."""
+    """The vectors of secret texts in the index, and of the queries made from such texts."""
     name, safe = retriever.encoder.name, [f"The moon and the sea, number {number}." for number in range(FILES)]
     rows = retriever.snapshot().chunks.to_table(columns=["context", "vector"]).to_pylist()
     vectors = {row["context"]: np.array(row["vector"], "<f4").tobytes()[:16] for row in rows}

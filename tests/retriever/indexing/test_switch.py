@@ -58,7 +58,7 @@ def models(tmp_path_factory, make_model, tiny_model) -> dict[str, Path]:
 
 
 def answers(retriever: Retriever, modes=MODES) -> list[tuple]:
-    """What is found and how well, without ids, which another index may give otherwise."""
+    """Hits and scores without ids, which differ between indexes."""
     return [
         (mode, query, hit.path, hit.char_start, hit.text, hit.score)
         for mode in modes
@@ -310,7 +310,7 @@ def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, 
     assert row["id"] == index.search("oven", 1, mode="semantic")[0].passage
 
 
-# What is written between a switch and its rollback
+# Writes between a switch and its rollback
 
 NEW = [{"id": "new", "text": "The queen of the city sails the sea."}]
 
@@ -1067,7 +1067,7 @@ def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, mode
     assert done.returncode == 0, done.stderr[-2_000:]
 
 
-# What is kept is checked
+# Checks of the stored vectors
 
 
 @pytest.mark.parametrize("value", [b"", b"\0" * 4, np.full(32, np.nan, np.float32).tobytes()])

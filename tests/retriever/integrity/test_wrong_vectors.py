@@ -111,7 +111,7 @@ def _many(tmp_path_factory, tiny_model):
 
 @pytest.fixture
 def big_index(tmp_path, _many, monkeypatch, tiny):
-    """An index of one passage a document, whose encoder is compiled already."""
+    """An index with one passage a document, and its encoder compiled already."""
     for module in ("models.cache", "upkeep"):
         name = f"binocle.retriever.{module}.load_encoder"
         monkeypatch.setattr(name, lambda name: tiny if name == tiny.name else load_encoder(name))
@@ -320,7 +320,7 @@ def test_repair_loses_nothing_that_is_stored(deep, big_index, not_few, make_mode
 
 
 def test_a_text_that_was_never_embedded_does_not_replace_a_vector(big_index, tiny, not_few):
-    """The text is what is damaged, and the vector all that is left of it."""
+    """The text is damaged, and the vector is all that remains of it."""
     vectors = stored(big_index)
     path = big_index.path / "chunks.lance"
     dataset = lance.dataset(path)

@@ -1,4 +1,4 @@
-"""What a vector still says of its text, whatever marks the tokenizer puts on words."""
+"""The facts that a vector still tells of its text, whatever marks the tokenizer puts on words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = ("saw", "the", "cat", "and", "geneva", "1998", "with", "dogs")
 
 
 class Oracle:
-    """An inverter whose bag holds what it is told, all of it alike."""
+    """An inverter with a bag of given words, all equally likely."""
 
     def __init__(self, model: Path, *said: int) -> None:
         self.encoder = SimpleNamespace(name=str(model), encode=self._encode)

@@ -18,7 +18,7 @@ DIM = 128
 
 
 def vectors(count: int, seed: int) -> np.ndarray:
-    """Vectors that vary along the first of some turned axes more than along the last, as those of texts do."""
+    """Vectors that vary along the first of some turned axes more than along the last, as in real texts."""
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((DIM, DIM)))[0]
     spread = np.arange(1, DIM + 1) ** -0.8
     drawn = np.random.default_rng(seed).standard_normal((count, DIM)) * spread

@@ -1,4 +1,4 @@
-"""A decoder of hidden states begins as the encoder's own layers, and reads around what it does not see."""
+"""A decoder of hidden states begins as the encoder's own layers, and reads around hidden tokens."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def made(name, vectors, key=KEY):
     return defences.fit(defences.parse([name])[-1], vectors, key)
 
 
-# What a defence does
+# The effect of a defence
 
 
 @pytest.mark.parametrize("name", NAMES)

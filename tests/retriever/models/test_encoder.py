@@ -374,7 +374,7 @@ def test_offsets_are_of_the_characters_of_each_token_and_not_cut(tiny):
     assert all(0 <= start <= end <= len(text) for start, end in spans[0])
     assert [start for start, _ in spans[0]] == sorted(start for start, _ in spans[0])
     covered = {position for start, end in spans[0] for position in range(start, end)}
-    # all but white space and what the normaliser drops: the joiner of the emoji
+    # all but white space and characters that the normaliser drops: the joiner of the emoji
     assert {text[position] for position in set(range(len(text))) - covered} <= {" ", "\u200d"}
 
 

@@ -98,7 +98,7 @@ def test_a_single_word_means_sentence_transformers_then_the_model_of_that_whole_
 
 
 class Hub:
-    """A hub that has the models of a table, and says what it was asked for."""
+    """A hub with the models of a table, which records the requests."""
 
     def __init__(self, folders):
         self.folders, self.asked = folders, []

@@ -88,7 +88,7 @@ def test_the_best_ten_and_first_places_are_compared():
 
 @pytest.fixture(autouse=True)
 def _int8_products(monkeypatch, tmp_path):
-    """As on a processor with them, of which nothing is remembered: without, auto asks for no check."""
+    """As on a processor with them, without stored results: without, auto asks for no check."""
     monkeypatch.setattr(precision, "has_int8_products", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 

@@ -443,7 +443,7 @@ class Timed(Reranker):
         monkeypatch.setattr(rerankers.time, "perf_counter", lambda: self.now)
 
     def _batch_scorer(self, pairs):
-        self.now += 1_000  # what is done once does not count
+        self.now += 1_000  # work that is done once does not count
 
         def scores(start, stop):
             self.calls.append(stop - start)
@@ -478,7 +478,7 @@ def test_a_machine_that_becomes_slower_is_noticed(monkeypatch):
 
 
 class ByTable(Reranker):
-    """Scores passages by what a function says of them, and remembers what it was given."""
+    """Scores passages by a function, and records its inputs."""
 
     name = "table"
 

@@ -1,4 +1,4 @@
-"""Readers: every other format, files whose names lie, and what hostile files cost."""
+"""Readers: every other format, files with wrong endings, and the cost of hostile files."""
 
 from __future__ import annotations
 

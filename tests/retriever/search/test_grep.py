@@ -110,7 +110,7 @@ def test_small_batches_change_nothing(retriever, monkeypatch):
 
 
 def test_lines_are_numbered_as_citations_number_them(tmp_path, tiny_model, monkeypatch):
-    """In HTML those of the source, in a part of a large file those of the file."""
+    """In HTML they count in the source, in a part of a large file they count in the file."""
     monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
     monkeypatch.setattr(large_files, "MAX_WHOLE", 2_000)
     (tmp_path / "page.html").write_text("<html><body>\n\n\n<p>first words</p>\n\n\n<p>a needle</p>\n</body></html>\n")

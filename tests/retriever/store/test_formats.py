@@ -1,7 +1,7 @@
 """An index of each format that there was, as its own version wrote it: it opens, answers and is brought up to date.
 
 `formats/N.tar.xz` is the index of two files, an added document and a forgotten file, by the encoder `tiny_model`. When
-the format grows, pack one of the new format, and leave the others as they are.
+the format grows, pack one of the new format, and leave the others unchanged.
 """
 
 from __future__ import annotations

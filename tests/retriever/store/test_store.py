@@ -629,7 +629,7 @@ def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(sto
 )
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
-    """What was deleted is erased at once; other states after ten minutes."""
+    """Deleted rows are erased at once; other states after ten minutes."""
     with open_writer(store) as writer:
         put(writer, 0, 1, 2)
         writer.finish()

@@ -69,8 +69,8 @@ class Ridge:
         for row, tokens in zip(counts, self.tokens(texts), strict=True):
             np.add.at(row, tokens, 1)
             row[-1] = len(tokens)
-        given = self._with_one(vectors)
-        self.weights = np.linalg.solve(given.T @ given + 0.01 * np.eye(given.shape[1]), given.T @ counts)
+        scores = self._with_one(vectors)
+        self.weights = np.linalg.solve(scores.T @ scores + 0.01 * np.eye(scores.shape[1]), scores.T @ counts)
         return False
 
     def recover(self, vectors):
@@ -94,9 +94,9 @@ def documents():
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory, tiny_model):
-    place = tmp_path_factory.mktemp("audited") / "index"
-    Retriever.open(place, model=tiny_model).add(documents())
-    return place
+    folder = tmp_path_factory.mktemp("audited") / "index"
+    Retriever.open(folder, model=tiny_model).add(documents())
+    return folder
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def index(filled, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def found(filled):
+def audited(filled):
     """An audit, not to be changed."""
     return audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
 
@@ -116,21 +116,23 @@ def found(filled):
 def test_texts_have_the_tokens_asked_for_and_begin_and_end_with_words(index):
     encoder = index.encoder
     sources = list(corpus.from_index(index.snapshot()))
-    made = cut(sources, encoder, (1, 5, 9), 30, seed=1)
+    cuts = cut(sources, encoder, (1, 5, 9), 30, seed=1)
     whole = [passage.text for source in sources for passage in source.passages]
-    for length, texts in made.items():
+    for length, texts in cuts.items():
         assert len(texts) == len(set(texts)) == (30 if length > 1 else len(texts))
         for text in texts:
             assert len(encoder.offsets([text])[0]) == length
-            assert any(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", one) or text in one for one in whole)
-    assert made == cut(sources, encoder, (1, 5, 9), 30, seed=1) != cut(sources, encoder, (1, 5, 9), 30, seed=2)
+            assert any(
+                re.search(rf"(?<!\w){re.escape(text)}(?!\w)", document) or text in document for document in whole
+            )
+    assert cuts == cut(sources, encoder, (1, 5, 9), 30, seed=1) != cut(sources, encoder, (1, 5, 9), 30, seed=2)
     assert all(not texts for texts in cut(sources, encoder, (5,), 9, without=frozenset(whole)).values())
 
 
 def test_a_word_is_never_cut_in_two(tiny):
     text = "unfamiliar words: cancellation, ménage naïve of-the-sea"
     (source,) = [corpus.Source("a", "", (corpus.Passage(text),))]
-    borders = {0, len(text), *(place for word in re.finditer(r"\w+|[^\w\s]", text) for place in word.span())}
+    borders = {0, len(text), *(border for word in re.finditer(r"\w+|[^\w\s]", text) for border in word.span())}
     for length in range(1, 12):
         for part in cut([source], tiny, (length,), 4)[length]:
             start = text.index(part)
@@ -141,10 +143,10 @@ def test_few_documents_hold_the_passages_wanted_whatever_their_size():
     sizes = {"large": [300] * 10, "small": [1] * 500, "mixed": [500, *[1] * 50], "none": []}
     for counts in sizes.values():
         sources = [corpus.Source(f"{n}", "", (corpus.Passage("a"),) * count) for n, count in enumerate(counts)]
-        for wanted in (1, 60, 240, 10_000):
-            taken = [len(source.passages) for source in corpus.sample(sources, wanted, 3)]
-            assert sum(taken) >= min(wanted, sum(counts))
-            assert sum(taken) - max(taken, default=0) < wanted
+        for minimum in (1, 60, 240, 10_000):
+            taken = [len(source.passages) for source in corpus.sample(sources, minimum, 3)]
+            assert sum(taken) >= min(minimum, sum(counts))
+            assert sum(taken) - max(taken, default=0) < minimum
 
 
 def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
@@ -156,7 +158,7 @@ def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
     config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
     texts = LeakTexts.of(retriever, config, None, ignore)
     assert len(texts.corpus) == 200
-    assert {length: len(found) for length, found in texts.true.items()} == {4: 12, 8: 12}
+    assert {length: len(attacked) for length, attacked in texts.true.items()} == {4: 12, 8: 12}
 
 
 def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_model):
@@ -169,8 +171,8 @@ def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_m
     texts = LeakTexts.of(retriever, config, None, ignore)
     learned = set(texts.corpus)
     assert any(text in common for text in learned)
-    assert {length: len(found) for length, found in texts.true.items()} == {4: 30, 8: 30}
-    assert not learned & {text for found in texts.true.values() for text in found}
+    assert {length: len(attacked) for length, attacked in texts.true.items()} == {4: 30, 8: 30}
+    assert not learned & {text for attacked in texts.true.values() for text in attacked}
 
 
 def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, tiny_model):
@@ -215,24 +217,26 @@ def test_passages_that_repeat_the_attackers_documents_are_counted_and_told(fille
         assert (known.passages, known.copies.value, known.sharing.value) == (len(names), copies, sharing)
 
 
-def test_the_verdict_tells_text_that_is_known_without_an_attack(found):
-    plain = replace(found.results[0], membership=Value(0.96, 0.9, 1.0))
+def test_the_verdict_tells_text_that_is_known_without_an_attack(audited):
+    plain = replace(audited.results[0], membership=Value(0.96, 0.9, 1.0))
     known = KnownText(2_000, Value(0.0315, 0.02, 0.04), Value(0.05, 0.04, 0.06))
-    assert verdict(replace(found, known=known, results=[plain]))[1] == (
+    assert verdict(replace(audited, known=known, results=[plain]))[1] == (
         "Of 2,000 passages 3.1% mostly repeat text of the attacker's documents, and 5.0% do so or share 32 tokens in a "
         "row: he knows that text; by its vector he recognizes 10 of 10 indexed texts."
     )
     none = KnownText(9, Value(0.0, 0.0, 0.0), Value(0.0, 0.0, 0.0))
-    told = "None of 9 passages mostly repeats text of the attacker's documents, or shares 32 tokens in a row with them."
-    assert verdict(replace(found, known=none, results=[replace(found.results[0], membership=None)]))[1] == told
+    sentence = (
+        "None of 9 passages mostly repeats text of the attacker's documents, or shares 32 tokens in a row with them."
+    )
+    assert verdict(replace(audited, known=none, results=[replace(audited.results[0], membership=None)]))[1] == sentence
 
 
-# What an audit finds
+# The findings of an audit
 
 
-def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
-    assert [result.name for result in found.results] == ["none", *SETTINGS]
-    for result in found.results:
+def test_an_audit_reports_every_measure_of_every_setting_and_length(audited):
+    assert [result.name for result in audited.results] == ["none", *SETTINGS]
+    for result in audited.results:
         for attack in result.attacks.values():
             assert list(attack.by_length) == [4, 8]
             for length, recovery in attack.by_length.items():
@@ -242,25 +246,25 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
                 assert recovery["f1"] == pytest.approx(np.mean(recovery.f1), abs=1e-4)
         every = [result.guessing, result.nearest, *(attack.by_length for attack in result.attacks.values())]
         assert result.leak == max(by_length[n]["f1"] for by_length in every for n in (4, 8))
-    assert [result.dim for result in found.results] == [32, 32, 16, 32]
-    assert [result.bytes for result in found.results] == [128, 128, 64, 128]
-    assert (found.documents, found.passages) == (80, 85)  # those with the hostile text are longer
-    assert "made" in found.query_source and found.queries > 3
+    assert [result.dim for result in audited.results] == [32, 32, 16, 32]
+    assert [result.bytes for result in audited.results] == [128, 128, 64, 128]
+    assert (audited.documents, audited.passages) == (80, 85)  # those with the hostile text are longer
+    assert "made" in audited.query_source and audited.queries > 3
 
 
-def test_texts_read_in_full_show_in_the_95th_percentile_though_not_in_the_mean(found):
-    plain = found.results[0]
+def test_texts_read_in_full_show_in_the_95th_percentile_though_not_in_the_mean(audited):
+    plain = audited.results[0]
     recovery = plain.attacks[PAIRS].by_length[8]
     measures = recovery.measures | {"f1": Value(0.0909, 0.0, 0.2)}
     recovery = replace(recovery, f1=[1.0] * 2 + [0.0] * 18, measures=measures)
     attack = replace(plain.attacks[PAIRS], by_length={8: recovery})
     result = replace(plain, attacks={PAIRS: attack}, nearest={}, guessing={8: replace(recovery, f1=[0.1] * 20)})
     assert (result.leak, result.leak_95th) == (0.0909, 1.0)
-    lines = text_report.lines(replace(found, results=[result]), Gate())
+    lines = text_report.lines(replace(audited, results=[result]), Gate())
     row = next(line for line in lines if line.startswith("* none"))
     assert row.split()[5:7] == ["0.091", "1.000"]
     assert any(line.startswith("95th: ") and "one text in twenty is read at least so well" in line for line in lines)
-    report = report_fields(found)
+    report = report_fields(audited)
     report["settings"][0] |= {"leak": 0.0909, "leak_95th": 1.0}
     report["settings"][0]["attacks"][PAIRS]["lengths"]["8"]["f1_95th"] = 0.7654
     text = page(report)
@@ -268,11 +272,11 @@ def test_texts_read_in_full_show_in_the_95th_percentile_though_not_in_the_mean(f
     assert "<td>0.765</td></tr>" in text and text.count("one text in twenty is read at least so well") == 2
 
 
-def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
-    plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in found.results)
-    assert plain > found.frequent[8]["f1"] + 0.05
+def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(audited):
+    plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in audited.results)
+    assert plain > audited.frequent[8]["f1"] + 0.05
     assert noise < plain - 0.1 and truncated < plain + 0.05
-    assert found.results[1].keep < 1
+    assert audited.results[1].keep < 1
 
 
 def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled):
@@ -280,25 +284,25 @@ def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled)
         def recover(self, vectors):
             return [""] * len(vectors)
 
-    made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
-    for result in made.results:
+    report = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
+    for result in report.results:
         ridge = result.attacks[RIDGE].by_length.values()
         assert result.leak >= max(recovery["f1"] for recovery in (*ridge, *result.nearest.values())) > 0.3
-        (told,) = [note for note in made.notes if note.startswith(f"With {result.name} ")]
-        assert "of texts of 4, 8 tokens than the most frequent tokens" in told
-        assert told in report_fields(made)["statements"]
-    drawn = re.findall(r"int8: F1 ([\d.]+)", page(report_fields(made)))
-    assert drawn[0] == f"{made.results[1].leak:.3f}"
+        (remark,) = [note for note in report.notes if note.startswith(f"With {result.name} ")]
+        assert "of texts of 4, 8 tokens than the most frequent tokens" in remark
+        assert remark in report_fields(report)["statements"]
+    drawn = re.findall(r"int8: F1 ([\d.]+)", page(report_fields(report)))
+    assert drawn[0] == f"{report.results[1].leak:.3f}"
 
 
-def test_a_rotation_is_attacked_without_pairs_and_costs_nothing(found):
-    plain, *_, rotated = found.results
+def test_a_rotation_is_attacked_without_pairs_and_costs_nothing(audited):
+    plain, *_, rotated = audited.results
     with_pairs, without = (rotated.attacks[name].by_length[8]["f1"] for name in (PAIRS, WITHOUT_PAIRS))
     assert with_pairs == pytest.approx(plain.attacks[PAIRS].by_length[8]["f1"], abs=0.03)
     assert 0 <= without <= with_pairs + 0.1
     assert rotated.same_ranking and rotated.keep == 1 and rotated.ndcg == plain.ndcg
     assert rotated.nearest[8]["f1"] == plain.nearest[8]["f1"]
-    (said,) = [line for line in report_fields(found)["statements"] if "rotation" in line]
+    (said,) = [line for line in report_fields(audited)["statements"] if "rotation" in line]
     assert " helps" not in said and "without one known pair" in said
     assert f"with {rotated.alignment.stolen:,} stolen vectors and {rotated.alignment.own:,} texts" in said
     assert f"cosine of {rotated.alignment.cosine:.2f}" in said
@@ -306,41 +310,41 @@ def test_a_rotation_is_attacked_without_pairs_and_costs_nothing(found):
 
 
 def test_the_parts_share_no_document_and_each_attacker_learns_anew(filled, monkeypatch):
-    seen = []
+    fits = []
 
     class Watching(Ridge):
         def fit(self, vectors, texts, steps, seconds):
-            seen.append((self.dim, tuple(texts), steps))
+            fits.append((self.dim, tuple(texts), steps))
             return super().fit(vectors, texts, steps, seconds)
 
     retriever = Retriever.open(filled)
-    made = audit(retriever, settings=["truncate=8"], attacker=Watching, **OPTIONS)
-    assert [(dim, steps) for dim, _, steps in seen] == [(32, 2), (8, 2)]
+    report = audit(retriever, settings=["truncate=8"], attacker=Watching, **OPTIONS)
+    assert [(dim, steps) for dim, _, steps in fits] == [(32, 2), (8, 2)]
     own, _ = corpus.split(corpus.from_index(retriever.snapshot()), 0.2, 0)
     known = [passage.text for source in own for passage in source.passages]
-    assert seen[0][1] == seen[1][1] and all(any(text in one for one in known) for text in seen[0][1])
-    attacked = {one.true for result in made.results for one in result.attacks[PAIRS].examples}
-    assert attacked and not any(one == text for one in attacked for text in known)
+    assert fits[0][1] == fits[1][1] and all(any(text in example for example in known) for text in fits[0][1])
+    attacked = {example.true for result in report.results for example in result.attacks[PAIRS].examples}
+    assert attacked and not any(example == text for example in attacked for text in known)
 
 
-def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(found, index):
-    told = "The encoder does not know 25% of the tokens attacked"
-    assert not any("does not know" in note for note in found.notes)
-    results = [replace(one, attacks=dict(one.attacks)) for one in found.results]
-    by_length = {at: replace(one, unknown=0.25) for at, one in results[0].attacks["pairs"].by_length.items()}
+def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(audited, index):
+    remark = "The encoder does not know 25% of the tokens attacked"
+    assert not any("does not know" in note for note in audited.notes)
+    results = [replace(recovery, attacks=dict(recovery.attacks)) for recovery in audited.results]
+    by_length = {at: replace(recovery, unknown=0.25) for at, recovery in results[0].attacks["pairs"].by_length.items()}
     results[0].attacks["pairs"] = replace(results[0].attacks["pairs"], by_length=by_length)
-    assert any(note.startswith(told) for note in remarks(index.encoder, results, found.frequent))
+    assert any(note.startswith(remark) for note in remarks(index.encoder, results, audited.frequent))
 
 
-def test_the_same_seed_gives_the_same_audit(found, filled):
+def test_the_same_seed_gives_the_same_audit(audited, filled):
     again = audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
-    assert report_fields(again) | {"seconds": 0} == report_fields(found) | {"seconds": 0}
+    assert report_fields(again) | {"seconds": 0} == report_fields(audited) | {"seconds": 0}
 
 
-def test_the_baseline_of_frequent_tokens_is_the_best_of_one_answer_for_all(found, index):
-    assert found.frequent[8]["cosine"] < 1
-    assert 0 < found.frequent[4]["f1"] < 1
-    assert found.frequent[4]["exact"] == 0
+def test_the_baseline_of_frequent_tokens_is_the_best_of_one_answer_for_all(audited, index):
+    assert audited.frequent[8]["cosine"] < 1
+    assert 0 < audited.frequent[4]["f1"] < 1
+    assert audited.frequent[4]["exact"] == 0
 
 
 def test_the_cosine_is_that_of_the_recovered_text_with_the_undefended_vector(filled):
@@ -349,8 +353,8 @@ def test_the_cosine_is_that_of_the_recovered_text_with_the_undefended_vector(fil
             return ["", *["the cat sat on the mat"] * (len(vectors) - 1)]
 
     retriever = Retriever.open(filled)
-    made = audit(retriever, settings=["rotation"], attacker=Knowing, **OPTIONS)
-    values = [result.attacks[PAIRS].by_length[8]["cosine"] for result in made.results]
+    report = audit(retriever, settings=["rotation"], attacker=Knowing, **OPTIONS)
+    values = [result.attacks[PAIRS].by_length[8]["cosine"] for result in report.results]
     assert values[0] == values[1]  # the same text against the same true vectors, turned or not
     assert 0 < values[0] < 1
 
@@ -363,14 +367,14 @@ def test_labelled_queries_are_measured_as_evaluate_measures_them(filled, tmp_pat
         "".join(json.dumps({"_id": n, "text": n.replace("-", " and ")}) + "\n" for n in names)
     )
     (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\t{n}\t1\n" for n in names))
-    made = audit(retriever, settings=[], queries=tmp_path, attacker=Ridge, **OPTIONS)
+    report = audit(retriever, settings=[], queries=tmp_path, attacker=Ridge, **OPTIONS)
     run = {
         n: [(hit.path, hit.score) for hit in retriever.search(n.replace("-", " and "), 80, mode="semantic")]
         for n in names
     }
-    assert made.results[0].ndcg.value == pytest.approx(ndcg_at_10({n: {n: 1} for n in names}, run), abs=1e-3)
-    assert made.queries == 20
-    assert not any("made from the documents" in line for line in report_fields(made)["statements"])
+    assert report.results[0].ndcg.value == pytest.approx(ndcg_at_10({n: {n: 1} for n in names}, run), abs=1e-3)
+    assert report.queries == 20
+    assert not any("made from the documents" in line for line in report_fields(report)["statements"])
     (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\ncat-cat\telsewhere\t1\n")
     with pytest.raises(InputError, match="none of the documents that"):
         audit(retriever, queries=tmp_path, attacker=Ridge, **OPTIONS)
@@ -379,30 +383,30 @@ def test_labelled_queries_are_measured_as_evaluate_measures_them(filled, tmp_pat
 def test_of_a_large_index_the_judged_documents_and_some_others_are_searched(index, monkeypatch):
     monkeypatch.setattr(search_cost, "_SEARCHED_PASSAGES", 10)
     queries = search_cost.Queries("", {"q": "cat"}, {"q": {"ship-sun": 0, "salt-dog": 1}})
-    some = search_cost.sample_passages(index.snapshot(), queries, 0)
-    assert len(some.paths) == len(some.contexts) == len(some.vectors) == 10
-    found = search_cost.ndcg(queries, search_cost.encode_queries(queries, index.encoder), some.vectors, some)
-    assert found.keys() == {"q"}
+    sample = search_cost.sample_passages(index.snapshot(), queries, 0)
+    assert len(sample.paths) == len(sample.contexts) == len(sample.vectors) == 10
+    ndcg = search_cost.ndcg(queries, search_cost.encode_queries(queries, index.encoder), sample.vectors, sample)
+    assert ndcg.keys() == {"q"}
     rows = index.snapshot().read("chunks", ["context", "vector"]).to_pylist()
     stored = {row["context"]: row["vector"] for row in rows}
-    assert all(stored[text] == vector.tolist() for text, vector in zip(some.contexts, some.vectors, strict=True))
+    assert all(stored[text] == vector.tolist() for text, vector in zip(sample.contexts, sample.vectors, strict=True))
 
 
 def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, monkeypatch):
     monkeypatch.setattr(search_cost, "ndcg", lambda queries, *_: dict.fromkeys(queries.texts, 0.0))
-    made = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
-    assert [result.keep for result in made.results] == [0, 0]
-    assert Gate(None, 0.9).passing(made) == []
-    assert any("No query finds its document" in note for note in report_fields(made)["statements"])
-    Reading(page(report_fields(made)))
+    report = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
+    assert [result.keep for result in report.results] == [0, 0]
+    assert Gate(None, 0.9).passing(report) == []
+    assert any("No query finds its document" in note for note in report_fields(report)["statements"])
+    Reading(page(report_fields(report)))
 
 
 def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(index, tmp_path):
     defend(index, "truncate=16", folder=tmp_path / "secret")
     events = []
-    made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, progress=events.append, **OPTIONS)
-    assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
-    said = "\n".join(report_fields(made)["statements"])
+    report = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, progress=events.append, **OPTIONS)
+    assert [(result.name, result.dim) for result in report.results] == [("none", 16), ("rotation", 16)]
+    said = "\n".join(report_fields(report)["statements"])
     assert "defended already, by truncate: 'none' means its stored vectors" in said
     assert "Nobody picked names and numbers out of candidates" in said
     assert "undefended" not in "\n".join([said, *(event.stage for event in events)])
@@ -410,23 +414,23 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
 
 def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
     events = []
-    made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, progress=events.append, **OPTIONS)
+    report = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, progress=events.append, **OPTIONS)
     assert list(dict.fromkeys(event.stage for event in events)) == [
         "cutting texts out of the passages",
         "looking for text that the attacker has",
         "making queries from the documents",
         "fitting the defences to the passages",
-        f"encoding {made.learned} texts that the attacker learns from",
+        f"encoding {report.learned} texts that the attacker learns from",
         "encoding the texts that are attacked",
         "encoding candidates",
-        *(f"1 of 2, as stored: {stage}" for stage in _stages(made)),
-        *(f"2 of 2, int8: {stage}" for stage in _stages(made)),
+        *(f"1 of 2, as stored: {stage}" for stage in _stages(report)),
+        *(f"2 of 2, int8: {stage}" for stage in _stages(report)),
     ]
 
 
-def _stages(made):
-    attacked = made.results[0].attacks["pairs"].by_length
-    recovering = (f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())
+def _stages(report):
+    attacked = report.results[0].attacks["pairs"].by_length
+    recovering = (f"recovering {recovery.texts} texts of {length} tokens" for length, recovery in attacked.items())
     return ["learning", "fitting a ridge", *recovering, "picking candidates"]
 
 
@@ -439,9 +443,9 @@ def test_an_attacker_cut_off_by_its_time_passes_no_gate_and_is_told(filled):
             super().fit(vectors, texts, steps, seconds)
             return True
 
-    made = audit(Retriever.open(filled), settings=["int8"], attacker=Slow, **OPTIONS)
-    assert Gate(max_token_f1=1).passing(made) == []
-    lines = text_report.lines(made, Gate(max_token_f1=1))
+    report = audit(Retriever.open(filled), settings=["int8"], attacker=Slow, **OPTIONS)
+    assert Gate(max_token_f1=1).passing(report) == []
+    lines = text_report.lines(report, Gate(max_token_f1=1))
     assert any(line.startswith("not measured: int8, for the limit of time stopped") for line in lines)
 
 
@@ -453,88 +457,88 @@ def test_an_attacker_that_corrects_its_texts_attacks_a_sample(filled):
             assert true.shape[1] == comparison.stolen(vectors).shape[1]
             return [self.tokens.text(tokens) for tokens in extra]
 
-    made = audit(Retriever.open(filled), settings=["truncate=16", "rotation"], attacker=Correcting, **OPTIONS)
-    for result in made.results:
+    report = audit(Retriever.open(filled), settings=["truncate=16", "rotation"], attacker=Correcting, **OPTIONS)
+    for result in report.results:
         assert list(result.attacks[CORRECTED].by_length) == [8]
         assert result.attacks[CORRECTED].by_length[8].texts == 10
         assert result.leak >= result.attacks[CORRECTED].by_length[8]["f1"]
-    Reading(page(report_fields(made)))
+    Reading(page(report_fields(report)))
 
 
-def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
-    measured = [result for result in found.results if not result.unmeasured]
-    names = [result.name for result in Gate(1, 0).passing(found)]
+def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(audited):
+    measured = [result for result in audited.results if not result.unmeasured]
+    names = [result.name for result in Gate(1, 0).passing(audited)]
     quality = {result.name: result.ndcg.value for result in measured}
     assert sorted(names) == sorted(quality)
     assert [quality[name] for name in names] == sorted(quality.values(), reverse=True)
     leaks = {result.name: result.leak_high for result in measured}
-    least = min(leaks, key=leaks.get)
-    assert [one.name for one in Gate(leaks[least], None).passing(found)] == [least]
-    assert [one.leak for one in Gate(None, 0).passing(found)] == sorted(result.leak for result in measured)
-    assert Gate(min(one.leak_high for one in found.results) - 0.01, None).passing(found) == []
-    assert Gate(None, 2).nearest(found)[0].keep == max(result.keep for result in found.results)
+    lowest = min(leaks, key=leaks.get)
+    assert [setting.name for setting in Gate(leaks[lowest], None).passing(audited)] == [lowest]
+    assert [setting.leak for setting in Gate(None, 0).passing(audited)] == sorted(result.leak for result in measured)
+    assert Gate(min(setting.leak_high for setting in audited.results) - 0.01, None).passing(audited) == []
+    assert Gate(None, 2).nearest(audited)[0].keep == max(result.keep for result in audited.results)
 
 
-def test_noise_is_told_with_its_epsilon(found):
+def test_noise_is_told_with_its_epsilon(audited):
     assert defences.epsilon(0.06) == pytest.approx(715.5, abs=0.5)
-    (said,) = [line for line in report_fields(found)["statements"] if line.startswith("noise=0.5 ")]
+    (said,) = [line for line in report_fields(audited)["statements"] if line.startswith("noise=0.5 ")]
     assert said.startswith("noise=0.5 has an epsilon of 27 at delta 1e-5") and "no formal protection" in said
     assert defences.epsilon(2) < 10
-    assert [result.epsilon is not None for result in found.results] == [False, True, False, False]
+    assert [result.epsilon is not None for result in audited.results] == [False, True, False, False]
 
 
-def test_noise_is_attacked_by_averaging_near_vectors(found):
-    for result in found.results:
+def test_noise_is_attacked_by_averaging_near_vectors(audited):
+    for result in audited.results:
         assert (AVERAGED in result.attacks) == (result.kind == "noise")
         if result.kind == "noise":
             assert list(result.attacks[AVERAGED].by_length) == [4, 8]
 
 
-def test_the_verdict_names_a_setting_only_if_it_leaks_less(found):
-    first, known, *more = verdict(found)
+def test_the_verdict_names_a_setting_only_if_it_leaks_less(audited):
+    first, known, *more = verdict(audited)
     assert re.match(r"Someone with these vectors reads .*\d+ of 10 uncommon words of a text", first)
-    (kept, *_) = found.results
-    alone = replace(found, results=[kept])
+    (plain, *_) = audited.results
+    alone = replace(audited, results=[plain])
     assert verdict(alone)[:2] == [first, known] and "No setting that keeps 95%" in verdict(alone)[2]
-    assert len(more) == 2 and report_fields(found)["verdict"] == [first, known, *more]
-    assert all(sentence in page(report_fields(found)).replace("&#x27;", "'") for sentence in (known, *more))
+    assert len(more) == 2 and report_fields(audited)["verdict"] == [first, known, *more]
+    assert all(sentence in page(report_fields(audited)).replace("&#x27;", "'") for sentence in (known, *more))
 
 
 def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
     texts = [
         {
             "id": f"{n}",
-            "text": f"The cat and the dog sat in the house in {place}. The ship of {place} had {100 + n} men.",
+            "text": f"The cat and the dog sat in the house in {location}. The ship of {location} had {100 + n} men.",
         }
-        for n, place in enumerate(PLACES)
+        for n, location in enumerate(PLACES)
     ]
     retriever = Retriever.open(filled.parent / "facts", model=Retriever.open(filled).encoder.name)
     retriever.add(texts)
     options = OPTIONS | {"held_out": 0.4, "lengths": (16,), "texts_per_length": 40}
-    made = audit(retriever, settings=["rotation", "truncate=8"], attacker=Ridge, **options)
-    for result in made.results:
+    report = audit(retriever, settings=["rotation", "truncate=8"], attacker=Ridge, **options)
+    for result in report.results:
         assert {"names", "numbers"} <= result.facts.keys() and 0 <= result.membership.value <= 1
         assert result.upper("names") >= result.facts["names"].first["rest known"].high
-    plain, rotated, _ = made.results
+    plain, rotated, _ = report.results
     assert rotated.facts == plain.facts or rotated.facts["names"].rank == plain.facts["names"].rank
-    lines = text_report.lines(made, Gate())
+    lines = text_report.lines(report, Gate())
     assert any(line.startswith("  rotation: names ") and "indexed texts recognized" in line for line in lines)
-    Reading(page(report_fields(made)))
+    Reading(page(report_fields(report)))
 
 
-def test_the_report_says_what_each_attacker_must_have(found):
-    sentences = report_fields(found)["assumptions"]
-    attackers = {name for result in found.results for name in result.attacks}
+def test_the_report_says_what_each_attacker_must_have(audited):
+    sentences = report_fields(audited)["assumptions"]
+    attackers = {name for result in audited.results for name in result.attacks}
     assert sentences.keys() == {"guessing", "nearest", *attackers, "indexed texts recognized"}
-    ridge = f"{found.learned:,} texts of his own with their stored vectors"
+    ridge = f"{audited.learned:,} texts of his own with their stored vectors"
     assert sentences[RIDGE].startswith(ridge) and sentences[PAIRS].endswith("trains in 2 steps for each defence.")
-    stolen = found.results[-1].alignment.stolen
+    stolen = audited.results[-1].alignment.stolen
     assert sentences[WITHOUT_PAIRS].startswith(f"Against a rotation: {stolen:,} stolen vectors")
-    lines, text = text_report.lines(found, Gate()), page(report_fields(found))
+    lines, text = text_report.lines(audited, Gate()), page(report_fields(audited))
     for name, sentence in sentences.items():
         assert f"  {name}: {sentence}" in lines
         assert f'<tr><td>{name}</td><td class="text">{escaped(sentence)}</td></tr>' in text
-    alone = replace(found, results=[replace(found.results[0], membership=None)])
+    alone = replace(audited, results=[replace(audited.results[0], membership=None)])
     assert report_fields(alone)["assumptions"].keys() == {"guessing", "nearest", RIDGE, PAIRS}
 
 
@@ -543,85 +547,90 @@ def test_every_attacker_has_its_assumption():
     assert attackers < dict(table()).keys()
 
 
-def test_a_gate_takes_the_upper_bound_of_every_measure(found):
-    plain = found.results[0]
+def test_a_gate_takes_the_upper_bound_of_every_measure(audited):
+    plain = audited.results[0]
     assert plain.leak < plain.leak_high
     between = (plain.leak + plain.leak_high) / 2
-    assert plain not in Gate(max_token_f1=between).passing(found)
+    assert plain not in Gate(max_token_f1=between).passing(audited)
     for name, measure in (("max_content_f1", "content_f1"), ("max_names", "names"), ("max_numbers", "numbers")):
         upper = plain.upper(measure)
         if upper is None:
-            assert plain in Gate(**{name: 1}).unmeasured(found)
+            assert plain in Gate(**{name: 1}).unmeasured(audited)
             continue
-        assert plain in Gate(**{name: upper}).passing(found)
-        assert not upper or plain not in Gate(**{name: upper - 0.001}).passing(found)
+        assert plain in Gate(**{name: upper}).passing(audited)
+        assert not upper or plain not in Gate(**{name: upper - 0.001}).passing(audited)
 
 
-def test_a_limit_on_names_is_not_met_where_no_attacked_text_has_a_name(found):
+def test_a_limit_on_names_is_not_met_where_no_attacked_text_has_a_name(audited):
     nameless = [
         replace(
             result,
             guessing=_without(result.guessing),
             nearest=_without(result.nearest),
             facts={},
-            attacks={name: replace(one, by_length=_without(one.by_length)) for name, one in result.attacks.items()},
+            attacks={
+                name: replace(recovery, by_length=_without(recovery.by_length))
+                for name, recovery in result.attacks.items()
+            },
         )
-        for result in found.results
+        for result in audited.results
     ]
-    made, gate = replace(found, results=nameless), Gate(max_names=1)
-    assert gate.passing(made) == [] and gate.unmeasured(made) == nameless
-    (told, *_) = (line for line in text_report.lines(made, gate) if line.startswith("not measured: none"))
-    assert told.endswith("the attacked texts have nothing that counts as names")
+    unnamed, gate = replace(audited, results=nameless), Gate(max_names=1)
+    assert gate.passing(unnamed) == [] and gate.unmeasured(unnamed) == nameless
+    (reason, *_) = (line for line in text_report.lines(unnamed, gate) if line.startswith("not measured: none"))
+    assert reason.endswith("the attacked texts have nothing that counts as names")
 
 
-def test_a_limit_on_known_text_takes_the_upper_bound_and_no_setting_passes_beyond_it(found):
-    report = replace(found, known=KnownText(2_000, Value(0.03, 0.02, 0.04), Value(0.05, 0.04, 0.06)))
+def test_a_limit_on_known_text_takes_the_upper_bound_and_no_setting_passes_beyond_it(audited):
+    report = replace(audited, known=KnownText(2_000, Value(0.03, 0.02, 0.04), Value(0.05, 0.04, 0.06)))
     within, beyond = Gate(max_known=0.06, max_token_f1=1), Gate(max_known=0.055, max_token_f1=1)
     assert within.passing(report) == Gate(max_token_f1=1).passing(report) != []
     assert (beyond.passing(report), beyond.unmeasured(report)) == ([], [])
     assert beyond.as_dict(report)["max_known"] == 0.055 and beyond.as_dict(report)["within"] == []
-    told = (
+    reason = (
         "up to 6.0% of passages have text that the attacker has, more than --max-known 0.055: no defence changes that"
     )
-    assert told in text_report.lines(report, beyond)
+    assert reason in text_report.lines(report, beyond)
     assert not any("--max-known" in line for line in text_report.lines(report, within))
     alone = Gate(max_known=0.06)
     leaks = [result.leak for result in alone.passing(report)]
     assert alone.is_set and leaks == sorted(leaks) != []  # nothing else tells the settings apart
 
 
-def test_a_limit_on_known_text_is_not_met_where_no_passage_was_compared(found):
+def test_a_limit_on_known_text_is_not_met_where_no_passage_was_compared(audited):
     nothing = Value(None, None, None)
-    report, gate = replace(found, known=KnownText(0, nothing, nothing)), Gate(max_known=1)
+    report, gate = replace(audited, known=KnownText(0, nothing, nothing)), Gate(max_known=1)
     assert gate.passing(report) == [] and gate.unmeasured(report) == report.results
-    told = "not measured: none, for no passage was compared with the attacker's documents"
-    assert told in text_report.lines(report, gate)
+    reason = "not measured: none, for no passage was compared with the attacker's documents"
+    assert reason in text_report.lines(report, gate)
 
 
 def _without(by_length):
     nothing = Value(None, None, None)
-    return {size: replace(one, measures=one.measures | {"names": nothing}) for size, one in by_length.items()}
+    return {
+        size: replace(recovery, measures=recovery.measures | {"names": nothing}) for size, recovery in by_length.items()
+    }
 
 
-def test_no_leak_is_below_that_of_the_ridge_or_of_guessing(found):
-    for result in found.results:
+def test_no_leak_is_below_that_of_the_ridge_or_of_guessing(audited):
+    for result in audited.results:
         ridge = [recovery["f1"] for recovery in result.attacks[RIDGE].by_length.values()]
-        assert result.leak >= max(*ridge, *(recovery["f1"] for recovery in found.frequent.values()))
+        assert result.leak >= max(*ridge, *(recovery["f1"] for recovery in audited.frequent.values()))
         assert 0 <= result.share.low <= result.share.value <= result.share.high <= 1
-    assert found.results[0].share.value > found.results[1].share.value
+    assert audited.results[0].share.value > audited.results[1].share.value
 
 
 def test_the_share_above_guessing_has_an_interval_over_the_same_texts():
     guess = [0.1, 0.5, 0.2, 0.4]
     paired = share_above([value + 0.5 * (1 - value) for value in guess], guess, 0)
     assert (paired.value, paired.low, paired.high) == (0.5, 0.5, 0.5)  # whichever texts are drawn
-    other = share_above([0.6, 0.9, 0.3, 0.4], guess, 0)
-    assert other.value == round((0.55 - 0.3) / 0.7, 4) and other.low < other.value < other.high
+    share = share_above([0.6, 0.9, 0.3, 0.4], guess, 0)
+    assert share.value == round((0.55 - 0.3) / 0.7, 4) and share.low < share.value < share.high
     assert share_above([0.0, 0.1], [0.5, 0.5], 0) == Value(0.0, 0.0, 0.0)
 
 
-def test_the_share_of_a_sample_is_measured_above_guessing_of_the_same_texts(found):
-    plain = found.results[0]
+def test_the_share_of_a_sample_is_measured_above_guessing_of_the_same_texts(audited):
+    plain = audited.results[0]
     f1 = plain.guessing[8].f1[:3]
     recovery = replace(plain.guessing[8], f1=[1.0, *f1[1:]])
     sampled = AttackResult({8: recovery}, [], rows=[0, 1, 2])
@@ -629,11 +638,15 @@ def test_the_share_of_a_sample_is_measured_above_guessing_of_the_same_texts(foun
     assert alone.share == share_above([1.0, *f1[1:]], f1, 0)
 
 
-def test_the_page_and_the_report_give_the_share_with_its_interval(found):
-    share = found.results[0].share
-    assert report_fields(found)["settings"][0]["share"] == {"value": share.value, "low": share.low, "high": share.high}
+def test_the_page_and_the_report_give_the_share_with_its_interval(audited):
+    share = audited.results[0].share
+    assert report_fields(audited)["settings"][0]["share"] == {
+        "value": share.value,
+        "low": share.low,
+        "high": share.high,
+    }
     cell = f"<td>{share.value:.3f} <small>[{share.low:.3f}, {share.high:.3f}]</small></td>"
-    assert cell in page(report_fields(found))
+    assert cell in page(report_fields(audited))
 
 
 def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_gate(filled):
@@ -641,16 +654,16 @@ def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_ga
         def recover(self, vectors):
             return [""] * len(vectors)
 
-    made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
+    report = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
     gate = Gate(max_token_f1=1)
-    assert gate.passing(made) == []
-    assert [result.name for result in gate.unmeasured(made)] == ["none", "int8"]
-    lines = text_report.lines(made, gate)
+    assert gate.passing(report) == []
+    assert [result.name for result in gate.unmeasured(report)] == ["none", "int8"]
+    lines = text_report.lines(report, gate)
     assert "not measured: int8, for the trained attacker read less of texts of 4, 8 tokens than guessing does" in lines
-    assert gate.as_dict(made)["not_measured"] == ["none", "int8"]
+    assert gate.as_dict(report)["not_measured"] == ["none", "int8"]
 
 
-def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(found, monkeypatch):
+def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(audited, monkeypatch):
     figures = {
         "none": (0.5, 0.52, 1.0),
         "noise=0.5": (0.3, 0.4, 0.9),
@@ -662,19 +675,19 @@ def test_the_pareto_front_has_the_settings_that_none_beats_beyond_its_interval(f
     monkeypatch.setattr(DefenceResult, "unmeasured", "")
     results = [
         replace(result, keep=keep, ndcg=Value(keep, keep - 0.1, keep + 0.1))
-        for result in found.results
+        for result in audited.results
         for keep in (figures[result.name][2],)
     ]
-    report = replace(found, results=results)
+    report = replace(audited, results=results)
     assert report.front() == ["noise=0.5", "truncate=16", "rotation"]  # the second one's leak may be the first one's
     worse = [
         replace(result, keep=0.5, ndcg=Value(0.5, 0.4, 0.6)) if result.name == "truncate=16" else result
         for result in results
     ]
-    assert replace(found, results=worse).front() == ["noise=0.5", "rotation"]
+    assert replace(audited, results=worse).front() == ["noise=0.5", "rotation"]
 
 
-def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_of_it(found, monkeypatch):
+def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_of_it(audited, monkeypatch):
     figures = {
         "none": (0.5, 0.52, 1.0),
         "noise=0.5": (0.35, 0.4, 0.96),
@@ -686,10 +699,10 @@ def test_the_page_and_the_table_mark_one_front_and_the_verdict_names_a_setting_o
     monkeypatch.setattr(DefenceResult, "unmeasured", property(lambda self: "weak" if self.kind == "rotation" else ""))
     results = [
         replace(result, keep=keep, ndcg=Value(keep, keep - 0.005, 1.0))
-        for result in found.results
+        for result in audited.results
         for keep in (figures[result.name][2],)
     ]
-    report = replace(found, results=results)
+    report = replace(audited, results=results)
     front = report.front()
     assert front == ["none", "truncate=16", "rotation"]
     assert verdict(report)[2].startswith("The best setting that keeps 95% of nDCG@10 is truncate=16")
@@ -731,9 +744,9 @@ def test_an_index_of_one_passage_holds_too_little(tmp_path, tiny_model):
 
 
 def test_lengths_that_the_encoder_cannot_read_are_left_out_and_told(filled):
-    made = audit(Retriever.open(filled), settings=[], attacker=Ridge, **(OPTIONS | {"lengths": (4, 128)}))
-    assert list(made.frequent) == [4]
-    assert "texts of 128 were left out" in made.notes[0]
+    report = audit(Retriever.open(filled), settings=[], attacker=Ridge, **(OPTIONS | {"lengths": (4, 128)}))
+    assert list(report.frequent) == [4]
+    assert "texts of 128 were left out" in report.notes[0]
 
 
 def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
@@ -744,18 +757,22 @@ def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
 
 def test_a_thief_who_does_not_know_the_encoder_names_it(varied, make_model, tmp_path):
     index, queries = varied
-    other = str(make_model(tmp_path / "other", pooling={"pooling_mode_cls_token": True}))
-    options = OPTIONS | {"queries": queries, "suspects": (other, index.encoder.name), "settings": ["int8", "rotation"]}
-    made = audit(index, attacker=Ridge, **options)
-    plain, int8, rotated = made.results
-    assert {suspect.encoder for suspect in plain.suspects} == {index.encoder.name, other}
+    second_encoder = str(make_model(tmp_path / "other", pooling={"pooling_mode_cls_token": True}))
+    options = OPTIONS | {
+        "queries": queries,
+        "suspects": (second_encoder, index.encoder.name),
+        "settings": ["int8", "rotation"],
+    }
+    report = audit(index, attacker=Ridge, **options)
+    plain, int8, rotated = report.results
+    assert {suspect.encoder for suspect in plain.suspects} == {index.encoder.name, second_encoder}
     assert plain.suspects[0].difference <= plain.suspects[1].difference and not int8.suspects
     assert [suspect.difference for suspect in rotated.suspects] == pytest.approx(
         [suspect.difference for suspect in plain.suspects], abs=1e-3
     )
-    said = [line for line in report_fields(made)["statements"] if "who suspects 2 encoders" in line]
+    said = [line for line in report_fields(report)["statements"] if "who suspects 2 encoders" in line]
     assert [line.split(",")[0] for line in said] == ["With none", "With rotation"]
-    assert [len(setting.get("suspects", [])) for setting in report_fields(made)["settings"]] == [2, 0, 2]
+    assert [len(setting.get("suspects", [])) for setting in report_fields(report)["settings"]] == [2, 0, 2]
 
 
 def test_a_suspect_that_is_no_encoder_is_refused_before_anything_is_measured(filled):
@@ -770,7 +787,7 @@ def test_a_defence_that_the_dimension_forbids_is_refused_before_anything_is_meas
             audit(Retriever.open(filled), settings=["noise=0.1", setting], attacker=Ridge, **OPTIONS)
 
 
-# Passages as they are stored
+# Stored passages
 
 
 @pytest.fixture(scope="session")
@@ -793,15 +810,15 @@ def test_passages_are_attacked_by_the_vectors_that_the_index_stores(varied):
     vectors = stored.vectors + random.standard_normal(stored.vectors.shape).astype(np.float32) / 50
     passages, changed = replace(stored, vectors=vectors), dict(zip(stored.contexts, vectors, strict=True))
     search = search_cost.DefendedSearch.of(index, AuditConfig(queries=queries), defences.parse([]), ignore)
-    seen = {}
+    stolen = {}
 
     class Watching(Ridge):
         def fit(self, vectors, texts, steps, seconds):
-            seen.update(zip(texts, vectors, strict=True))
+            stolen.update(zip(texts, vectors, strict=True))
             return super().fit(vectors, texts, steps, seconds)
 
         def recover(self, vectors):
-            seen["attacked"] = vectors
+            stolen["attacked"] = vectors
             return super().recover(vectors)
 
     config = AuditConfig(lengths=(4,), texts_per_length=12, corpus_texts=200)
@@ -811,30 +828,31 @@ def test_passages_are_attacked_by_the_vectors_that_the_index_stores(varied):
     result = attacks.result(plain)
     whole = texts.true[texts.stored_length]
     assert len(whole) == 12 and all(text.startswith("part ") for text in whole)  # the heading, then the text
-    assert all((vector == changed[text]).all() for text, vector in zip(whole, seen["attacked"], strict=True))
+    assert all((vector == changed[text]).all() for text, vector in zip(whole, stolen["attacked"], strict=True))
     learned = [text for text in texts.by_length[texts.stored_length] if text in changed]
-    assert learned and all((seen[text] == changed[text]).all() for text in learned)
+    assert learned and all((stolen[text] == changed[text]).all() for text in learned)
     assert not set(whole) & set(learned)
     assert list(result.attacks[PAIRS].by_length) == [4, texts.stored_length]
 
 
 def test_stored_passages_are_named_in_every_report(varied):
     index, queries = varied
-    made = audit(index, settings=[], attacker=Ridge, queries=queries, **(OPTIONS | {"stored": True}))
-    assert list(made.frequent) == [4, 8, made.stored_length]
-    lines = text_report.lines(made, Gate())
+    audit_report = audit(index, settings=[], attacker=Ridge, queries=queries, **(OPTIONS | {"stored": True}))
+    assert list(audit_report.frequent) == [4, 8, audit_report.stored_length]
+    lines = text_report.lines(audit_report, Gate())
     assert lines[4].split()[-3:] == ["F1@4", "F1@8", "stored"]
     assert any(
-        line.startswith(f"Texts of {made.stored_length} tokens stand for the index's passages") for line in lines
+        line.startswith(f"Texts of {audit_report.stored_length} tokens stand for the index's passages")
+        for line in lines
     )
-    report = json.loads(json.dumps(report_fields(made)))
-    assert f"stored passages, about {made.stored_length} tokens" in page(report)
+    report = json.loads(json.dumps(report_fields(audit_report)))
+    assert f"stored passages, about {audit_report.stored_length} tokens" in page(report)
 
 
 def test_whole_passages_alone_are_attacked(run, varied, monkeypatch, capfd):
     index, queries = varied
-    few = ("--lengths", "stored", "--texts", "6", "--defences", "int8", "--queries", str(queries))
-    monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few])
+    options = ("--lengths", "stored", "--texts", "6", "--defences", "int8", "--queries", str(queries))
+    monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *options])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
@@ -853,7 +871,7 @@ class Reading(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.attributes += [(tag, *one) for one in attrs]
+        self.attributes += [(tag, *attribute) for attribute in attrs]
         if tag not in ("meta", "polyline", "circle", "br"):
             self.open.append(tag)
 
@@ -862,8 +880,8 @@ class Reading(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
-    report = report_fields(found)
+def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(audited):
+    report = report_fields(audited)
     example = {"length": 4, "f1": 0.5, "true": HOSTILE, "recovered": f"{HOSTILE} \ud800"}
     report["settings"][0]["attacks"][PAIRS]["examples"].append(example)
     report["index"] = f"/tmp/{HOSTILE}"
@@ -884,8 +902,8 @@ def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
     assert text == page(report)
 
 
-def test_the_overview_has_a_point_with_its_interval_for_each_setting_and_measure(found):
-    report = report_fields(found)
+def test_the_overview_has_a_point_with_its_interval_for_each_setting_and_measure(audited):
+    report = report_fields(audited)
     for setting in report["settings"]:
         setting["highest_names"] = {"value": 0.4, "low": 0.25, "high": 1.0}
         setting["highest_numbers"] = {"value": None, "low": None, "high": None}
@@ -929,8 +947,8 @@ def test_marked_texts_have_no_markup_but_the_marks(true, recovered):
         assert re.sub("</?mark>", "", shown) == escaped(text + HOSTILE)
 
 
-def test_recovered_words_are_marked_in_the_examples(found):
-    report = report_fields(found)
+def test_recovered_words_are_marked_in_the_examples(audited):
+    report = report_fields(audited)
     example = {"length": 4, "f1": 0.5, "true": f"Zu {HOSTILE}", "recovered": "the zu ALERT script"}
     report["settings"][0]["attacks"][PAIRS]["examples"] = [example]
     text = page(report)
@@ -939,16 +957,16 @@ def test_recovered_words_are_marked_in_the_examples(found):
     assert Reading(text).open == []
 
 
-def test_the_page_explains_its_words(found):
-    text = page(report_fields(found))
+def test_the_page_explains_its_words(audited):
+    text = page(report_fields(audited))
     words = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)
     assert [word for word, _ in words] == ["token F1", "content word", "nDCG@10 kept", "interval", "defence"]
     assert all(meaning.endswith(".") for _, meaning in words)
     assert "two fifths" in words[1][1] and texts_of_audit._COMMON == 2 / 5
 
 
-def test_text_and_charts_are_readable_on_a_light_and_on_a_dark_page(found):
-    text = page(report_fields(found))
+def test_text_and_charts_are_readable_on_a_light_and_on_a_dark_page(audited):
+    text = page(report_fields(audited))
     light, dark = re.search(r"<style>(.*?)@media\(prefers-color-scheme:dark\)\{(.*?\})\}\n", text, re.DOTALL).groups()
     kinds = list(defences.TABLE)
     for style in (light, dark):
@@ -975,9 +993,9 @@ def _contrast(first, second):
 
 
 def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
-    made = audit(Retriever.open(filled), settings=[], attacker=Ridge, examples=0, **OPTIONS)
-    assert "house by the water" not in json.dumps(report_fields(made))
-    assert "Examples" not in page(report_fields(made))
+    report = audit(Retriever.open(filled), settings=[], attacker=Ridge, examples=0, **OPTIONS)
+    assert "house by the water" not in json.dumps(report_fields(report))
+    assert "Examples" not in page(report_fields(report))
 
 
 # The command
@@ -990,9 +1008,9 @@ def run(monkeypatch, capfd, index):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
     def running(*arguments):
-        few = ("--lengths", "4", "--texts", "6", "--defences", "int8,rotation")
-        few += () if "--quick" in arguments else ("--steps", "2")
-        monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few, *map(str, arguments)])
+        options = ("--lengths", "4", "--texts", "6", "--defences", "int8,rotation")
+        options += () if "--quick" in arguments else ("--steps", "2")
+        monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *options, *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
@@ -1030,8 +1048,8 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     ],
 )
 def test_a_gate_is_an_exit_code_and_names_the_settings(gate, code, says, run):
-    found, out, _ = run(*gate)
-    assert found == code
+    audited, out, _ = run(*gate)
+    assert audited == code
     (line,) = [line for line in out.splitlines() if line.startswith(says)]
     assert "none (F1 " in line and "rotation (F1 " in line
 
@@ -1079,9 +1097,9 @@ def test_a_quick_audit_trains_nothing_and_reports_all_attacks_in_closed_form(fil
 
 def test_json_has_the_gate_too(run):
     code, out, _ = run("--json", "--max-token-f1", 0.001)
-    found = json.loads(out)
+    record = json.loads(out)
     assert code == 1
-    assert found["gate"]["within"] == [] and set(found["gate"]["nearest"]) == {"none", "int8", "rotation"}
+    assert record["gate"]["within"] == [] and set(record["gate"]["nearest"]) == {"none", "int8", "rotation"}
 
 
 def leaking(monkeypatch, leak):
@@ -1152,31 +1170,31 @@ def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, inde
     monkeypatch.setattr(auditing, "audit", measured)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
-    asked = ("--max-token-f1", 1, "--apply", "--encoder")
+    refused = ("--max-token-f1", 1, "--apply", "--encoder")
     monkeypatch.setattr(Retriever, "folders", [tmp_path / "documents"])
-    for place, says in (
+    for target, says in (
         (tmp_path / "full", "is there already"),
         (index.path / "secret", "is in the index"),
         (tmp_path / "documents/secret", f"is in the indexed folder {tmp_path / 'documents'}"),
         (tmp_path / "full/file/secret", "full/file/secret cannot be written (Not a directory)"),
     ):
-        code, out, err = run(*asked, place)
+        code, out, err = run(*refused, target)
         assert (code, out) == (2, "")
         assert says in err.splitlines()[-1]
     with monkeypatch.context() as patch:
         patch.setattr("tempfile.TemporaryFile", denied)
         patch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-        code, out, err = run(*asked[:-1])
+        code, out, err = run(*refused[:-1])
         assert (code, out) == (2, "")
         assert f"{tmp_path / 'data/binocle/encoders'} cannot be written (denied)" in err.splitlines()[-1]
     with monkeypatch.context() as patch:
         patch.setattr(FolderLocation, "_make_folder", denied)
-        code, out, err = run(*asked, tmp_path / "secret")
+        code, out, err = run(*refused, tmp_path / "secret")
         assert (code, out) == (2, "")
         assert str(index.path) in err.splitlines()[-1] and "denied" in err.splitlines()[-1]
     assert not (tmp_path / "secret").exists()
     defend(index, "int8", folder=tmp_path / "first")
-    code, out, err = run(*asked, tmp_path / "second")
+    code, out, err = run(*refused, tmp_path / "second")
     assert (code, out) == (2, "")
     assert "has a defended encoder already" in err.splitlines()[-1]
 

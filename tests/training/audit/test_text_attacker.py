@@ -33,17 +33,17 @@ def rotation(tiny) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def attackers(tiny, texts, rotation):
-    """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
+    """Three attackers: of plain vectors, of rotated ones, and of the first half of each vector."""
     make, own = TextAttackers(), tiny.encode(texts[:-60])
-    made = {}
+    attackers = {}
     for name, stolen, steps in (
         ("plain", own, 30),  # which trains the decoder of all, with four times as many
         ("rotated", own @ rotation, 25),
         ("half", own[:, : tiny.dim // 2], 10),
     ):
-        made[name] = make(stolen.shape[1], 0, tiny)
-        made[name].fit(stolen, texts[:-60], steps=steps)
-    return made
+        attackers[name] = make(stolen.shape[1], 0, tiny)
+        attackers[name].fit(stolen, texts[:-60], steps=steps)
+    return attackers
 
 
 def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):

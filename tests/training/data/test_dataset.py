@@ -28,8 +28,8 @@ from binocle.training.data.sources import rows
 PAIR = {"query": "who sat", "positive": "the cat sat"}
 
 
-def lines(path, *given):
-    path.write_text("".join(json.dumps(row) + "\n" for row in given), "utf-8")
+def lines(path, *records):
+    path.write_text("".join(json.dumps(row) + "\n" for row in records), "utf-8")
     return path
 
 
@@ -91,11 +91,11 @@ def test_negatives_that_are_not_used_are_counted(tmp_path):
     from binocle.training.encoders.teacher_scores import score
 
     rows = [{"query": f"q{n}", "positive": f"p{n}", "negative": [f"n{n}", "x", "y"][: 1 + n]} for n in range(3)]
-    made = data.prepare(rows, tmp_path / "rows", held_out=0)
-    assert (made.texts, made.unused_negatives) == (("query", "positive", "negative"), 3)
-    data.save(made)
+    dataset = data.prepare(rows, tmp_path / "rows", held_out=0)
+    assert (dataset.texts, dataset.unused_negatives) == (("query", "positive", "negative"), 3)
+    data.save(dataset)
     assert data.load(tmp_path / "rows").unused_negatives == 3
-    assert heldout.account(made).endswith("; 3 negatives are not used, of rows that have more than the first one")
+    assert heldout.account(dataset).endswith("; 3 negatives are not used, of rows that have more than the first one")
     file = lines(tmp_path / "rows.jsonl", *rows)
     with pytest.raises(InputError, match="has rows with more negatives than its first row: expected as many in each"):
         score(file, tmp_path / "out.jsonl", models=["any"])
@@ -105,27 +105,27 @@ def test_negatives_that_are_not_used_are_counted(tmp_path):
 @pytest.mark.parametrize("name", SHAPES)
 def test_columns_say_what_the_rows_are(name, tmp_path):
     row, shape, texts = SHAPES[name]
-    made = data.prepare([row], tmp_path, held_out=0)
-    assert (made.shape, made.texts) == (shape, texts)
-    assert len(made.table()) == 1
+    dataset = data.prepare([row], tmp_path, held_out=0)
+    assert (dataset.shape, dataset.texts) == (shape, texts)
+    assert len(dataset.table()) == 1
 
 
 def test_values_arrive_as_they_were_given(tmp_path):
     row = {"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [2, 3], "neg_scores": [1, 0.5]}
-    made = data.prepare([row], tmp_path, held_out=0)
-    assert made.table().to_pylist() == [
+    dataset = data.prepare([row], tmp_path, held_out=0)
+    assert dataset.table().to_pylist() == [
         {"query": "a", "positive": "b", "negative_1": "d", "negative_2": "e", "label": [2.0, 1.0, 0.5]},
         {"query": "a", "positive": "c", "negative_1": "d", "negative_2": "e", "label": [3.0, 1.0, 0.5]},
     ]
 
 
 def test_a_margin_is_the_score_of_a_positive_whose_only_negative_has_none(tmp_path):
-    given = [
+    records = [
         {"query": "a", "positive": "b", "negative_1": "c", "score": 2.5},
         {"query": "d", "positive": "e", "negative_1": "f", "score": -1},
     ]
-    made = data.prepare(given, tmp_path, held_out=0)
-    assert made.table()["label"].to_pylist() == [[2.5, 0.0], [-1.0, 0.0]]
+    dataset = data.prepare(records, tmp_path, held_out=0)
+    assert dataset.table()["label"].to_pylist() == [[2.5, 0.0], [-1.0, 0.0]]
 
 
 LABELS = [  # numbers in `label`, and what the rows are, whatever their order
@@ -147,20 +147,20 @@ LABELS = [  # numbers in `label`, and what the rows are, whatever their order
 def test_numbers_in_label_mean_the_same_in_any_order(labels, shape, tmp_path, monkeypatch):
     monkeypatch.setattr(data, "_BATCH", 2)
     for order in permutations(labels):
-        made = data.prepare([{"text1": "a", "text2": "b", "label": one} for one in order], tmp_path, held_out=0)
-        column = made.table()["label"]
-        assert made.shape is shape
+        dataset = data.prepare([{"text1": "a", "text2": "b", "label": label} for label in order], tmp_path, held_out=0)
+        column = dataset.table()["label"]
+        assert dataset.shape is shape
         assert column.type == (pa.int64() if shape is Shape.LABELLED else pa.float32())
         words = {"False": 0, "true": 1}
-        assert column.to_pylist() == pytest.approx([float(words.get(one, one)) for one in order])
+        assert column.to_pylist() == pytest.approx([float(words.get(label, label)) for label in order])
 
 
 @pytest.mark.parametrize("judged", [0, "1", 0.5, True, "false"])
 def test_a_judgement_under_an_unknown_name_is_told_instead_of_learning_all_pairs_as_alike(judged, tmp_path):
     file = lines(tmp_path / "a.jsonl", {"sentence1": "a", "sentence2": "b", "gold": judged})
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as raised:
         data.prepare(file, tmp_path / "made", held_out=0)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"{file}:1: 'gold' may be a judgement of the two texts: call it score or label, or leave it out"
     )
 
@@ -168,11 +168,11 @@ def test_a_judgement_under_an_unknown_name_is_told_instead_of_learning_all_pairs
 @pytest.mark.parametrize("labels", [(0, 1, 2), (2, 2, 1), (-1, 1, 0), ("0", "1", "2")])
 def test_numbers_in_label_that_may_be_classes_or_scores_are_told_in_any_order(labels, tmp_path):
     for order in permutations(labels):
-        lines(tmp_path / "a.jsonl", *({"text1": "a", "text2": "b", "label": one} for one in order))
-        odd = next(number for number, one in enumerate(order, 1) if int(one) not in (0, 1))
-        with pytest.raises(InputError) as told:
+        lines(tmp_path / "a.jsonl", *({"text1": "a", "text2": "b", "label": label} for label in order))
+        odd = next(number for number, label in enumerate(order, 1) if int(label) not in (0, 1))
+        with pytest.raises(InputError) as raised:
             data.prepare(tmp_path / "a.jsonl", tmp_path / "made", held_out=0)
-        assert str(told.value) == (
+        assert str(raised.value) == (
             f"{tmp_path}/a.jsonl:{odd}: expected 0 or 1 in 'label', but {order[odd - 1]!r} came, which may be a class or "
             "a score: call the texts premise and hypothesis for classes, or the column score for scores"
         )
@@ -234,7 +234,7 @@ def test_a_beir_folder_gives_judged_queries_with_their_documents(tmp_path):
     ]
 
 
-WRONG = {  # name -> (file name, bytes, what the message says)
+WRONG = {  # name -> (file name, bytes, the message)
     "no known column": ("a.jsonl", b'{"foo": "a"}\n', "a.jsonl:1: the columns 'foo' are no training data"),
     "a missing text": (
         "a.jsonl",
@@ -405,7 +405,7 @@ def test_a_column_twice_in_parquet_is_told_and_times_are_passed_over(tmp_path):
     pq.write_table(pa.table([["a"], ["b"], ["c"]], names=names), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="a.parquet names the column 'query' twice"):
         data.prepare(tmp_path / "a.parquet", tmp_path / "made")
-    far = pa.array([10**15], pa.timestamp("s"))  # of which Python has no date
+    far = pa.array([10**15], pa.timestamp("s"))  # beyond the dates of Python
     pq.write_table(pa.table({"query": ["a"], "positive": ["b"], "when": far}), tmp_path / "b.parquet")
     assert [row for _, row in rows(tmp_path / "b.parquet")] == [{"query": "a", "positive": "b"}]
 
@@ -418,8 +418,8 @@ def test_a_table_of_vectors_alone_is_told(tmp_path):
 
 
 def test_half_a_character_in_a_documents_name_is_a_sign_like_others(tmp_path):
-    made = data.prepare([PAIR | {"doc_id": "\ud800"}], tmp_path, held_out=0)
-    assert made.table()["group"].to_pylist() == ["\ufffd"]
+    dataset = data.prepare([PAIR | {"doc_id": "\ud800"}], tmp_path, held_out=0)
+    assert dataset.table()["group"].to_pylist() == ["\ufffd"]
 
 
 QRELS = {
@@ -472,22 +472,22 @@ def test_no_file_and_no_data_set_of_that_name(tmp_path):
 
 def test_a_data_set_by_name_and_one_that_is_not_to_be_had(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
-    asked = []
+    calls = []
 
     def load_dataset(name, configuration, split):
         if name == "no/such":
             raise datasets.exceptions.DatasetNotFoundError("Dataset 'no/such' doesn't exist\nand a second line")
-        asked.append((name, configuration, split))
+        calls.append((name, configuration, split))
         return datasets.Dataset.from_list([PAIR])
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert list(rows("owner/name:pair", "dev")) == [("owner/name, row 1", PAIR)]
-    assert asked == [("owner/name", "pair", "dev")]
+    assert calls == [("owner/name", "pair", "dev")]
     with pytest.raises(InputError, match=r"there is no file or folder no/such, nor a data set .* doesn't exist\)$"):
         data.prepare("no/such", tmp_path / "made")
 
 
-# What is held out
+# Held-out rows
 
 
 def many(count, documents):
@@ -495,30 +495,30 @@ def many(count, documents):
 
 
 def test_whole_documents_are_held_out(tmp_path):
-    made = data.prepare(many(600, 60), tmp_path, held_out=0.1)
-    groups = np.array(made.table()["group"].to_pylist())
-    held, trained = set(groups[made.held_out()]), set(groups[made.training()])
-    assert not held & trained
-    assert len(made.held_out()) == 60
-    assert len(made.held_out()) + len(made.training()) == 600
+    dataset = data.prepare(many(600, 60), tmp_path, held_out=0.1)
+    groups = np.array(dataset.table()["group"].to_pylist())
+    held_out, trained = set(groups[dataset.held_out()]), set(groups[dataset.training()])
+    assert not held_out & trained
+    assert len(dataset.held_out()) == 60
+    assert len(dataset.held_out()) + len(dataset.training()) == 600
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_documents_are_held_out_in_the_order_of_their_hashes_while_they_fit(seed):
     random = np.random.default_rng(seed)
     keys = random.choice(random.integers(0, 2**63, 1 + 5 * seed).astype(np.uint64), random.integers(3, 90))
-    for share, most in ((0.05, 1_000), (0.3, 1_000), (0.999, 1_000), (0.5, 4)):
-        held = data.hold_out(keys, share, most, seed) == data.HELD_OUT
-        wanted = min(most, round(share * len(keys)))
+    for share, maximum in ((0.05, 1_000), (0.3, 1_000), (0.999, 1_000), (0.5, 4)):
+        held_out = data.hold_out(keys, share, maximum, seed) == data.HELD_OUT
+        target = min(maximum, round(share * len(keys)))
         different, counts = np.unique(keys, return_counts=True)
         salt = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
-        order = sorted(range(len(different)), key=lambda place: int(different[place]) ^ salt)
-        if wanted and counts[order[0]] > wanted:  # the first one has too many rows
-            order = [place for place in order if counts[place] <= wanted] or (
-                [min(order, key=lambda place: counts[place])] if counts.min() <= most else []
+        order = sorted(range(len(different)), key=lambda index: int(different[index]) ^ salt)
+        if target and counts[order[0]] > target:  # the first one has too many rows
+            order = [index for index in order if counts[index] <= target] or (
+                [min(order, key=lambda index: counts[index])] if counts.min() <= maximum else []
             )
-        taken = [different[place] for n, place in enumerate(order) if not n or counts[order[: n + 1]].sum() <= wanted]
-        assert (held == np.isin(keys, taken if wanted and len(different) > 2 else [])).all()
+        taken = [different[index] for n, index in enumerate(order) if not n or counts[order[: n + 1]].sum() <= target]
+        assert (held_out == np.isin(keys, taken if target and len(different) > 2 else [])).all()
 
 
 def test_few_large_documents_are_not_held_out_whole():
@@ -538,58 +538,58 @@ def test_another_seed_holds_out_others_and_the_same_seed_the_same(tmp_path):
 
 
 def test_a_row_that_shares_a_text_with_a_held_out_one_is_in_neither_part(tmp_path):
-    given = [{"query": f"q{n}", "positive": f"p{n}"} for n in range(100)]
-    given += [{"query": f"Q{n} ", "positive": f"another {n}"} for n in range(100)]  # the same queries but for case
-    made = data.prepare(given, tmp_path, held_out=0.2)
-    table = made.table().to_pylist()
-    held = {data.hash_of(table[n][name]) for n in made.held_out() for name in made.texts}
-    trained = {data.hash_of(table[n][name]) for n in made.training() for name in made.texts}
-    assert held
-    assert not held & trained
-    assert (made.part == data.LEFT_OUT).any()
+    records = [{"query": f"q{n}", "positive": f"p{n}"} for n in range(100)]
+    records += [{"query": f"Q{n} ", "positive": f"another {n}"} for n in range(100)]  # the same queries but for case
+    dataset = data.prepare(records, tmp_path, held_out=0.2)
+    table = dataset.table().to_pylist()
+    held_out = {data.hash_of(table[n][name]) for n in dataset.held_out() for name in dataset.texts}
+    trained = {data.hash_of(table[n][name]) for n in dataset.training() for name in dataset.texts}
+    assert held_out
+    assert not held_out & trained
+    assert (dataset.part == data.LEFT_OUT).any()
 
 
 def test_held_out_rows_of_ones_own_are_those(tmp_path):
     dev = lines(tmp_path / "dev.jsonl", {"query": "x", "positive": "y"})
-    made = data.prepare([PAIR, {"query": "x", "positive": "z"}], tmp_path / "made", development=dev)
-    assert made.held_out().tolist() == [2]
-    assert made.training().tolist() == [0]  # the second shares its query
+    dataset = data.prepare([PAIR, {"query": "x", "positive": "z"}], tmp_path / "made", development=dev)
+    assert dataset.held_out().tolist() == [2]
+    assert dataset.training().tolist() == [0]  # the second shares its query
 
 
 def test_held_out_rows_of_ones_own_that_cannot_be_are_told(tmp_path):
-    for held, message in (
+    for rows_held_out, message in (
         ((), r"dev\.jsonl holds no rows"),
         ((PAIR,), r"every row of the data .* one of .*dev\.jsonl$"),
     ):
-        dev = lines(tmp_path / "dev.jsonl", *held)
+        dev = lines(tmp_path / "dev.jsonl", *rows_held_out)
         with pytest.raises(InputError, match=message):
             data.prepare([PAIR], tmp_path / "made", development=dev)
 
 
 def test_rows_that_can_be_read_once_are_held_out_by_others_too(tmp_path):
     dev = lines(tmp_path / "dev.jsonl", *many(5, 5))
-    given = ({"query": f"q{n}", "positive": f"p{n}", "doc_id": "d"} for n in range(100))
-    made = data.prepare(given, tmp_path / "made", development=dev)
-    assert made.training().tolist() == list(range(100))
-    assert made.held_out().tolist() == list(range(100, 105))
+    records = ({"query": f"q{n}", "positive": f"p{n}", "doc_id": "d"} for n in range(100))
+    dataset = data.prepare(records, tmp_path / "made", development=dev)
+    assert dataset.training().tolist() == list(range(100))
+    assert dataset.held_out().tolist() == list(range(100, 105))
 
 
 def test_labels_of_rows_and_of_those_held_out_are_of_one_kind(tmp_path):
-    given = [{"text1": f"a{n}", "text2": f"b{n}", "label": n % 2} for n in range(4)]
+    records = [{"text1": f"a{n}", "text2": f"b{n}", "label": n % 2} for n in range(4)]
     dev = lines(tmp_path / "dev.jsonl", {"text1": "c", "text2": "d", "label": 0.5})
-    made = data.prepare(given, tmp_path / "made", development=dev)
-    assert made.shape is Shape.SCORED
-    assert made.table()["label"].to_pylist() == [0, 1, 0, 1, 0.5]
+    dataset = data.prepare(records, tmp_path / "made", development=dev)
+    assert dataset.shape is Shape.SCORED
+    assert dataset.table()["label"].to_pylist() == [0, 1, 0, 1, 0.5]
 
 
 def test_what_was_prepared_is_loaded_as_it_was(tmp_path):
-    made = data.prepare(lines(tmp_path / "many.jsonl", *many(50, 10)), tmp_path, held_out=0.2)
-    data.save(made)
+    dataset = data.prepare(lines(tmp_path / "many.jsonl", *many(50, 10)), tmp_path, held_out=0.2)
+    data.save(dataset)
     again = data.load(tmp_path)
-    assert data.describe(again) == data.describe(made)
-    assert list(data.describe(made).items())[:2] == [("source", "many.jsonl"), ("shape", made.shape.value)]
-    assert (again.shape, again.texts, again.classes) == (made.shape, made.texts, made.classes)
-    assert (again.part == made.part).all()
+    assert data.describe(again) == data.describe(dataset)
+    assert list(data.describe(dataset).items())[:2] == [("source", "many.jsonl"), ("shape", dataset.shape.value)]
+    assert (again.shape, again.texts, again.classes) == (dataset.shape, dataset.texts, dataset.classes)
+    assert (again.part == dataset.part).all()
 
 
 def test_rows_are_taken_as_arrow_takes_them():
@@ -597,8 +597,8 @@ def test_rows_are_taken_as_arrow_takes_them():
         pa.record_batch({"a": [f"{n}" for n in range(start, start + size)]}) for start, size in ((0, 5), (5, 1), (6, 9))
     ]
     table = pa.Table.from_batches(batches)
-    for places in ([14, 0, 5, 5, 7], [3], [], range(15)):
-        numbers = np.array(list(places), np.uint32)
+    for positions in ([14, 0, 5, 5, 7], [3], [], range(15)):
+        numbers = np.array(list(positions), np.uint32)
         assert data.take(table, numbers).to_pylist() == table.take(pa.array(numbers)).to_pylist()
 
 
@@ -676,8 +676,8 @@ def test_batches_need_little_more_padding_than_sorted_rows(count):
     ordered = np.argsort(lengths)[: count // 32 * 32].reshape(-1, 32)
     batches = list(sampler([("q" * 10, str(n).zfill(length)) for n, length in enumerate(lengths)], 32, different=False))
     by_chance = np.arange(count // 32 * 32).reshape(-1, 32)
-    least, most = padding(lengths, ordered), padding(lengths, by_chance)
-    assert padding(lengths, batches) < least + (most - least) / 3
+    sorted_padding, random_padding = padding(lengths, ordered), padding(lengths, by_chance)
+    assert padding(lengths, batches) < sorted_padding + (random_padding - sorted_padding) / 3
 
 
 @pytest.mark.parametrize("groups", [1, 3])
@@ -757,11 +757,11 @@ def test_rows_that_share_their_texts_make_short_batches_rather_than_a_large_one(
 
 def test_short_batches_are_of_other_rows_each_epoch():
     batches = sampler([(f"q{n}", f"p{n % 3}") for n in range(600)], size=32)
-    seen = set()
+    batched = set()
     for epoch in range(5):
         batches.set_epoch(epoch)
-        seen.update(row for batch in batches for row in batch)
-    assert len(seen) > 200  # of 5 * 18 * 3 = 270 that are given
+        batched.update(row for batch in batches for row in batch)
+    assert len(batched) > 200  # of 5 * 18 * 3 = 270 that are given
 
 
 def test_rows_that_fit_no_batch_are_not_looked_at_again_in_every_window(monkeypatch):

@@ -46,16 +46,16 @@ def test_a_run_that_was_killed_while_it_measured_the_student_is_repeated(tmp_pat
 
 
 def test_an_interrupted_run_is_resumed_and_nothing_stays_beside_the_student(tmp_path, tiny_model, monkeypatch):
-    made = []
+    calls = []
     for module, name in ((students, "as_table"), (distillation, "train_encoder")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 table(tiny_model, tmp_path / "student")
     make = students.as_table
-    monkeypatch.setattr(students, "as_table", lambda *words: made.append(words) or make(*words))
+    monkeypatch.setattr(students, "as_table", lambda *words: calls.append(words) or make(*words))
     table(tiny_model, tmp_path / "student")
-    assert made == []
+    assert calls == []
     assert [path.name for path in tmp_path.iterdir()] == ["student"]
     assert not (tmp_path / "student" / "run").exists()
 

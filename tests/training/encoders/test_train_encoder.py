@@ -115,9 +115,9 @@ FAST = EncoderConfig(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, h
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "deberta-v2", "mpnet", "modernbert"])
 def test_every_family_trains_saves_loads_and_encodes(name, tmp_path, tiny_model):
     base = family(name, tmp_path / "base", tiny_model)
-    made = train_encoder(PAIRS, tmp_path / "out", base=base, config=FAST)
-    assert made.steps == 3
-    assert made.objective == "ranking"
+    result = train_encoder(PAIRS, tmp_path / "out", base=base, config=FAST)
+    assert result.steps == 3
+    assert result.objective == "ranking"
     same_as_sentence_transformers(tmp_path / "out")
     assert not (tmp_path / "out" / "run").exists()
 
@@ -132,8 +132,8 @@ def test_no_more_is_learned_of_a_long_text_than_the_base_has_positions_for(name,
     config = EncoderConfig(steps=1, batch_size=4, evaluations=1, max_length=300)
     assert train_encoder(rows, tmp_path / "out", base=base, config=config).steps == 1
     reranker = RerankerConfig(steps=1, batch_size=4, evaluations=1)
-    made = train_reranker(rows, tmp_path / "reranker", base=base, config=reranker)
-    assert np.isfinite(load_reranker(str(made.folder)).score("cat", ["a dog " * 300])).all()
+    result = train_reranker(rows, tmp_path / "reranker", base=base, config=reranker)
+    assert np.isfinite(load_reranker(str(result.folder)).score("cat", ["a dog " * 300])).all()
 
 
 @pytest.mark.parametrize("pooling", [("cls",), ("mean",), ("max",), ("cls", "mean"), ("mean", "max", "cls")])
@@ -169,14 +169,14 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
     for shape in objectives.OBJECTIVES[objective].shapes:
         out = tmp_path / shape.name
         teacher = tiny_model if objective == "embeddings" else None
-        made = train_encoder(
+        result = train_encoder(
             DATA[shape],
             out,
             base=tiny_model,
             teacher=teacher,
             config=EncoderConfig(objective=objective, steps=2, batch_size=8),
         )
-        assert made.objective == objective
+        assert result.objective == objective
         assert (out / "model.safetensors").is_file()
 
 
@@ -204,8 +204,8 @@ def test_a_guide_keeps_texts_that_it_ranks_above_the_positive_from_being_negativ
 
 
 def test_a_guide_asks_for_guided_ranking_with_one_negative_at_most(tmp_path, tiny_model):
-    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=replace(FAST, guide=tiny_model))
-    assert made.objective == "guided-ranking"
+    result = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=replace(FAST, guide=tiny_model))
+    assert result.objective == "guided-ranking"
     two = [row | {"negative_1": "salt", "negative_2": "bread"} for row in PAIRS]
     with pytest.raises(InputError, match="takes one negative for each pair, but the data have 2"):
         train_encoder(two, tmp_path / "two", base=tiny_model, config=replace(FAST, guide=tiny_model))
@@ -223,12 +223,12 @@ def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, ob
     rows = DATA[Shape.GRADED]
     vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}  # type: ignore[attr-defined]
     scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
-    given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
-    data = prepare(given, tmp_path, held_out=0.0)
+    scored_rows = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
+    data = prepare(scored_rows, tmp_path, held_out=0.0)
     loss = losses.build(objective, model, data, losses.LossOptions())
-    labels = torch.tensor([row["scores"] for row in given])
+    labels = torch.tensor([row["scores"] for row in scored_rows])
     labels = labels[:, 0] - labels[:, 1] if objective == "margin-mse" else labels
-    features = [model.preprocess([row[name] for row in given]) for name in vectors]
+    features = [model.preprocess([row[name] for row in scored_rows]) for name in vectors]
     assert float(loss(features, labels)) < 1e-6
 
 
@@ -237,18 +237,18 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
 
     table = pa.table({"text": [str(n) for n in range(64)]})
 
-    def drawn(epoch, told):
+    def drawn(epoch, resumed):
         batches = Batches(table, np.arange(64, dtype=np.uint32), ("text",), batch_size=4, different=False)
         batches.set_epoch(epoch)
         shard = BatchSamplerShard(batches, num_processes=2, process_index=1)
-        if told:
+        if resumed:
             callback = ProgressCallback(lambda _: None, texts=4, metric=None)
             callback.on_epoch_begin(
                 None, SimpleNamespace(epoch=1.25), None, train_dataloader=SimpleNamespace(batch_sampler=shard)
             )
         return list(SkipBatchSampler(shard, skip_batches=2))
 
-    assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
+    assert drawn(0, resumed=True) == drawn(1, resumed=False) != drawn(0, resumed=False)
 
 
 @pytest.mark.parametrize("answers", [60, 7, 5])
@@ -269,24 +269,24 @@ def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
 
 
 def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_read(tmp_path, monkeypatch):
-    asked = []
+    calls = []
 
     class Teacher:
         dim = 2
 
         def encode(self, texts, kind):
-            asked.append(texts)
+            calls.append(texts)
             time.sleep(0.05)
             return np.eye(2, dtype=np.float32)
 
     def measure(*_, **__):
-        asked.append("measured")
+        calls.append("measured")
         time.sleep(0.05)
         return heldout.Estimate("agreement", 0.5, 0.4, 0.6, 2)
 
     def vectors(session):
-        found = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2)
-        return np.load(found).tolist(), encoding.EncoderTraining._before(session).as_dict()
+        vectors_of_teacher = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2)
+        return np.load(vectors_of_teacher).tolist(), encoding.EncoderTraining._before(session).as_dict()
 
     from datasets import Dataset
 
@@ -297,25 +297,25 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
     for _ in range(3):
         run = TrainingRun(tmp_path / "out", "base", FAST)
         run.open({})
-        given = {"_base_encode": lambda: print, "_teacher_encode": lambda: None, "data": None, "config": FAST}
-        given["_report_measuring"] = lambda _: None
-        sessions.append(SimpleNamespace(run=run, **given))
+        options = {"_base_encode": lambda: print, "_teacher_encode": lambda: None, "data": None, "config": FAST}
+        options["_report_measuring"] = lambda _: None
+        sessions.append(SimpleNamespace(run=run, **options))
     with ThreadPoolExecutor() as pool:
         first, *others = pool.map(vectors, sessions)
     assert others == [first, first]
-    assert asked == [["a", "b"], "measured"]
+    assert calls == [["a", "b"], "measured"]
     assert first == ([[1, 0], [0, 1]], measure().as_dict())
 
 
 def test_training_brings_a_query_to_its_positive(tmp_path, tiny_model):
-    made = train_encoder(
+    result = train_encoder(
         PAIRS,
         tmp_path / "out",
         base=tiny_model,
         config=EncoderConfig(epochs=6, batch_size=16, learning_rate=2e-3, held_out=0.2, evaluations=2),
     )
-    assert made.after.value > made.before.value + 0.1
-    assert made.after.low <= made.after.value <= made.after.high
+    assert result.after.value > result.before.value + 0.1
+    assert result.after.low <= result.after.value <= result.after.high
 
 
 def test_low_rank_training_changes_weights_and_leaves_an_ordinary_folder(tmp_path, tiny_model):
@@ -339,13 +339,13 @@ def test_low_rank_training_changes_weights_and_leaves_an_ordinary_folder(tmp_pat
 
 
 def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
-    made = train_encoder(
+    result = train_encoder(
         PAIRS,
         tmp_path / "out",
         base=tiny_model,
         config=EncoderConfig(steps=2, batch_size=8, matryoshka=(16, 8), evaluations=1),
     )
-    assert made.steps == 2
+    assert result.steps == 2
     with pytest.raises(InputError, match="Matryoshka lengths are from 1 to"):
         train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=EncoderConfig(steps=2, matryoshka=(1000,)))
 
@@ -354,9 +354,9 @@ def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
 def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shape, tmp_path, tiny_model):
     teacher = tiny_model if shape is Shape.TEXTS else None
     config = EncoderConfig(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
-    made = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
-    assert np.isfinite([row["loss"] for row in made.history if "loss" in row]).all()
-    assert np.isfinite(load_encoder(str(made.folder)).encode(["the cat sat on the moon"])).all()
+    result = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
+    assert np.isfinite([row["loss"] for row in result.history if "loss" in row]).all()
+    assert np.isfinite(load_encoder(str(result.folder)).encode(["the cat sat on the moon"])).all()
 
 
 def test_an_encoder_that_starts_from_a_reranker_is_told(tmp_path, make_reranker):
@@ -371,8 +371,8 @@ def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_p
     long = tmp_path / "long"
     train_encoder(PAIRS, long, base=tiny_model, config=EncoderConfig(steps=1, batch_size=8, pooling=("cls", "mean")))
     config = EncoderConfig(steps=1, batch_size=8, evaluations=1)
-    made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, teacher=str(long), config=config)
-    assert made.objective == "embeddings"
+    result = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, teacher=str(long), config=config)
+    assert result.objective == "embeddings"
     assert load_encoder(str(tmp_path / "out")).dim == load_encoder(tiny_model).dim
     with pytest.raises(InputError, match="the teacher's vectors have 32 dimensions, the student's 64"):
         train_encoder(DATA[Shape.TEXTS], tmp_path / "not", base=str(long), teacher=tiny_model, config=config)
@@ -396,11 +396,11 @@ def test_weights_of_the_base_are_kept_by_share(lora, tmp_path, tiny_model):
 
 
 def test_the_card_says_what_was_measured(tmp_path, tiny_model):
-    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+    result = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
-    assert f"| ndcg@10 | held-out rows, after | {made.after.value:.4f} |" in card
-    assert made.fingerprint == load_encoder(str(tmp_path / "out")).fingerprint == facts["fingerprint"]
+    assert f"| ndcg@10 | held-out rows, after | {result.after.value:.4f} |" in card
+    assert result.fingerprint == load_encoder(str(tmp_path / "out")).fingerprint == facts["fingerprint"]
     assert facts["data"]["training"] + facts["data"]["held_out"] + facts["data"]["left_out"] == len(PAIRS)
     assert str(tmp_path) not in card + json.dumps(facts)
     steps = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
@@ -416,11 +416,11 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
     prompts = {"prompts": {"query": "moon and cat ", name: "the ship on the sea "}}
     (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
     config = EncoderConfig(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
-    made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
-    assert made.before.value == pytest.approx(made.after.value, abs=1e-4)
+    result = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
+    assert result.before.value == pytest.approx(result.after.value, abs=1e-4)
     texts = ["the cat sat on the moon"]
-    expected, found = (load_encoder(str(one)).encode(texts) for one in (base, made.folder))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    expected, actual = (load_encoder(str(folder)).encode(texts) for folder in (base, result.folder))
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_given_prompts_are_learned_with_and_searched_with_and_the_base_is_measured_with_its_own(
@@ -437,10 +437,10 @@ def test_given_prompts_are_learned_with_and_searched_with_and_the_base_is_measur
         lambda session, texts, kind, prompts=None: measured.append(prompts) or real(session, texts, kind, prompts),
     )
     config = replace(FAST, query_prompt=prompts["query"], document_prompt=prompts["document"], learning_rate=1e-12)
-    made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=replace(config, bf16=False))
+    result = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=replace(config, bf16=False))
     assert {"document": "the sea "}.items() <= measured[0].items()
     assert "query" not in {name for name, prompt in measured[0].items() if prompt}
-    encoder, texts = load_encoder(str(made.folder)), ["the cat sat"]
+    encoder, texts = load_encoder(str(result.folder)), ["the cat sat"]
     plain = load_encoder(tiny_model)
     for kind, prompt in prompts.items():
         expected = plain.encode([prompt + texts[0]], kind=kind)
@@ -462,9 +462,9 @@ def test_symmetric_ranking_ranks_queries_for_a_document_too(tmp_path, tiny_model
 
 
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
-    made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
+    dataset = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
     run = TrainingRun(tmp_path / "out", tiny_model, EncoderConfig())
-    session = encoding.EncoderTraining(run, made, "tsdae")
+    session = encoding.EncoderTraining(run, dataset, "tsdae")
     session.model.prompts["document"] = "text: "
     assert session.first.prompts() == {"noisy": "text: "}
 
@@ -504,8 +504,10 @@ def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model,
             assert run.poll() is None, "ended before it could be killed"
             time.sleep(0.01)
         os.kill(process, signal.SIGKILL)
-    made, whole = (train_encoder(PAIRS, tmp_path / name, base=tiny_model, config=LONG) for name in ("killed", "whole"))
-    assert made.resumed_from
+    resumed, whole = (
+        train_encoder(PAIRS, tmp_path / name, base=tiny_model, config=LONG) for name in ("killed", "whole")
+    )
+    assert resumed.resumed_from
     assert whole.resumed_from is None
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
     for name, value in first.items():
@@ -680,17 +682,17 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
         with pytest.raises(KeyboardInterrupt):
             train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     last = last_checkpoint(tmp_path / "out/run/checkpoints")
-    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
-    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
-    rows = [row for row in made.history if "eval_ndcg@10" in row]
+    result = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert result.steps == result.resumed_from == int(last.name.split("-")[1]) < 30
+    rows = [row for row in result.history if "eval_ndcg@10" in row]
     assert [row["eval_ndcg@10 worse"] for row in rows[-3:]] == [0, 1, 1]
-    assert f"step {made.best_step:,}" in made.notes[-1]
-    (kept,) = (row["eval_ndcg@10"] for row in rows if row["step"] == made.best_step)
-    assert made.after.value == pytest.approx(kept, abs=1e-6)
-    assert "its last 2 evaluations were worse than the best by more than chance" in made.notes[1]
+    assert f"step {result.best_step:,}" in result.notes[-1]
+    (best,) = (row["eval_ndcg@10"] for row in rows if row["step"] == result.best_step)
+    assert result.after.value == pytest.approx(best, abs=1e-6)
+    assert "its last 2 evaluations were worse than the best by more than chance" in result.notes[1]
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert all(f"{note[0].upper()}{note[1:]}." in card for note in made.notes)
-    assert json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["notes"] == made.notes
+    assert all(f"{note[0].upper()}{note[1:]}." in card for note in result.notes)
+    assert json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["notes"] == result.notes
 
 
 @pytest.mark.parametrize(
@@ -732,11 +734,11 @@ def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(settings, messa
 
 
 def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
-    seen = set()
+    endings = set()
     checkpoints = tmp_path / "out" / "run"
 
     def look(_update):
-        seen.update(path.suffix for path in checkpoints.rglob("*") if path.is_file())
+        endings.update(path.suffix for path in checkpoints.rglob("*") if path.is_file())
 
     train_encoder(
         PAIRS,
@@ -745,8 +747,8 @@ def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
         config=EncoderConfig(steps=6, batch_size=8, evaluations=3),
         progress=look,
     )
-    assert seen
-    assert not seen & {".bin", ".pt", ".pth", ".pkl"}
+    assert endings
+    assert not endings & {".bin", ".pt", ".pth", ".pkl"}
 
 
 # What cannot be
@@ -803,9 +805,9 @@ def test_classes_that_cannot_be_set_against_each_other_are_told(tmp_path, tiny_m
 
 
 def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_path, tiny_model):
-    few = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
+    rows = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
     config = EncoderConfig(steps=1, batch_size=9, held_out=0, evaluations=1)
-    assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
+    assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config).steps == 1
 
 
 def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_model):
@@ -822,11 +824,11 @@ def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_mod
 
 def test_a_worsened_model_is_said_to_be_worse(tmp_path, tiny_model):
     config = EncoderConfig(steps=8, batch_size=8, evaluations=1, learning_rate=0.3, held_out=0.4)
-    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
-    assert made.is_worse
-    assert made.difference.value == pytest.approx(made.after.value - made.before.value)
-    assert made.notes[0].endswith(": worse than its base")
-    assert made.as_dict()["difference"]["verdict"] == "worse"
+    result = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert result.is_worse
+    assert result.difference.value == pytest.approx(result.after.value - result.before.value)
+    assert result.notes[0].endswith(": worse than its base")
+    assert result.as_dict()["difference"]["verdict"] == "worse"
 
 
 def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
@@ -868,11 +870,11 @@ def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
 
 def test_texts_alone_are_all_learned_from_and_their_run_says_that_nothing_is_measured(tmp_path, tiny_model):
     config = EncoderConfig(steps=1, batch_size=8)
-    made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, config=config)
-    assert made.rows == {"training": len(TEXTS), "held_out": 0, "left_out": 0}
-    assert made.notes == ["nothing is measured, since texts alone have no measure without a teacher"]
+    result = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, config=config)
+    assert result.rows == {"training": len(TEXTS), "held_out": 0, "left_out": 0}
+    assert result.notes == ["nothing is measured, since texts alone have no measure without a teacher"]
     card = json.loads((tmp_path / "out/binocle.json").read_text("utf-8"))
-    assert (card["measures"], made.before, made.after) == ([], None, None)
+    assert (card["measures"], result.before, result.after) == ([], None, None)
 
 
 @pytest.mark.parametrize("option", ["held_out", "evaluations", "patience", "development"])
@@ -916,9 +918,9 @@ def test_a_text_and_its_translation_learn_the_teachers_vector_of_the_text(tmp_pa
     """The teacher is the base itself, so that the loss is the distance of a translation from its text."""
     rows = [{"english": row["query"], "non_english": row["positive"]} for row in PAIRS]
     config = EncoderConfig(objective="embeddings", epochs=3, batch_size=16, learning_rate=2e-3, held_out=0.0)
-    made = train_encoder(rows, tmp_path / "out", base=tiny_model, teacher=tiny_model, config=config)
-    assert made.objective == "embeddings"
-    teacher, student = load_encoder(tiny_model), load_encoder(str(made.folder))
+    result = train_encoder(rows, tmp_path / "out", base=tiny_model, teacher=tiny_model, config=config)
+    assert result.objective == "embeddings"
+    teacher, student = load_encoder(tiny_model), load_encoder(str(result.folder))
     texts, translations = ([row[name] for row in rows] for name in ("english", "non_english"))
     expected = teacher.encode(texts)
 
@@ -935,10 +937,12 @@ def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
 
 
 def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing(tmp_path, tiny_model):
-    scored = [{"sentence1": one["query"], "sentence2": one["positive"], "score": len(one["query"])} for one in PAIRS]
-    for given, message in ((tmp_path / "none.jsonl", "there is no file or folder"), (scored, "mined for pairs")):
+    scored = [
+        {"sentence1": pair["query"], "sentence2": pair["positive"], "score": len(pair["query"])} for pair in PAIRS
+    ]
+    for source, message in ((tmp_path / "none.jsonl", "there is no file or folder"), (scored, "mined for pairs")):
         with pytest.raises(InputError, match=message):
-            train_rounds(given, tmp_path / "out", negatives=1, base=tiny_model)
+            train_rounds(source, tmp_path / "out", negatives=1, base=tiny_model)
     assert not list(tmp_path.iterdir())
     (tmp_path / ".out-rounds").mkdir()
     for settings, message in EARLIER:
@@ -985,37 +989,39 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
     parts = []
 
     def mined(_data, out, **_options):
-        held = sorted(parts[0][1]) if parts else []
-        rows = [row | {"negative": "bread"} for row in PAIRS if row["positive"] not in held[2:]]  # a few find too few
+        held_out = sorted(parts[0][1]) if parts else []
+        rows = [
+            row | {"negative": "bread"} for row in PAIRS if row["positive"] not in held_out[2:]
+        ]  # a few find too few
         out.write_text("\n".join(map(json.dumps, rows)), "utf-8")
         return MiningReport()
 
     def learned(data, _folder, *, config, development=None, **_options):
-        given = {"held_out": config.held_out, "seed": config.seed, "development": development}
-        made = prepare(data, tmp_path / f"rows-{len(parts)}", **given)
-        texts = made.table()["positive"].to_pylist()
-        parts.append([{texts[number] for number in rows} for rows in (made.training(), made.held_out())])
+        options = {"held_out": config.held_out, "seed": config.seed, "development": development}
+        dataset = prepare(data, tmp_path / f"rows-{len(parts)}", **options)
+        texts = dataset.table()["positive"].to_pylist()
+        parts.append([{texts[number] for number in rows} for rows in (dataset.training(), dataset.held_out())])
 
     monkeypatch.setattr("binocle.training.encoders.mining_rounds.mine", mined)
     monkeypatch.setattr("binocle.training.encoders.mining_rounds.train_encoder", learned)
     config = EncoderConfig(held_out=0.1)
     train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=2, base=tiny_model, config=config)
-    (first, held), (second, still_held) = parts
-    assert (len(held), len(first), len(second)) == (10, 90, 90)
-    assert still_held == set(sorted(held)[:2])
+    (first, held_out), (second, still_held) = parts
+    assert (len(held_out), len(first), len(second)) == (10, 90, 90)
+    assert still_held == set(sorted(held_out)[:2])
     assert not first & still_held
 
 
 def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_data(tmp_path, tiny_model):
     file, events = tmp_path / "pairs.jsonl", []
-    three = [{"query": f"the {one}", "positive": one} for one in ("cat", "moon", "ship")]
+    three = [{"query": f"the {noun}", "positive": noun} for noun in ("cat", "moon", "ship")]
     near = [{"query": "the cat", "positive": f"the cat {n}"} for n in range(2)]
     file.write_text("".join(json.dumps(row) + "\n" for row in [*three, *near]), "utf-8")
     config = EncoderConfig(steps=2, batch_size=2, held_out=0)
-    given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "progress": events.append}
+    options = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "progress": events.append}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.encoders.mining_rounds._RULES", {"relative_margin": 0.0})
-        train_rounds(file, tmp_path / "out", **given)
+        train_rounds(file, tmp_path / "out", **options)
     left_out = "3 of 5 pairs left out: fewer than 3 negatives for 1 query, none for 0 of them"
     assert left_out in [event.stage for event in events]
     facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
@@ -1058,7 +1064,7 @@ def test_a_model_that_pools_in_another_way_is_compared_with_its_base(changed, tm
 def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, tmp_path, tiny_model, monkeypatch):
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
-    given = {
+    options = {
         "negatives": 1,
         "rounds": rounds,
         "base": tiny_model,
@@ -1074,11 +1080,11 @@ def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, t
     monkeypatch.setattr(Path, "iterdir", lambda path: iter(sorted(map(path.joinpath, os.listdir(path)))))
     monkeypatch.setattr(Path, "replace", stop)  # binocle.json comes before modules.json
     with pytest.raises(KeyboardInterrupt):
-        train_rounds(file, tmp_path / "out", **given)
+        train_rounds(file, tmp_path / "out", **options)
     monkeypatch.undo()
-    made = train_rounds(file, tmp_path / "out", **given)
-    assert made.steps == 2
-    assert load_encoder(str(tmp_path / "out")).fingerprint == made.fingerprint
+    result = train_rounds(file, tmp_path / "out", **options)
+    assert result.steps == 2
+    assert load_encoder(str(tmp_path / "out")).fingerprint == result.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl"]
 
 
@@ -1145,14 +1151,14 @@ def test_a_run_does_not_go_on_with_files_that_changed(changed, tmp_path, tiny_mo
     files = {name: tmp_path / f"{name}.jsonl" for name in ("pairs", "dev")}
     files["pairs"].write_text("\n".join(map(json.dumps, PAIRS)), "utf-8")
     files["dev"].write_text(json.dumps({"query": "a", "positive": "one"}), "utf-8")
-    given = {"base": tiny_model, "config": FAST, "development": files["dev"]}
+    options = {"base": tiny_model, "config": FAST, "development": files["dev"]}
     for _ in range(2):
         with _stopped(monkeypatch):
-            train_encoder(files["pairs"], tmp_path / "out", **given)
+            train_encoder(files["pairs"], tmp_path / "out", **options)
     with files[changed].open("a", encoding="utf-8") as file:
         file.write("\n" + json.dumps({"query": "one", "positive": "more"}))
     with pytest.raises(InputError, match="out holds an unfinished run on data that changed since then: remove it"):
-        train_encoder(files["pairs"], tmp_path / "out", **given)
+        train_encoder(files["pairs"], tmp_path / "out", **options)
 
 
 def test_a_run_does_not_go_on_with_other_rows(tmp_path, tiny_model, monkeypatch):
@@ -1168,8 +1174,8 @@ def test_the_files_of_a_collection_are_those_that_its_rows_come_from(tmp_path):
     for name in ("corpus.jsonl", "qrels/train.tsv", "model/run/x", "_versions/1.manifest"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("abc", "utf-8")
-    found = files_of(str(tmp_path), [{"text": "a"}], "owner/name", None)
-    assert [(Path(path).relative_to(tmp_path).as_posix(), size) for path, size, _ in found] == [
+    paths = files_of(str(tmp_path), [{"text": "a"}], "owner/name", None)
+    assert [(Path(path).relative_to(tmp_path).as_posix(), size) for path, size, _ in paths] == [
         ("_versions/1.manifest", 3),
         ("corpus.jsonl", 3),
         ("qrels/train.tsv", 3),
@@ -1193,7 +1199,7 @@ def test_the_files_of_documents_are_those_that_are_read_and_an_index_has_its_sta
 
 # Measures on held-out rows
 
-TELL_NOTHING = {  # held-out rows of which every model has one figure
+TELL_NOTHING = {  # held-out rows with the same figure for every model
     "too few": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": n / 2} for n in range(2)],
     "one document": [{"query": f"q{n}", "positive": "p"} for n in range(12)],
     "one score": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": 0.5 + (n > 12)} for n in range(14)],
@@ -1205,17 +1211,17 @@ TELL_NOTHING = {  # held-out rows of which every model has one figure
 
 @pytest.mark.parametrize("name", TELL_NOTHING)
 def test_held_out_rows_of_which_every_model_has_one_figure_are_no_measure(name, tmp_path):
-    made = prepare(TELL_NOTHING[name], tmp_path, held_out=0)
-    made.part[:12] = 1
-    assert not heldout.can_tell(made)
-    assert heldout.measure(lambda *_: pytest.fail("nothing is to be encoded"), made) is None
+    dataset = prepare(TELL_NOTHING[name], tmp_path, held_out=0)
+    dataset.part[:12] = 1
+    assert not heldout.can_tell(dataset)
+    assert heldout.measure(lambda *_: pytest.fail("nothing is to be encoded"), dataset) is None
 
 
 def test_of_a_few_held_out_pairs_a_figure_is_had_but_nothing_is_chosen(tmp_path):
-    made = prepare(PAIRS[:20], tmp_path, held_out=0)
-    made.part[:2] = 1
-    assert heldout.can_measure(made)
-    assert not heldout.can_tell(made)
+    dataset = prepare(PAIRS[:20], tmp_path, held_out=0)
+    dataset.part[:2] = 1
+    assert heldout.can_measure(dataset)
+    assert not heldout.can_tell(dataset)
 
 
 ACCOUNTS = {
@@ -1238,19 +1244,19 @@ ACCOUNTS = {
 
 @pytest.mark.parametrize("counts", ACCOUNTS)
 def test_how_many_rows_are_learned_from_is_told(counts, tmp_path):
-    made = prepare(PAIRS, tmp_path, held_out=0)
-    made.part = np.repeat(np.array([0, 1, 2], np.uint8), counts)
-    assert heldout.account(made) == ACCOUNTS[counts]
+    dataset = prepare(PAIRS, tmp_path, held_out=0)
+    dataset.part = np.repeat(np.array([0, 1, 2], np.uint8), counts)
+    assert heldout.account(dataset) == ACCOUNTS[counts]
 
 
 def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
     config, events = EncoderConfig(epochs=10, batch_size=10, learning_rate=1e-3), []
-    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, progress=events.append)
-    assert made.steps == 10
-    assert made.before.value != made.after.value
-    assert made.rows == {"training": 19, "held_out": 1, "left_out": 0}
+    result = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, progress=events.append)
+    assert result.steps == 10
+    assert result.before.value != result.after.value
+    assert result.rows == {"training": 19, "held_out": 1, "left_out": 0}
     assert [event.stage for event in events if event.stage != "training"] == [
-        made.account,
+        result.account,
         "loading the model",
         "measuring the model to begin with",
         "measuring the trained model",
@@ -1260,8 +1266,8 @@ def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, 
 def test_spearman_and_average_precision_are_scipys_and_the_definition():
     stats = pytest.importorskip("scipy.stats")
     generator = np.random.default_rng(0)
-    one, other = generator.integers(0, 9, 200), generator.normal(size=200)
-    assert heldout.spearman(other, one) == pytest.approx(stats.spearmanr(other, one)[0])
+    labels, scores = generator.integers(0, 9, 200), generator.normal(size=200)
+    assert heldout.spearman(scores, labels) == pytest.approx(stats.spearmanr(scores, labels)[0])
     assert heldout.statistic(
         "average precision", np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1]), 0
     ).value == pytest.approx((1 + 2 / 3) / 2)
@@ -1269,11 +1275,11 @@ def test_spearman_and_average_precision_are_scipys_and_the_definition():
 
 @pytest.mark.parametrize("count", [12, 31, 40, 100, 400])
 def test_agreement_with_a_teacher_has_an_interval_from_few_texts_on(count, tmp_path):
-    made = prepare([{"text": f"text {n}"} for n in range(count)], tmp_path, held_out=0)
-    made.part[:] = 1
+    dataset = prepare([{"text": f"text {n}"} for n in range(count)], tmp_path, held_out=0)
+    dataset.part[:] = 1
     vectors = np.random.default_rng(0).normal(size=(2, count, 8)).astype(np.float32)
-    same = heldout.measure(lambda *_: vectors[0], made, teacher=lambda *_: vectors[0])
-    near = heldout.measure(lambda *_: vectors.sum(0), made, teacher=lambda *_: vectors[0])
+    same = heldout.measure(lambda *_: vectors[0], dataset, teacher=lambda *_: vectors[0])
+    near = heldout.measure(lambda *_: vectors.sum(0), dataset, teacher=lambda *_: vectors[0])
     assert (same.value, same.low, same.high, same.rows) == (1, 1, 1, count)
     assert near.low < near.value < near.high < 1
     assert near.rows == count
@@ -1284,22 +1290,22 @@ def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
     monkeypatch.setattr(heldout, "_FEWEST", 3)
-    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
-    made.part[:] = data.HELD_OUT
+    dataset = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
+    dataset.part[:] = data.HELD_OUT
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}
-    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
-    assert isinstance(made, TrainingSet)
-    np.testing.assert_allclose(found.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
+    measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
+    assert isinstance(dataset, TrainingSet)
+    np.testing.assert_allclose(measure.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
 
 
-@pytest.mark.parametrize(("most", "values"), [(1_000, [1 / np.log2(3), 1 / np.log2(5), 1 / np.log2(3)]), (3, None)])
-def test_held_out_queries_look_among_documents_that_are_learned_from_too(most, values, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("maximum", "values"), [(1_000, [1 / np.log2(3), 1 / np.log2(5), 1 / np.log2(3)]), (3, None)])
+def test_held_out_queries_look_among_documents_that_are_learned_from_too(maximum, values, tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
     monkeypatch.setattr(heldout, "_FEWEST", 3)
-    monkeypatch.setattr(heldout, "_DOCUMENTS", most)
-    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c", "d")], tmp_path, held_out=0)
-    made.part[:3] = data.HELD_OUT
+    monkeypatch.setattr(heldout, "_DOCUMENTS", maximum)
+    dataset = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c", "d")], tmp_path, held_out=0)
+    dataset.part[:3] = data.HELD_OUT
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1), "D": (2, 0)}
-    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
-    np.testing.assert_allclose(found.values, values or [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
+    measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
+    np.testing.assert_allclose(measure.values, values or [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)

@@ -12,7 +12,7 @@ from binocle.training.runs.checkpoints import worse_evaluations
 
 
 def history(best, means, generator):
-    """The log of a run whose evaluations have these means over 60 queries, with noise."""
+    """The log of a run with these means of its evaluations over 60 queries, with noise."""
     queries = generator.normal(0, 0.3, 60)
     rows = []
     for mean in means:

@@ -321,15 +321,15 @@ def test_a_path_may_be_a_string_with_a_slash_at_its_end(collection, tiny_model):
 
 
 def test_intervals_hold_the_means_and_values_are_kept_for_each_query(collection, tiny_model):
-    found = evaluate(collection, mode="semantic", model=tiny_model)
-    assert list(found.per_query) == list(found.intervals) == NAMES
-    for name, of in found.per_query.items():
+    result = evaluate(collection, mode="semantic", model=tiny_model)
+    assert list(result.per_query) == list(result.intervals) == NAMES
+    for name, of in result.per_query.items():
         assert set(of) == {"q1", "q2", "q3"}
-        assert found.measures[name] == pytest.approx(sum(of.values()) / 3, abs=1e-4)
-        low, high = found.intervals[name]
-        assert low <= found.measures[name] <= high
-    assert "per_query" not in found.as_dict()
-    assert json.loads(json.dumps(found.as_dict(per_query=True)))["per_query"] == found.per_query
+        assert result.measures[name] == pytest.approx(sum(of.values()) / 3, abs=1e-4)
+        low, high = result.intervals[name]
+        assert low <= result.measures[name] <= high
+    assert "per_query" not in result.as_dict()
+    assert json.loads(json.dumps(result.as_dict(per_query=True)))["per_query"] == result.per_query
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -363,9 +363,9 @@ def own(tmp_path):
 
 def test_a_folder_of_documents_is_measured_by_judgements_of_ones_own(folder, own, tiny_model):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    found = evaluate(folder, mode="lexical", model=tiny_model, **own())
-    assert (found.collection, found.split, found.queries) == ("folder", "mine", 2)
-    assert found.measures["MRR@10"] == 1
+    result = evaluate(folder, mode="lexical", model=tiny_model, **own())
+    assert (result.collection, result.split, result.queries) == ("folder", "mine", 2)
+    assert result.measures["MRR@10"] == 1
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
@@ -373,9 +373,9 @@ def test_an_indexed_folder_is_measured_as_its_index_stands(retriever, own, tiny_
     head = (retriever.path / "HEAD.json").read_bytes()
     folder = retriever.path.parent
     (folder / "notes" / "cats.txt").write_text("Nothing about them.")
-    found = evaluate(folder, mode="lexical", **own())
-    assert found.measures["MRR@10"] == 1
-    assert found.index_seconds == 0
+    result = evaluate(folder, mode="lexical", **own())
+    assert result.measures["MRR@10"] == 1
+    assert result.index_seconds == 0
     assert (retriever.path / "HEAD.json").read_bytes() == head
     assert evaluate(folder, mode="lexical", model=tiny_model, **own()).per_query["MRR@10"]["q1"] < 1
 

@@ -193,9 +193,9 @@ def test_blocks_make_no_difference_to_what_is_drawn(monkeypatch):
 
 def test_the_mean_as_a_statistic_is_the_mean():
     a, b = systems(0, 11, 0.1)
-    found, expected = MEAN.difference(a, b, np.zeros(11)), difference(a, b)
-    assert (found.value, found.p) == pytest.approx((expected.value, expected.p))
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    actual, expected = MEAN.difference(a, b, np.zeros(11)), difference(a, b)
+    assert (actual.value, actual.p) == pytest.approx((expected.value, expected.p))
+    assert (actual.low, actual.high) == pytest.approx((expected.low, expected.high))
     assert MEAN.value(a, np.zeros(11)) == pytest.approx(a.mean())
     assert MEAN.interval(a, np.zeros(11)) == pytest.approx(interval(a))
 

@@ -214,8 +214,8 @@ def test_columns_have_the_names_that_data_sets_give_them(header, kind, tmp_path)
 
 def test_passages_may_stand_in_numbered_columns(tmp_path):
     file = tsv(tmp_path / "x.tsv", "anchor|positive|negative_1|negative_2\ncat|a cat|a dog|a ship\n")
-    found = judged_rows.read(file)
-    assert (found.positives, found.negatives) == ([["a cat"]], [["a dog", "a ship"]])
+    result = judged_rows.read(file)
+    assert (result.positives, result.negatives) == ([["a cat"]], [["a dog", "a ship"]])
 
 
 def test_compressed_and_parquet_files_are_read_like_the_others(files):
@@ -225,8 +225,8 @@ def test_compressed_and_parquet_files_are_read_like_the_others(files):
     import pyarrow.parquet as pq
 
     (files / "sts.tsv.gz").write_bytes(gzip.compress((files / "similarity.tsv").read_bytes()))
-    found = judged_rows.read(files / "sts.tsv.gz")
-    assert (found.name, found.gold) == ("sts", judged_rows.read(files / "similarity.tsv").gold)
+    result = judged_rows.read(files / "sts.tsv.gz")
+    assert (result.name, result.gold) == ("sts", judged_rows.read(files / "similarity.tsv").gold)
     columns = {"query": ["cat"], "positive": [["the cat", "a cat"]], "negative": ["tax"]}
     pq.write_table(pa.table(columns), files / "ranked.parquet")
     assert judged_rows.read(files / "ranked.parquet").positives == [["the cat", "a cat"]]
@@ -316,30 +316,30 @@ class Cross:
 def test_scores_of_an_encoder_are_cosines_and_each_text_is_encoded_once():
     rows = judged_rows.Pairs("x", "similarity", ["aa", "aa", "b"], ["aa", "cccc", "dd"], [5, 1, 3])
     fake = Fake()
-    found = evaluate_rows(rows, fake)
-    assert found.scores == pytest.approx(np.cos([0, 0.2, 0.1]), abs=1e-6)
+    result = evaluate_rows(rows, fake)
+    assert result.scores == pytest.approx(np.cos([0, 0.2, 0.1]), abs=1e-6)
     assert sorted(fake.asked) == [("document", text) for text in ("aa", "b", "cccc", "dd")]
-    assert found.measures["Spearman"] == 1
-    assert (found.rows, found.model, found.data) == (3, "fake", "x")
+    assert result.measures["Spearman"] == 1
+    assert (result.rows, result.model, result.data) == (3, "fake", "x")
 
 
 def test_scores_of_a_cross_encoder_are_its_own():
     rows = judged_rows.Pairs("x", "pairs", ["aa", "b", "aa"], ["aa", "dd", "c"], [1, 0, 0])
-    found = evaluate_rows(rows, Cross())
-    assert found.scores.tolist() == [0, -1, -1]
-    assert found.measures == {"AP": 1, "AUC": 1, "Accuracy": 1, "F1": 1}
-    assert found.thresholds == {"Accuracy": -0.5, "F1": -0.5}
+    result = evaluate_rows(rows, Cross())
+    assert result.scores.tolist() == [0, -1, -1]
+    assert result.measures == {"AP": 1, "AUC": 1, "Accuracy": 1, "F1": 1}
+    assert result.thresholds == {"Accuracy": -0.5, "F1": -0.5}
 
 
 @pytest.mark.parametrize("model", [Fake(), Cross()])
 def test_passages_are_ranked_and_equal_scores_are_no_merit(model):
     rows = judged_rows.Rankings("x", ["aaa", "b"], [["bbb"], ["cc", "d"]], [["c", "eeeee"], ["aa", "eeee"]])
-    found = evaluate_rows(rows, model)
-    assert found.per_query["MRR@10"] == {"1": 1, "2": 1}
-    assert found.per_query["MAP"] == {"1": 1, "2": pytest.approx((1 + 2 / 3) / 2)}  # "aa" before "cc"
-    assert [name for name, _ in found.run["2"]] == ["p2", "n3", "p1", "n4"]
-    assert found.gold.tolist() == [1, 0, 0, 1, 1, 0, 0]
-    assert list(found.measures) == ["MAP", "MRR@10", "nDCG@10"]
+    result = evaluate_rows(rows, model)
+    assert result.per_query["MRR@10"] == {"1": 1, "2": 1}
+    assert result.per_query["MAP"] == {"1": 1, "2": pytest.approx((1 + 2 / 3) / 2)}  # "aa" before "cc"
+    assert [name for name, _ in result.run["2"]] == ["p2", "n3", "p1", "n4"]
+    assert result.gold.tolist() == [1, 0, 0, 1, 1, 0, 0]
+    assert list(result.measures) == ["MAP", "MRR@10", "nDCG@10"]
 
 
 def test_queries_are_encoded_as_queries():
@@ -358,15 +358,15 @@ def test_scores_that_are_no_numbers_are_refused():
 def test_what_is_not_defined_is_null_in_json():
     constant = Cross()
     constant.score = lambda query, passages: np.zeros(len(passages), np.float32)
-    found = evaluate_rows(judged_rows.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), constant)
-    assert found.as_dict()["measures"] == found.as_dict()["intervals"] == {"Spearman": None, "Pearson": None}
+    result = evaluate_rows(judged_rows.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), constant)
+    assert result.as_dict()["measures"] == result.as_dict()["intervals"] == {"Spearman": None, "Pearson": None}
 
 
 def test_a_file_is_measured_and_its_json_holds_rows_only_if_asked(files, tiny_model):
-    found = evaluate_file(files / "similarity.tsv", model=tiny_model)
-    assert found.kind == "similarity"
-    assert found.intervals["Pearson"][0] <= found.measures["Pearson"] <= found.intervals["Pearson"][1]
-    short, long = found.as_dict(), found.as_dict(per_query=True)
+    result = evaluate_file(files / "similarity.tsv", model=tiny_model)
+    assert result.kind == "similarity"
+    assert result.intervals["Pearson"][0] <= result.measures["Pearson"] <= result.intervals["Pearson"][1]
+    short, long = result.as_dict(), result.as_dict(per_query=True)
     assert json.loads(json.dumps(short)) == {**short, "intervals": {k: list(v) for k, v in short["intervals"].items()}}
     assert set(long) - set(short) == {"scores", "gold"}
     ranked = evaluate_file(files / "reranking.jsonl", model=tiny_model, run_file=files / "x.run")
@@ -407,25 +407,25 @@ def test_similarity_is_what_their_evaluator_says(theirs, sentences, tiny):
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
     gold = np.random.default_rng(1).integers(0, 6, 60).tolist()
-    found = evaluate_rows(judged_rows.Pairs("x", "similarity", sentences[:60], sentences[60:], gold), tiny)
+    result = evaluate_rows(judged_rows.Pairs("x", "similarity", sentences[:60], sentences[60:], gold), tiny)
     said = EmbeddingSimilarityEvaluator(sentences[:60], sentences[60:], gold, write_csv=False)(theirs)
     expected = (said["spearman_cosine"], said["pearson_cosine"])
-    assert (found.measures["Spearman"], found.measures["Pearson"]) == pytest.approx(expected, abs=2e-3)
+    assert (result.measures["Spearman"], result.measures["Pearson"]) == pytest.approx(expected, abs=2e-3)
 
 
 def test_pair_classification_is_what_their_evaluator_says(theirs, sentences, tiny):
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
     labels = np.random.default_rng(2).integers(0, 2, 60).tolist()
-    found = evaluate_rows(judged_rows.Pairs("x", "pairs", sentences[:60], sentences[60:], labels), tiny)
+    result = evaluate_rows(judged_rows.Pairs("x", "pairs", sentences[:60], sentences[60:], labels), tiny)
     said = BinaryClassificationEvaluator(
         sentences[:60], sentences[60:], labels, write_csv=False, similarity_fn_names=["cosine"]
     )(theirs)
-    assert found.measures["AP"] == pytest.approx(said["cosine_ap"], abs=2e-3)
-    assert found.measures["Accuracy"] == pytest.approx(said["cosine_accuracy"], abs=1e-4)
-    assert found.measures["F1"] == pytest.approx(said["cosine_f1"], abs=1e-4)
-    assert found.thresholds["Accuracy"] == pytest.approx(said["cosine_accuracy_threshold"], abs=1e-3)
-    assert found.thresholds["F1"] == pytest.approx(said["cosine_f1_threshold"], abs=1e-3)
+    assert result.measures["AP"] == pytest.approx(said["cosine_ap"], abs=2e-3)
+    assert result.measures["Accuracy"] == pytest.approx(said["cosine_accuracy"], abs=1e-4)
+    assert result.measures["F1"] == pytest.approx(said["cosine_f1"], abs=1e-4)
+    assert result.thresholds["Accuracy"] == pytest.approx(said["cosine_accuracy_threshold"], abs=1e-3)
+    assert result.thresholds["F1"] == pytest.approx(said["cosine_f1_threshold"], abs=1e-3)
 
 
 def test_reranking_is_what_their_evaluator_says(theirs, sentences, tiny):
@@ -433,9 +433,9 @@ def test_reranking_is_what_their_evaluator_says(theirs, sentences, tiny):
 
     texts = list(dict.fromkeys(sentences))
     rows = [(texts[place], texts[place + 1 : place + 3], texts[place + 3 : place + 12]) for place in range(0, 96, 12)]
-    found = evaluate_rows(judged_rows.Rankings("x", *(list(column) for column in zip(*rows, strict=True))), tiny)
+    result = evaluate_rows(judged_rows.Rankings("x", *(list(column) for column in zip(*rows, strict=True))), tiny)
     samples = [{"query": query, "positive": good, "negative": bad} for query, good, bad in rows]
     said = RerankingEvaluator(samples, write_csv=False)(theirs)
-    assert found.measures == pytest.approx(
+    assert result.measures == pytest.approx(
         {"MAP": said["map"], "MRR@10": said["mrr@10"], "nDCG@10": said["ndcg@10"]}, abs=1e-4
     )

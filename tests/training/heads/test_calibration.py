@@ -1,4 +1,4 @@
-"""Scores become probabilities that hold, and the measures of it are those of their definitions."""
+"""Scores become probabilities that hold, and their measures follow the definitions."""
 
 from __future__ import annotations
 

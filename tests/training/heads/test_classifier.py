@@ -39,7 +39,7 @@ FAST = ClassifierConfig(held_out=0.2)
 
 def rows(task: str = "classes", *, pairs: bool = False) -> list[dict]:
     random = np.random.default_rng(0)
-    made = []
+    examples = []
     for number in range(240):
         pet, food = PETS[random.integers(4)], FOOD[random.integers(4)]
         texts = [(f"the {pet} ran {number}", ["pet"]), (f"{food} in the oven {number}", ["food"])]
@@ -48,12 +48,12 @@ def rows(task: str = "classes", *, pairs: bool = False) -> list[dict]:
         text, labels = texts[number % len(texts)]
         if pairs:
             other, second = texts[random.integers(2)]
-            made.append({"sentence1": text, "sentence2": other, "label": "same" if labels == second else "other"})
+            examples.append({"sentence1": text, "sentence2": other, "label": "same" if labels == second else "other"})
         elif task == "number":
-            made.append({"text": text, "score": 3.0 * (labels == ["pet"])})
+            examples.append({"text": text, "score": 3.0 * (labels == ["pet"])})
         else:
-            made.append({"text": text, "label": labels if task == "labels" else labels[0]})
-    return made
+            examples.append({"text": text, "label": labels if task == "labels" else labels[0]})
+    return examples
 
 
 @pytest.mark.parametrize("name", ["document_id", "Doc_ID", "group", "source_id"])
@@ -520,7 +520,7 @@ def test_fine_tuning_keeps_the_head_if_that_is_right_more_often(tmp_path, tiny_m
     with torch.no_grad():
         expected = model(**inputs(model, scorer.encodings(texts))).logits
     np.testing.assert_allclose(scorer.logits(texts), expected, atol=1e-4)
-    many = scorer.logits(texts * 100)  # by the compiled graph, whose last layer computes the first token alone
+    many = scorer.logits(texts * 100)  # by the compiled graph; its last layer computes the first token alone
     np.testing.assert_allclose(many, np.tile(expected, (100, 1)), atol=1e-4)
 
 
@@ -529,7 +529,7 @@ CONTRASTIVE = ClassifierConfig(contrastive=True, held_out=0.4, bf16=False)
 
 @pytest.fixture(scope="module")
 def contrastive(tmp_path_factory, tiny_model):
-    """The folder and the result of a classifier whose encoder was tuned on few rows."""
+    """The folder and the result of a classifier with an encoder tuned on few rows."""
     pytest.importorskip("accelerate")
     folder = tmp_path_factory.mktemp("contrastive") / "out"
     return folder, train_classifier(rows()[:40], folder, base=tiny_model, config=CONTRASTIVE)

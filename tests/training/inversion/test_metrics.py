@@ -169,7 +169,7 @@ def test_the_encoders_own_tokens_are_as_many_as_it_cuts(tiny):
 
 def test_a_token_that_the_encoder_does_not_know_is_not_recovered(tiny):
     tokens = EncoderTokens(tiny)
-    true, guess = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, whose letters have no token
+    true, guess = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, with letters that have no token
     assert compare([true], [guess], tokens)["f1"] == pytest.approx(2 * 1 / (4 + 2), abs=1e-4)
     recovery = compare([true, "the cat"], [true, "the cat"], tokens)
     assert (recovery.unknown, recovery["precision"], recovery["recall"], recovery["exact"]) == (2 / 6, 1, 0.75, 0.5)

@@ -1,4 +1,4 @@
-"""A temperature makes the probabilities of named tokens hold, and leaves the tokens as they are."""
+"""A temperature makes the probabilities of named tokens hold, and does not change the tokens."""
 
 from __future__ import annotations
 

@@ -78,19 +78,19 @@ def brute_force(
     encoder = Random()
     documents = list(dict.fromkeys([positive for _, positive in pairs] + list(corpus)))
     vectors = encoder.encode(documents)
-    found = {}
+    mined = {}
     for query in dict.fromkeys(query for query, _ in pairs):
-        answers = {positive for asked, positive in pairs if asked == query}
+        answers = {positive for pair_query, positive in pairs if pair_query == query}
         scores = vectors @ encoder.encode([query], kind="query")[0]
         floor = min(scores[documents.index(answer)] for answer in answers)
         order = np.argsort(-scores, kind="stable")[:depth]
-        left = [place for place in order if documents[place] not in answers][skip_top:]
-        left = [place for place in left if margin is None or scores[place] <= floor - margin]
-        left = [place for place in left if relative is None or scores[place] <= floor - abs(floor) * relative]
-        left = [place for place in left if most is None or scores[place] <= most]
-        left = [place for place in left if least is None or scores[place] >= least][:negatives]
-        found[query] = [documents[place] for place in left], [float(scores[place]) for place in left]
-    return found
+        left = [index for index in order if documents[index] not in answers][skip_top:]
+        left = [index for index in left if margin is None or scores[index] <= floor - margin]
+        left = [index for index in left if relative is None or scores[index] <= floor - abs(floor) * relative]
+        left = [index for index in left if most is None or scores[index] <= most]
+        left = [index for index in left if least is None or scores[index] >= least][:negatives]
+        mined[query] = [documents[index] for index in left], [float(scores[index]) for index in left]
+    return mined
 
 
 PAIRS = [(f"query {number % 50}", f"answer {number % 70}") for number in range(90)]  # some queries have two answers
@@ -113,18 +113,18 @@ CORPUS = texts(200)
 def test_negatives_are_those_of_brute_force(tmp_path, rules, oracle):
     rows, report = mined(tmp_path, PAIRS, CORPUS, model=Random(), scores=True, **rules)
     expected = brute_force(PAIRS, CORPUS, **oracle)
-    assert {row["query"] for row in rows} == {query for query, (found, _) in expected.items() if found}
+    assert {row["query"] for row in rows} == {query for query, (negatives, _) in expected.items() if negatives}
     for row in rows:
-        found, scores = expected[row["query"]]
-        assert row["negatives"] == found
+        negatives, scores = expected[row["query"]]
+        assert row["negatives"] == negatives
         np.testing.assert_allclose(row["scores"][1:], scores, atol=1e-6)
-    wanted = rules.get("negatives", 5)
+    count = rules.get("negatives", 5)
     assert report.queries == 50
     assert report.pairs == len(set(PAIRS))
     assert report.documents == 270
-    assert report.short == sum(len(found) < wanted for found, _ in expected.values())
-    assert report.none == sum(not found for found, _ in expected.values())
-    assert report.negatives == sum(len(found) for found, _ in expected.values())
+    assert report.short == sum(len(negatives) < count for negatives, _ in expected.values())
+    assert report.none == sum(not negatives for negatives, _ in expected.values())
+    assert report.negatives == sum(len(negatives) for negatives, _ in expected.values())
     assert report.rows == len(rows) == sum(bool(expected[query][0]) for query, _ in dict.fromkeys(PAIRS))
 
 
@@ -144,12 +144,12 @@ def test_blocks_of_any_size_give_the_same(tmp_path, monkeypatch, strategy):
 
 def test_long_texts_are_encoded_a_few_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_BLOCK_CHARACTERS", 100)
-    made = collection.TextDatabase(tmp_path / "texts.db")
+    database = collection.TextDatabase(tmp_path / "texts.db")
     given = ["a" * 300, "b" * 60, "c" * 60, "d" * 30, "e" * 10]
     for text in given:
-        made.add_document(text)
-    blocks = [(ids.tolist(), texts) for ids, texts in made.document_blocks()]
-    made.close()
+        database.add_document(text)
+    blocks = [(ids.tolist(), texts) for ids, texts in database.document_blocks()]
+    database.close()
     assert blocks == [([0], given[:1]), ([1], given[1:2]), ([2, 3, 4], given[2:])]
 
 
@@ -160,7 +160,7 @@ AROUND = ["t 10", "t 25", "t 29", "t 31", "t 40", "t 45", "t 60", "t 90", "t 120
 
 
 @pytest.mark.parametrize(
-    ("rules", "kept", "dropped"),
+    ("rules", "remaining", "dropped"),
     [
         ({"negatives": 9}, AROUND, {"positive": 1}),
         ({"skip_top": 2}, ["t 29", "t 31", "t 40", "t 45", "t 60"], {"positive": 1, "skipped": 2}),
@@ -181,11 +181,11 @@ AROUND = ["t 10", "t 25", "t 29", "t 31", "t 40", "t 45", "t 60", "t 90", "t 120
         ),
     ],
 )
-def test_each_rule_drops_what_it_says(tmp_path, rules, kept, dropped):
+def test_each_rule_drops_what_it_says(tmp_path, rules, remaining, dropped):
     (row,), report = mined(tmp_path, ONE, AROUND, **rules)
-    assert row == {"query": "query 0", "positive": "answer 30", "negatives": kept}
+    assert row == {"query": "query 0", "positive": "answer 30", "negatives": remaining}
     assert report.dropped == dropped
-    assert report.short == (len(kept) < rules.get("negatives", 5))
+    assert report.short == (len(remaining) < rules.get("negatives", 5))
     assert report.candidates == rules.get("depth", 10)
 
 
@@ -243,9 +243,9 @@ def test_words_are_what_is_left_of_a_text(text, expected):
     assert text_key(text) != text_key(text + " more")
 
 
-@pytest.mark.parametrize(("one", "other"), [("काला", "किला"), ("what is C++?", "what is C#?"), ("C", "C++")])
-def test_words_that_differ_by_a_vowel_sign_or_by_the_signs_of_a_name_are_others(one, other):
-    assert text_key(one) != text_key(other)
+@pytest.mark.parametrize(("first", "second"), [("काला", "किला"), ("what is C++?", "what is C#?"), ("C", "C++")])
+def test_words_that_differ_by_a_vowel_sign_or_by_the_signs_of_a_name_are_others(first, second):
+    assert text_key(first) != text_key(second)
 
 
 def test_another_text_of_the_positives_document_is_no_negative(tmp_path):
@@ -274,12 +274,12 @@ def test_random_negatives_come_from_what_the_rules_leave_in_order_of_rank(tmp_pa
     allowed, _ = mined(tmp_path, PAIRS, CORPUS, negatives=40, **rules)
     chosen, _ = mined(tmp_path, PAIRS, CORPUS, strategy="random", seed=1, **rules)
     again, _ = mined(tmp_path, PAIRS, CORPUS, strategy="random", seed=1, **rules)
-    others, _ = mined(tmp_path, PAIRS, CORPUS, strategy="random", seed=2, **rules)
-    assert chosen == again != others
-    for some, every in zip(chosen, allowed, strict=True):
-        places = [every["negatives"].index(text) for text in some["negatives"]]
-        assert places == sorted(set(places))
-        assert len(places) == min(5, len(every["negatives"]))
+    second_seed, _ = mined(tmp_path, PAIRS, CORPUS, strategy="random", seed=2, **rules)
+    assert chosen == again != second_seed
+    for chosen_row, every in zip(chosen, allowed, strict=True):
+        positions = [every["negatives"].index(text) for text in chosen_row["negatives"]]
+        assert positions == sorted(set(positions))
+        assert len(positions) == min(5, len(every["negatives"]))
 
 
 def test_every_candidate_is_as_likely_as_any_other(tmp_path):
@@ -294,7 +294,7 @@ def test_every_candidate_is_as_likely_as_any_other(tmp_path):
 
 
 class Judge:
-    """Scores a text by its angle and remembers what it was asked."""
+    """Scores a text by its angle and records the requests."""
 
     def __init__(self):
         self.asked = []
@@ -331,7 +331,7 @@ def test_an_object_that_scores_nothing_is_no_judge():
         MiningConfig(judge="a name")
 
 
-# What is written
+# The written file
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
@@ -378,10 +378,10 @@ def test_documents_held_out_of_what_was_mined_are_whole(tmp_path):
 
     pairs = [{"query": f"query {n}", "positive": f"answer {n}", "document_id": f"d{n % 9}"} for n in range(90)]
     mine(pairs, tmp_path / "out.jsonl", corpus=CORPUS, model=Random(), negatives=1)
-    made = prepare(tmp_path / "out.jsonl", tmp_path / "made", held_out=0.3)
-    documents = np.array([int(text.split()[1]) % 9 for text in made.table()["positive"].to_pylist()])
-    held, trained = set(documents[made.held_out()]), set(documents[made.training()])
-    assert held and trained and not held & trained
+    dataset = prepare(tmp_path / "out.jsonl", tmp_path / "made", held_out=0.3)
+    documents = np.array([int(text.split()[1]) % 9 for text in dataset.table()["positive"].to_pylist()])
+    held_out, trained = set(documents[dataset.held_out()]), set(documents[dataset.training()])
+    assert held_out and trained and not held_out & trained
 
 
 def test_tuples_leave_out_queries_with_too_few_and_lists_have_as_many_as_there_are(tmp_path):
@@ -503,7 +503,7 @@ def test_every_part_of_mining_is_told_to_its_end(tmp_path, tiny_model):
     mine(
         ASKED,
         tmp_path / "out.jsonl",
-        corpus=[(one["id"], one["text"]) for one in DOCUMENTS],
+        corpus=[(document["id"], document["text"]) for document in DOCUMENTS],
         model=tiny_model,
         mode="hybrid",
         form="list",
@@ -513,12 +513,12 @@ def test_every_part_of_mining_is_told_to_its_end(tmp_path, tiny_model):
 
 
 def test_hybrid_candidates_of_texts_are_those_of_an_index_made_of_them(index, tmp_path, tiny_model):
-    corpus = [(one["id"], one["text"]) for one in DOCUMENTS if "title" not in one]
+    corpus = [(document["id"], document["text"]) for document in DOCUMENTS if "title" not in document]
     report = mine(ASKED[:1], tmp_path / "out.jsonl", corpus=corpus, model=tiny_model, mode="hybrid", form="list")
     row = json.loads((tmp_path / "out.jsonl").read_text("utf-8"))
-    other = Retriever.open(tmp_path / "other", model=tiny_model)
-    other.add({"id": name, "text": text} for name, text in corpus)
-    hits = other.search("cancel the task", 50)
+    second = Retriever.open(tmp_path / "other", model=tiny_model)
+    second.add({"id": name, "text": text} for name, text in corpus)
+    hits = second.search("cancel the task", 50)
     assert row["negatives"] == [hit.text for hit in hits if hit.path != "tasks"][:5]
     assert report.documents == len(hits)
 
@@ -595,7 +595,7 @@ def test_a_corpus_is_any_file_with_a_column_of_texts(tmp_path, name):
 
 
 def test_a_real_encoder_in_bulk_mines_as_sentence_transformers_does(tmp_path, tiny_model):
-    """Its own miner as the oracle, on texts whose scores lie further apart than bf16 is coarse."""
+    """Its own miner as the oracle, on texts with scores further apart than the steps of bf16."""
     pytest.importorskip("torch").set_num_threads(1)
     util = pytest.importorskip("sentence_transformers.util")
     datasets = pytest.importorskip("datasets")
@@ -857,11 +857,11 @@ def test_the_command_mines_a_collection_by_name_and_proposes_nothing_that_is_ref
     Retriever.open(tmp_path / "data" / "binocle" / "collections" / "all", model=tiny_model).add(DOCUMENTS)
     pairs = [{"query": "cancel a task", "positive": "You cannot."}]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
-    asked = (tmp_path / "pairs.jsonl", "--out", tmp_path / "mined.jsonl")
-    code, said, err = run(*asked, "--name", "all")
+    arguments = (tmp_path / "pairs.jsonl", "--out", tmp_path / "mined.jsonl")
+    code, said, err = run(*arguments, "--name", "all")
     assert (code, err) == (0, "") and "from 8 texts" in said
     (tmp_path / "empty").mkdir()
-    code, said, err = run(*asked, "--index", tmp_path / "empty")
+    code, said, err = run(*arguments, "--index", tmp_path / "empty")
     expected = f"no index at {tmp_path / 'empty'}: make one with 'binocle index FOLDER'"
     assert (code, said, err) == (2, "", f"binocle: {expected}\n")
 
@@ -873,10 +873,12 @@ def test_the_command_mines_an_index(tmp_path, run, retriever):
     code, said, err = run(tmp_path / "pairs.jsonl", "--out", out, "--index", retriever.folder, "--mode", "hybrid")
     assert (code, err) == (0, "")
     assert "from 9 texts" in said
-    found = [hit.passage for hit in retriever.search("cancel a task", 5)]
-    passages = retriever.snapshot().chunks_by_id(found, ["context"])
+    passages_found = [hit.passage for hit in retriever.search("cancel a task", 5)]
+    passages = retriever.snapshot().chunks_by_id(passages_found, ["context"])
     row = json.loads(out.read_text())
-    assert [row[f"negative_{place}"] for place in range(1, 6)] == [passages[number]["context"] for number in found]
+    assert [row[f"negative_{place}"] for place in range(1, 6)] == [
+        passages[number]["context"] for number in passages_found
+    ]
 
 
 @pytest.mark.parametrize(

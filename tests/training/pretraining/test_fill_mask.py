@@ -1,4 +1,4 @@
-"""What a masked model names, against the model's own probabilities."""
+"""The words of a masked model, against the model's own probabilities."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_the_models_own_forward_is_as_before(masked_models):
 
 
 def with_tokenizer(folder, family: str, masked_models, *, head: bool):
-    """A random model of a family whose weights do or do not have the head."""
+    """A random model of a family, saved with or without the head."""
     source = masked_models["roberta" if "roberta" in family else "bert"]
     torch.manual_seed(2)
     kind = transformers.AutoModelForMaskedLM if head else transformers.AutoModel

@@ -39,7 +39,7 @@ QUICK = PretrainingConfig(
 
 
 def text(seed: int) -> str:
-    """Sentences of which each word leaves little choice for the next."""
+    """Sentences: each word leaves little choice for the next."""
     random = np.random.default_rng(seed)
     said = [f"The {WHO[w]} {DID[w % 2]} to the {WHERE[w]} at night." for w in random.integers(0, 4, 6)]
     return " ".join(said)

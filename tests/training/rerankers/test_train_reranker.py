@@ -1,4 +1,4 @@
-"""Rerankers learn on what the hybrid search puts before them, and are ordinary CrossEncoder folders."""
+"""Rerankers learn on the candidates of the hybrid search, and are ordinary CrossEncoder folders."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ FAST = RerankerConfig(steps=3, batch_size=4, negatives=3, depth=12, held_out=0.1
 def trained(tmp_path_factory, tiny_model):
     """The result of three steps, and their events."""
     out, events = tmp_path_factory.mktemp("trained") / "out", []
-    made = train_reranker(PAIRS, out, base=tiny_model, encoder=tiny_model, config=FAST, progress=events.append)
-    return made, events
+    result = train_reranker(PAIRS, out, base=tiny_model, encoder=tiny_model, config=FAST, progress=events.append)
+    return result, events
 
 
 def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_ordinary_one(trained):
     from sentence_transformers import CrossEncoder
 
-    made, events = trained
-    assert (made.objective, made.steps, [event.done for event in events if event.stage == "training"][-1]) == (
+    result, events = trained
+    assert (result.objective, result.steps, [event.done for event in events if event.stage == "training"][-1]) == (
         "listwise",
         3,
         3,
     )
     pairs = [("cat dog", "the cat sat on the dog"), ("moon", "bread and cheese in the night")]
-    expected = CrossEncoder(str(made.folder), device="cpu").predict(
+    expected = CrossEncoder(str(result.folder), device="cpu").predict(
         pairs, activation_fn=__import__("torch").nn.Identity()
     )
-    reranker = load_reranker(str(made.folder))
+    reranker = load_reranker(str(result.folder))
     np.testing.assert_allclose(reranker.score_pairs(pairs), expected, atol=1e-5)
-    assert made.fingerprint == reranker.fingerprint
-    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))
+    assert result.fingerprint == reranker.fingerprint
+    facts = json.loads((result.folder / "binocle.json").read_text("utf-8"))
     assert reranker.first_stage_weight == facts["first_stage_weight"]
-    assert {one["when"] for one in facts["measures"]} == {"before", "after", "first stage alone", "reranked"}
-    assert not (made.folder / "run").exists()
+    assert {measure["when"] for measure in facts["measures"]} == {"before", "after", "first stage alone", "reranked"}
+    assert not (result.folder / "run").exists()
 
 
 def test_a_reranker_may_keep_the_first_layers_of_its_base_alone(tmp_path, tiny_model):
@@ -95,7 +95,7 @@ def test_the_second_segment_begins_as_the_first_where_the_base_has_read_single_t
 
     first, second = segments(tiny_model)
     assert first.equal(second)
-    first, second = segments(trained[0].folder)  # a reranker keeps what it has learnt
+    first, second = segments(trained[0].folder)  # a reranker keeps its learnt weights
     assert not first.equal(second)
 
 
@@ -115,10 +115,10 @@ def test_candidates_are_passages_that_the_search_found_and_never_a_relevant_one(
         ("no such", [Positive("a text that is not indexed", "nowhere")]),
     ]
     rows = list(candidates.lists(retriever, judged, negatives=4, depth=20, seed=0))
-    found = {hit.text for hit in retriever.search("cat dog", 20)}
+    hits = {hit.text for hit in retriever.search("cat dog", 20)}
     assert rows[0]["positive"] == "the cat sat on the dog for a time"
     negatives = [rows[0][f"negative_{n}"] for n in range(1, 5)]
-    assert set(negatives) <= found - {rows[0]["positive"]}
+    assert set(negatives) <= hits - {rows[0]["positive"]}
     assert len(set(negatives)) == 4
     assert rows[1]["positive"] == "a text that is not indexed"
 
@@ -128,8 +128,8 @@ def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_mo
     retriever = candidates.index_of(tmp_path / "index", documents, tiny_model)
     search = retriever.search
 
-    def searched(*asked, **how):
-        hits = search(*asked, **how)
+    def searched(*arguments, **how):
+        hits = search(*arguments, **how)
         retriever.add([{"id": hits[0].path, "text": "the sea is deep"}])  # its passages have other ids from now on
         return hits
 
@@ -147,7 +147,7 @@ def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_mo
 
 
 def mined(out, source, model, monkeypatch, **options):
-    """What a run read, and the lists that it made of it before its first step."""
+    """The data of a run, and its lists before the first step."""
     with monkeypatch.context() as patch:
         patch.setattr(reranker_training.RerankerTraining, "train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -157,15 +157,15 @@ def mined(out, source, model, monkeypatch, **options):
 
 def test_the_other_answers_to_a_held_out_query_are_none_of_its_negatives(tmp_path, tiny_model):
     rows = [row | {"query": f"what of {row['query'].split()[0]}"} for row in PAIRS]  # twelve answers to each
-    given = training_data.prepare(rows, tmp_path / "rows", held_out=0.05)
-    retriever = candidates.index_of(tmp_path / "index", candidates.positives(given), tiny_model)
+    dataset = training_data.prepare(rows, tmp_path / "rows", held_out=0.05)
+    retriever = candidates.index_of(tmp_path / "index", candidates.positives(dataset), tiny_model)
     answers = {(row["query"], row["positive"]) for row in rows}
-    held_out = candidates.Judged(given, given.held_out(), apart=True)
-    found = list(candidates.lists(retriever, held_out, negatives=3, depth=50, seed=0))
-    texts = given.table().to_pylist()
-    held = {(texts[number]["query"], texts[number]["positive"]) for number in given.held_out().tolist()}
-    assert {(row["query"], row["positive"]) for row in found} == held
-    assert not any((row["query"], row[f"negative_{n}"]) in answers for row in found for n in (1, 2, 3))
+    held_out = candidates.Judged(dataset, dataset.held_out(), apart=True)
+    candidate_lists = list(candidates.lists(retriever, held_out, negatives=3, depth=50, seed=0))
+    texts = dataset.table().to_pylist()
+    held_out_pairs = {(texts[number]["query"], texts[number]["positive"]) for number in dataset.held_out().tolist()}
+    assert {(row["query"], row["positive"]) for row in candidate_lists} == held_out_pairs
+    assert not any((row["query"], row[f"negative_{n}"]) in answers for row in candidate_lists for n in (1, 2, 3))
     assert all(len(positives) == 12 for _, positives in held_out)
 
 
@@ -179,16 +179,19 @@ def test_a_positive_with_other_white_space_than_the_index_has_is_no_negative(tmp
 
 
 def test_positives_of_one_document_stay_apart_and_none_is_a_negative(tmp_path, tiny_model, monkeypatch):
-    given = [row | {"document_id": row["query"].split()[0]} for row in PAIRS]
-    read, made = mined(tmp_path / "out", given, tiny_model, monkeypatch, encoder=tiny_model)
-    positives = {row["query"]: row["positive"] for row in given}
-    rows = made.table().to_pylist()
+    data = [row | {"document_id": row["query"].split()[0]} for row in PAIRS]
+    read, lists = mined(tmp_path / "out", data, tiny_model, monkeypatch, encoder=tiny_model)
+    positives = {row["query"]: row["positive"] for row in data}
+    rows = lists.table().to_pylist()
     assert len(rows) > len(PAIRS) / 2
     for row in rows:
         assert row["positive"] == positives[row["query"]]
         assert not any(f"the {row['query'].split()[0]} sat" in row[f"negative_{n}"] for n in (1, 2, 3))
     for part in (training_data.TRAIN, training_data.HELD_OUT):
-        queries = [{row["query"] for row in one.table().filter(one.part == part).to_pylist()} for one in (read, made)]
+        queries = [
+            {row["query"] for row in dataset.table().filter(dataset.part == part).to_pylist()}
+            for dataset in (read, lists)
+        ]
         assert queries[1]
         assert queries[1] <= queries[0]
 
@@ -197,9 +200,9 @@ PARAGRAPHS = [" ".join(f"the {thing} sat on the {other}." for other in THINGS) f
 
 
 def test_of_a_long_document_the_passage_that_was_given_is_the_positive(tmp_path, tiny_model):
-    others = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
+    documents = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
     whole = {"id": "long", "text": "\n\n".join(PARAGRAPHS)}
-    retriever = candidates.index_of(tmp_path, [whole, *others], tiny_model)
+    retriever = candidates.index_of(tmp_path, [whole, *documents], tiny_model)
     given = "the moon sat on the sun."
     judged = [
         (query, [Positive(text, "long")])
@@ -219,13 +222,13 @@ def test_of_a_long_document_the_passage_that_was_given_is_the_positive(tmp_path,
 
 
 def test_of_a_document_that_the_search_misses_its_first_passage_is_the_positive(tmp_path, tiny_model, monkeypatch):
-    others = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
-    retriever = candidates.index_of(tmp_path, [{"id": "it's", "text": "\n\n".join(PARAGRAPHS)}, *others], tiny_model)
+    documents = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
+    retriever = candidates.index_of(tmp_path, [{"id": "it's", "text": "\n\n".join(PARAGRAPHS)}, *documents], tiny_model)
     judged = [("moon", [Positive("\n\n".join(PARAGRAPHS), "it's")])]
     monkeypatch.setattr(retriever, "search", partial(retriever.search, mode="semantic"))
     row = next(candidates.lists(retriever, judged, negatives=1, depth=3, seed=0))
-    found = {hit.path for hit in retriever.search("moon", 3)}
-    assert "it's" not in found
+    hits = {hit.path for hit in retriever.search("moon", 3)}
+    assert "it's" not in hits
     assert PARAGRAPHS[0].startswith(row["positive"])
 
 
@@ -234,17 +237,17 @@ def test_a_collections_documents_are_looked_for_by_their_names(tmp_path, tiny_mo
         "corpus.jsonl": [{"_id": f"d{n}", "title": THINGS[n], "text": text} for n, text in enumerate(PARAGRAPHS)],
         "queries.jsonl": [{"_id": f"q{n}", "text": f"{thing} sat"} for n, thing in enumerate(THINGS)],
     }
-    write(tmp_path / "c", {name: "".join(json.dumps(row) + "\n" for row in some) for name, some in lines.items()})
+    write(tmp_path / "c", {name: "".join(json.dumps(row) + "\n" for row in part) for name, part in lines.items()})
     qrels = "".join(f"q{n}\td{n}\t1\n" for n in range(len(THINGS)))
     write(tmp_path / "c", {"qrels/train.tsv": "query-id\tcorpus-id\tscore\n" + qrels})
     Retriever.open(tmp_path / "c" / ".binocle", model=tiny_model).add(STORIES)  # a collection keeps its own queries
-    _, made = mined(tmp_path / "out", tmp_path / "c", tiny_model, monkeypatch, encoder=tiny_model)
+    _, lists = mined(tmp_path / "out", tmp_path / "c", tiny_model, monkeypatch, encoder=tiny_model)
     retriever = Retriever.open(tmp_path / "out/run/index", model=tiny_model)
     names = {row["text"]: f"d{n}" for n, row in enumerate(lines["queries.jsonl"])}
     contexts = {
         (hit.path, f"{hit.title}\n{hit.text}") for query in names for hit in retriever.search(query, FAST.depth)
     }
-    rows = made.table().to_pylist()
+    rows = lists.table().to_pylist()
     assert rows
     for row in rows:
         assert (names[row["query"]], row["positive"]) in contexts
@@ -271,15 +274,15 @@ def stories(tmp_path, tiny_model):
 def test_the_documents_of_an_index_give_queries_without_the_sentence_that_is_asked_for(
     tmp_path, tiny_model, monkeypatch, stories
 ):
-    read, made = mined(tmp_path / "out", stories, tiny_model, monkeypatch)
+    read, lists = mined(tmp_path / "out", stories, tiny_model, monkeypatch)
     texts = {story["id"]: story["text"] for story in STORIES}
-    given = {row["query"]: row for row in read.table().to_pylist()}
-    rows = made.table().to_pylist()
+    read_rows = {row["query"]: row for row in read.table().to_pylist()}
+    rows = lists.table().to_pylist()
     assert sum(row["query"] not in row["positive"] for row in rows) > len(rows) / 2  # cloze leaves one in ten in place
     for row in rows:
-        story = texts[given[row["query"]]["group"]]
+        story = texts[read_rows[row["query"]]["group"]]
         assert row["query"] in story
-        assert row["positive"] == given[row["query"]]["positive"]
+        assert row["positive"] == read_rows[row["query"]]["positive"]
         assert not any(row[f"negative_{n}"].endswith(story) for n in (1, 2, 3))
     assert not (tmp_path / "out/run/index").exists()  # its own index is searched
 
@@ -288,22 +291,22 @@ def test_several_data_sets_are_learned_together_each_with_candidates_of_its_own(
     tmp_path, tiny_model, monkeypatch, stories
 ):
     both = {"pairs": PAIRS, "stories": stories}
-    _, made = mined(tmp_path / "out", both, tiny_model, monkeypatch, encoder=tiny_model)
+    _, lists = mined(tmp_path / "out", both, tiny_model, monkeypatch, encoder=tiny_model)
     ours = {row["positive"] for row in PAIRS}
-    rows = made.table().to_pylist()
+    rows = lists.table().to_pylist()
     from_pairs = [row["positive"] in ours for row in rows]
     assert 0 < sum(from_pairs) < len(rows)
     for row, is_pair in zip(rows, from_pairs, strict=True):
         assert all((row[f"negative_{n}"] in ours) == is_pair for n in (1, 2, 3))
     for part in (training_data.TRAIN, training_data.HELD_OUT):
-        assert {True, False} == {kind for kind, one in zip(from_pairs, made.part, strict=True) if one == part}
+        assert {True, False} == {kind for kind, one in zip(from_pairs, lists.part, strict=True) if one == part}
 
 
 def test_no_data_set_trains_on_a_text_that_another_holds_out(tmp_path, tiny_model, monkeypatch):
     without_ids = [{name: row[name] for name in ("query", "positive")} for row in PAIRS]  # holds out other rows
-    read, made = mined(tmp_path / "out", {"a": PAIRS, "b": without_ids}, tiny_model, monkeypatch, encoder=tiny_model)
+    read, lists = mined(tmp_path / "out", {"a": PAIRS, "b": without_ids}, tiny_model, monkeypatch, encoder=tiny_model)
     queries = [
-        {row["query"] for row in made.table().filter(made.part == part).to_pylist()}
+        {row["query"] for row in lists.table().filter(lists.part == part).to_pylist()}
         for part in (training_data.TRAIN, training_data.HELD_OUT)
     ]
     assert all(queries)
@@ -348,9 +351,9 @@ SHAPES = {
 @pytest.mark.parametrize("objective", SHAPES)
 def test_every_objective_trains(objective, tmp_path, tiny_model):
     config = RerankerConfig(objective=objective, steps=2, batch_size=4, evaluations=1, max_length=48)
-    made = train_reranker(SHAPES[objective], tmp_path / "out", base=tiny_model, config=config)
-    assert made.objective == objective
-    assert load_reranker(str(made.folder)).score("cat", ["the cat sat"]).shape == (1,)
+    result = train_reranker(SHAPES[objective], tmp_path / "out", base=tiny_model, config=config)
+    assert result.objective == objective
+    assert load_reranker(str(result.folder)).score("cat", ["the cat sat"]).shape == (1,)
 
 
 @pytest.mark.parametrize("objective", ["binary", "mse"])
@@ -362,9 +365,9 @@ def test_a_teachers_lists_are_learned_pair_by_pair_too(objective, tmp_path, tiny
 
 def test_scores_that_are_no_probabilities_are_not_learned_as_such(tmp_path, tiny_model):
     rows = [row | {"scores": [9.5, -7.5]} for row in GRADED]
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as raised:
         train_reranker(rows, tmp_path / "out", base=tiny_model, config=RerankerConfig(objective="binary"))
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "the objective binary takes scores from 0 to 1, which are probabilities, but they are -7.5 to 9.5: take mse or "
         "listwise"
     )
@@ -396,18 +399,18 @@ def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_
 
 
 def test_of_lists_that_are_learned_pair_by_pair_every_pair_of_the_training_rows_is(tmp_path, tiny_model, monkeypatch):
-    seen = []
+    sessions = []
     with monkeypatch.context() as patch:
         patch.setattr(
-            reranker_training.RerankerTraining, "train", lambda session: seen.append(session) or SimpleNamespace()
+            reranker_training.RerankerTraining, "train", lambda session: sessions.append(session) or SimpleNamespace()
         )
         config = RerankerConfig(objective="binary", batch_size=4, held_out=0.2)
         rows = [row | {"negative": f"no {row['query']}"} for row in PAIRS]
         train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
-    dataset, batches, texts = seen[0]._dataset()
+    dataset, batches, texts = sessions[0]._dataset()
     assert texts == batches.batch_size == 8
     got = [tuple(pair.values()) for batch in batches for pair in (dataset[number] for number in batch)]
-    held_out = {row["query"] for row in seen[0].table.take(seen[0].data.held_out()).to_pylist()}
+    held_out = {row["query"] for row in sessions[0].table.take(sessions[0].data.held_out()).to_pylist()}
     expected = {(row["query"], row["positive"], 1.0) for row in rows} | {
         (row["query"], row["negative"], 0.0) for row in rows
     }
@@ -423,8 +426,8 @@ def test_at_most_so_many_queries_are_learned_from(rows, tmp_path, tiny_model):
     encoder = tiny_model if rows is PAIRS else None
     mined = {} if rows is PAIRS else {"negatives": 7, "depth": 50}  # the defaults, since other data have their own
     config = replace(FAST, queries=20, steps=1, **mined)
-    made = train_reranker([*rows, *rows[:50]], tmp_path / "out", base=tiny_model, encoder=encoder, config=config)
-    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))["data"]
+    result = train_reranker([*rows, *rows[:50]], tmp_path / "out", base=tiny_model, encoder=encoder, config=config)
+    facts = json.loads((result.folder / "binocle.json").read_text("utf-8"))["data"]
     assert 15 <= facts["training"] <= 40
     assert facts["held_out"] >= 5
 
@@ -457,7 +460,7 @@ def test_training_raises_the_positive(improved):
 
 
 def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_path, improved, monkeypatch):
-    """Killed when it had stopped early and not yet written the model: so high a rate soon undoes what the base knows."""
+    """Killed when it had stopped early and not yet written the model: so high a rate soon undoes the knowledge of the base."""
     config = RerankerConfig(
         steps=12, batch_size=4, evaluations=12, patience=1, learning_rate=0.1, warmup=0.5, held_out=0.2, max_length=48
     )
@@ -472,16 +475,16 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
     monkeypatch.setattr(
         reranker_training.RerankerTraining, "_measure", lambda self: measured.append(measure(self)) or measured[-1]
     )
-    made = train_reranker(EVEN, tmp_path / "out", base=str(improved.folder), config=config)
-    assert measured == [made.after]  # the base was measured when the run began
-    assert made.before.rows == made.after.rows
-    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12 == made.planned
+    result = train_reranker(EVEN, tmp_path / "out", base=str(improved.folder), config=config)
+    assert measured == [result.after]  # the base was measured when the run began
+    assert result.before.rows == result.after.rows
+    assert result.steps == result.resumed_from == int(last.name.split("-")[1]) < 12 == result.planned
     reason = "its last evaluation was worse than the best by more than chance"
-    assert made.notes[1] == f"stopped early, after step {made.steps} of 12: {reason}"
-    values = {row["step"]: row["eval_ndcg@10"] for row in made.history if "eval_ndcg@10" in row}
-    assert values[made.best_step] > values[made.steps]
-    assert f"the weights come from step {made.best_step}" in made.notes[2]
-    assert made.is_worse == (made.difference.value < 0 and made.difference.p < 0.05)
+    assert result.notes[1] == f"stopped early, after step {result.steps} of 12: {reason}"
+    values = {row["step"]: row["eval_ndcg@10"] for row in result.history if "eval_ndcg@10" in row}
+    assert values[result.best_step] > values[result.steps]
+    assert f"the weights come from step {result.best_step}" in result.notes[2]
+    assert result.is_worse == (result.difference.value < 0 and result.difference.p < 0.05)
 
 
 def test_what_cannot_be_is_told(tmp_path, tiny_model):
@@ -513,8 +516,8 @@ def test_after_a_mistake_the_corrected_command_is_taken(tmp_path, tiny_model):
             base=tiny_model,
             config=RerankerConfig(objective="listwise", held_out=0),
         )
-    made = train_reranker(scored, tmp_path / "out", base=tiny_model, config=RerankerConfig(steps=1, held_out=0))
-    assert made.objective == "mse"
+    result = train_reranker(scored, tmp_path / "out", base=tiny_model, config=RerankerConfig(steps=1, held_out=0))
+    assert result.objective == "mse"
 
 
 def test_after_too_few_rows_the_file_is_read_again(tmp_path, tiny_model):

@@ -83,7 +83,7 @@ def test_names_of_any_alphabet_and_with_signs_of_formulas_are_drawn(tmp_path):
     assert size(tmp_path / "a.svg")[0] <= 600
 
 
-# What is drawn: read back from the figure's own artists
+# The curves: read back from the figure's own artists
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One process and one thread train in a folder, and a resumed run knows what was measured."""
+"""One process and one thread train in a folder, and a resumed run knows its earlier measures."""
 
 from __future__ import annotations
 

@@ -41,14 +41,16 @@ def sentence(random):
 
 
 def document(number, passages=1):
-    """Passages of six sentences each, in which no word of a name is common."""
+    """Passages of six sentences each, without a common word in a name."""
     random = Random(number)
     title = f"The nature of {NAMES[number % len(NAMES)]} and its {TOOLS[number * 7 % len(TOOLS)]} {number}"
-    made = []
-    for place in range(passages):
-        section = (f"{random.choice(NAMES)} {random.choice(TOOLS)} of {number}.{place}",) if passages > 1 else ()
-        made.append(Passage(" ".join(sentence(random) for _ in range(6)), (title, *section)))
-    return Source(f"d{number}", title, tuple(made))
+    sections = []
+    for number_of_passage in range(passages):
+        section = (
+            (f"{random.choice(NAMES)} {random.choice(TOOLS)} of {number}.{number_of_passage}",) if passages > 1 else ()
+        )
+        sections.append(Passage(" ".join(sentence(random) for _ in range(6)), (title, *section)))
+    return Source(f"d{number}", title, tuple(sections))
 
 
 @pytest.fixture(scope="session")
@@ -92,14 +94,14 @@ def test_sentences_end_where_a_reader_would_say(text, expected):
 @given(st.text(alphabet="ab AB.!?\n。”é1-", max_size=80))
 @settings(max_examples=200, deadline=None)
 def test_sentences_are_in_order_and_hold_every_letter(text):
-    found = list(spans(text))
-    assert all(start < end for start, end in found)
-    assert all(first[1] <= second[0] for first, second in pairwise(found))
+    words = list(spans(text))
+    assert all(start < end for start, end in words)
+    assert all(first[1] <= second[0] for first, second in pairwise(words))
     outside = "".join(
-        text[end:start] for (_, end), (start, _) in zip([(0, 0), *found], [*found, (len(text), 0)], strict=True)
+        text[end:start] for (_, end), (start, _) in zip([(0, 0), *words], [*words, (len(text), 0)], strict=True)
     )
     assert not any(character.isalnum() for character in outside)
-    assert all(text[start:end] == text[start:end].strip() for start, end in found)
+    assert all(text[start:end] == text[start:end].strip() for start, end in words)
 
 
 def test_splitting_a_long_text_takes_time_in_proportion_to_it():
@@ -125,10 +127,10 @@ def test_counts_are_never_too_low_and_exact_where_there_is_room():
     truth, exact, small = Counter(), CountSketch(), CountSketch(bits=6)
     random = Random(0)
     for _ in range(200):
-        some = [f"w{random.randint(0, 99)}" for _ in range(10)]
-        truth.update(set(some))
-        exact.add(some)
-        small.add(some)
+        tokens = [f"w{random.randint(0, 99)}" for _ in range(10)]
+        truth.update(set(tokens))
+        exact.add(tokens)
+        small.add(tokens)
     assert exact.of(list(truth)).tolist() == list(truth.values())
     assert all(count >= true for count, true in zip(small.of(list(truth)), truth.values(), strict=True))
     assert exact.of(["never"]).tolist() == [0]
@@ -138,8 +140,8 @@ def test_counts_are_never_too_low_and_exact_where_there_is_room():
 def test_inverse_document_frequency_is_that_of_bm25(abstracts):
     weights = TermWeights(abstracts)
     for word in ("osmium", "the", "kiln", "absent"):
-        held = sum(word in split_terms(source.passages[0].context) for source in abstracts)
-        assert weights.idf([word])[0] == pytest.approx(math.log(1 + (40 - held + 0.5) / (held + 0.5)))
+        count = sum(word in split_terms(source.passages[0].context) for source in abstracts)
+        assert weights.idf([word])[0] == pytest.approx(math.log(1 + (40 - count + 0.5) / (count + 0.5)))
 
 
 def test_terms_are_shares_of_the_bm25_score_of_a_text():
@@ -151,8 +153,8 @@ def test_terms_are_shares_of_the_bm25_score_of_a_text():
     mean = (4 + 3 + 40) / 12
     assert weights.mean_length == pytest.approx(mean)
 
-    def gain(times, held):
-        idf = math.log(1 + (12 - held + 0.5) / (held + 0.5))
+    def gain(times, containing):
+        idf = math.log(1 + (12 - containing + 0.5) / (containing + 0.5))
         return idf * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * 4 / mean))
 
     red, fox = gain(2, 1), gain(1, 1)
@@ -165,12 +167,12 @@ def test_terms_are_shares_of_the_bm25_score_of_a_text():
 
 def test_a_sentence_of_three_documents_is_boilerplate_and_one_repeated_in_a_document_is_not():
     text = "All rights are reserved by us."
-    other = "This one stands here and is said again."
+    sentence = "This one stands here and is said again."
     sources = [Source(str(i), "", (Passage(f"{text} Number {i} is nice."),)) for i in range(3)]
-    sources.append(Source("x", "", (Passage(f"{other} {other}"), Passage(other))))
+    sources.append(Source("x", "", (Passage(f"{sentence} {sentence}"), Passage(sentence))))
     weights = TermWeights(sources)
     assert weights.is_boilerplate("all RIGHTS are reserved, by us")
-    assert not weights.is_boilerplate(other)
+    assert not weights.is_boilerplate(sentence)
 
 
 # Pairs
@@ -183,9 +185,9 @@ def test_pairs_are_the_same_for_the_same_seed_and_others_for_another(abstracts):
 
 def test_a_document_gives_the_same_pairs_wherever_it_stands(abstracts):
     chosen = ["title", "cloze", "keywords"]
-    one = {pair for pair in make(abstracts, kinds=chosen) if pair.document == "d7"}
-    other = {pair for pair in make(abstracts[::-1], kinds=chosen) if pair.document == "d7"}
-    assert one == other != set()
+    forward = {pair for pair in make(abstracts, kinds=chosen) if pair.document == "d7"}
+    backward = {pair for pair in make(abstracts[::-1], kinds=chosen) if pair.document == "d7"}
+    assert forward == backward != set()
 
 
 def test_every_kind_can_be_had_alone_and_says_its_name_and_weight(abstracts, books):
@@ -233,10 +235,10 @@ def test_a_title_finds_the_passage_that_shares_most_with_it():
         Passage("Some remarks on rather different matters, at length."),
         Passage("The narwhal dives below the ice for its prey."),
     )
-    others = [document(number) for number in range(9)]
+    documents = [document(number) for number in range(9)]
     (pair,) = [
         pair
-        for pair in make([Source("x", "Narwhal dives", passages), *others], kinds=["title"])
+        for pair in make([Source("x", "Narwhal dives", passages), *documents], kinds=["title"])
         if pair.document == "x"
     ]
     assert pair.positive == passages[1].text
@@ -255,25 +257,25 @@ def test_a_sentence_finds_the_passage_after_its_own(books):
     assert len(pairs) == 2
     contexts = [passage.context for passage in books[2].passages]
     for pair in pairs:
-        place = contexts.index(pair.positive)
-        assert pair.query in books[2].passages[place - 1].text
+        index = contexts.index(pair.positive)
+        assert pair.query in books[2].passages[index - 1].text
 
 
 def test_a_cloze_is_taken_out_of_its_passage_but_once_in_ten_times(abstracts):
     pairs = [pair for seed in range(5) for pair in make(abstracts, seed=seed, kinds=["cloze"])]
-    kept = 0
+    count = 0
     for pair in pairs:
         passage = next(source for source in abstracts if source.id == pair.document).passages[0]
         assert pair.query in passage.text
         if pair.query in pair.positive:
-            kept += 1
+            count += 1
             assert pair.positive == passage.context
         else:
             start = passage.text.index(pair.query)
             rest = f"{passage.text[:start]}{passage.text[start + len(pair.query) :]}"
             assert pair.positive.split() == f"{passage.heading[0]} {rest}".split()
-    assert 390 <= len(pairs) <= 400  # two of each of 40 documents, and the few whose words are too common left out
-    assert 0.05 < kept / len(pairs) < 0.15
+    assert 390 <= len(pairs) <= 400  # two of each of 40 documents, without the few with too common words
+    assert 0.05 < count / len(pairs) < 0.15
 
 
 def test_a_claim_is_a_telling_sentence_and_its_positive_the_rest_of_the_abstract():
@@ -284,11 +286,13 @@ def test_a_claim_is_a_telling_sentence_and_its_positive_the_rest_of_the_abstract
         telling,
         "There was not much more to say of it.",
     ]
-    others = [Source(f"o{i}", "", (Passage(" ".join(texts[j] + f" x{i}y{j}" for j in (0, 1, 3))),)) for i in range(2)]
+    documents = [
+        Source(f"o{i}", "", (Passage(" ".join(texts[j] + f" x{i}y{j}" for j in (0, 1, 3))),)) for i in range(2)
+    ]
     source = Source("a", "Osmium melts gallium", (Passage(" ".join(texts), ("Osmium melts gallium",)),))
     pairs = [
         pair
-        for pair in make([source, *others, *[document(i) for i in range(10)]], kinds=["claim"])
+        for pair in make([source, *documents, *[document(i) for i in range(10)]], kinds=["claim"])
         if pair.document == "a"
     ]
     assert (
@@ -311,8 +315,8 @@ def test_what_is_defined_is_asked_for():
         "let numbers = vec![1]: it is code, and no glossary for the people who read it\n"
     )
     german = "Ein Lebensraum ist ein Gebiet, in dem eine Art von Tieren dauerhaft vorkommt."
-    others = [document(number) for number in range(12)]
-    pairs = list(make([Source("a", "", (Passage(text), Passage(german))), *others], kinds=["definition"]))
+    documents = [document(number) for number in range(12)]
+    pairs = list(make([Source("a", "", (Passage(text), Passage(german))), *documents], kinds=["definition"]))
     assert {(pair.query, pair.positive) for pair in pairs} == {
         ("what is borrow checker", text.strip()),
         ("Lifetime elision", text.strip()),
@@ -326,25 +330,27 @@ def test_keywords_are_telling_words_of_a_passage_in_its_order(abstracts):
     pairs = list(make(abstracts, kinds=["keywords"]))
     assert {pair.document for pair in pairs} == {source.id for source in abstracts}
     for pair in pairs:
-        asked, there = split_terms(pair.query), split_terms(pair.positive)
-        assert 2 <= len(asked) <= 6
-        assert [there.index(word) for word in asked] == sorted(there.index(word) for word in asked)
-        assert weights.content(asked) == asked
+        query_terms, there = split_terms(pair.query), split_terms(pair.positive)
+        assert 2 <= len(query_terms) <= 6
+        assert [there.index(word) for word in query_terms] == sorted(there.index(word) for word in query_terms)
+        assert weights.content(query_terms) == query_terms
 
 
 def test_a_sentence_with_words_dropped_keeps_its_order_and_more_of_what_tells(abstracts):
     weights = TermWeights(abstracts)
-    kept, left_out = Counter(), Counter()
+    chosen, left_out = Counter(), Counter()
     for pair in make(abstracts, kinds=["dropped"]):
         whole = next(
-            one for one in sentences(pair.positive.split("\n")[-1]) if is_within(pair.query.split(), one.split())
+            sentence
+            for sentence in sentences(pair.positive.split("\n")[-1])
+            if is_within(pair.query.split(), sentence.split())
         )
         content = set(weights.content(split_terms(whole)))
         missing = Counter(split_terms(whole)) - Counter(split_terms(pair.query))
-        kept.update(word in content for word in split_terms(pair.query))
+        chosen.update(word in content for word in split_terms(pair.query))
         left_out.update(word in content for word in missing.elements())
-    assert kept[True] / (kept[True] + left_out[True]) > 0.6
-    assert kept[False] / (kept[False] + left_out[False]) < 0.5
+    assert chosen[True] / (chosen[True] + left_out[True]) > 0.6
+    assert chosen[False] / (chosen[False] + left_out[False]) < 0.5
 
 
 def test_a_crop_is_a_stretch_of_one_sentence(abstracts):
@@ -354,12 +360,12 @@ def test_a_crop_is_a_stretch_of_one_sentence(abstracts):
     assert min(lengths) >= 5  # six words of which one was a mark
     assert max(lengths) <= 16
     for pair in pairs:
-        assert any(pair.query in one for one in sentences(pair.positive.split("\n")[-1]))
+        assert any(pair.query in sentence for sentence in sentences(pair.positive.split("\n")[-1]))
 
 
-def is_within(some, many):
-    rest = iter(many)
-    return all(word in rest for word in some)
+def is_within(part, sequence):
+    rest = iter(sequence)
+    return all(word in rest for word in part)
 
 
 def test_boilerplate_is_never_a_query():
@@ -421,8 +427,8 @@ def test_a_link_finds_the_section_it_points_to_in_another_document():
 
 def test_links_are_collected_once_each():
     text = "[one two](b.md) [one two](b.md) [three four](./b.md#x) [out](../../etc.md) [mail me](mailto:a@b.c)"
-    found = links.collect([Source("a.md", "", (Passage(text),))])
-    assert found == {"b": [("one two", ""), ("three four", "x")], "../../etc": [("out", "")]}
+    definitions = links.collect([Source("a.md", "", (Passage(text),))])
+    assert definitions == {"b": [("one two", ""), ("three four", "x")], "../../etc": [("out", "")]}
 
 
 # Where documents come from
@@ -436,7 +442,9 @@ def test_an_index_gives_its_documents_with_their_passages(retriever):
             assert len(sources[row["path"]].passages) == row["chunks"]
             assert sources[row["path"]].title == row["title"]
     for row in retriever.snapshot().read("chunks", ["document", "text", "context"]).to_pylist():
-        path = next(one["path"] for one in retriever.documents() if one["id"] == row["document"])
+        path = next(
+            document_row["path"] for document_row in retriever.documents() if document_row["id"] == row["document"]
+        )
         assert row["context"] in {passage.context for passage in sources[path].passages}
 
 
@@ -459,14 +467,14 @@ def test_a_collection_gives_its_documents_below_their_titles(tmp_path):
 
 
 def test_a_split_holds_out_whole_documents_by_their_id_alone(abstracts):
-    many = [Source(f"n{i}", "", ()) for i in range(2_000)]
-    train, held = split(many, 0.2)
-    assert sorted([*train, *held], key=lambda source: int(source.id[1:])) == many
-    assert 0.17 < len(list(held)) / 2_000 < 0.23
-    assert {source.id for source in split(many[::-1][:500], 0.2)[1]} == {
-        source.id for source in held if source in many[1500:]
+    sources = [Source(f"n{i}", "", ()) for i in range(2_000)]
+    train, held_out = split(sources, 0.2)
+    assert sorted([*train, *held_out], key=lambda source: int(source.id[1:])) == sources
+    assert 0.17 < len(list(held_out)) / 2_000 < 0.23
+    assert {source.id for source in split(sources[::-1][:500], 0.2)[1]} == {
+        source.id for source in held_out if source in sources[1500:]
     }
-    assert list(split(many, 0.2, seed=1)[1]) != list(held)
+    assert list(split(sources, 0.2, seed=1)[1]) != list(held_out)
     assert {pair.document for pair in make(split(abstracts, 0.3)[1])} == {
         source.id for source in split(abstracts, 0.3)[1]
     }

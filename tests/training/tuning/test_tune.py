@@ -67,7 +67,7 @@ def index(tmp_path, tiny_model):
 
 @pytest.fixture(scope="session")
 def same_index(tmp_path_factory, tiny_model):
-    """An index that stays as it is."""
+    """An index that no test changes."""
     retriever = Retriever.open(tmp_path_factory.mktemp("same") / "index", model=tiny_model)
     retriever.add(documents())
     return retriever
@@ -104,16 +104,16 @@ def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, ind
     gain = comparison(p=p, title=0.1, claim=0.1)
     monkeypatch.setattr(Judges, "judge", lambda *_: verdict(gain, SAME))
     before = index.encoder.fingerprint
-    found = index.search("the cat ran", 5, mode="semantic")
-    made = tune.tune(index, recipe=FAST)
-    assert made.published == (p < 0.05)
-    assert (index.encoder.fingerprint != before) == made.published
+    hits = index.search("the cat ran", 5, mode="semantic")
+    result = tune.tune(index, recipe=FAST)
+    assert result.published == (p < 0.05)
+    assert (index.encoder.fingerprint != before) == result.published
     assert index.verify().faults == []
-    if made.published:
-        assert index.encoder.fingerprint == load_encoder(str(made.folder)).fingerprint
+    if result.published:
+        assert index.encoder.fingerprint == load_encoder(str(result.folder)).fingerprint
         index.rollback()
     assert [(hit.path, hit.score) for hit in index.search("the cat ran", 5, mode="semantic")] == [
-        (hit.path, pytest.approx(hit.score)) for hit in found
+        (hit.path, pytest.approx(hit.score)) for hit in hits
     ]
 
 
@@ -128,13 +128,13 @@ def test_a_finished_encoder_is_published_by_the_next_run_if_the_index_was_locked
         with pytest.raises(LockedError, match="is writing; the encoder is finished: the same command, or 'binocle swi"):
             tune.tune(index, recipe=FAST)
     monkeypatch.setattr(index_tuning.IndexTuning, "__init__", None)  # nothing is learned again
-    made = tune.tune(index, recipe=FAST)
-    assert (made.published, made.folder.parent.name) == (True, "tuned-1")
-    assert made.verdict == verdict(comparison(title=0.1, claim=0.1), SAME)
-    assert index.encoder.fingerprint == load_encoder(made.model).fingerprint
-    assert [path.name for path in made.folder.parent.iterdir()] == ["model"]
+    result = tune.tune(index, recipe=FAST)
+    assert (result.published, result.folder.parent.name) == (True, "tuned-1")
+    assert result.verdict == verdict(comparison(title=0.1, claim=0.1), SAME)
+    assert index.encoder.fingerprint == load_encoder(result.model).fingerprint
+    assert [path.name for path in result.folder.parent.iterdir()] == ["model"]
     index.rollback()
-    with pytest.raises(TypeError):  # it learns: what was rolled back does not come again
+    with pytest.raises(TypeError):  # it learns: the rolled-back encoder does not come again
         tune.tune(index, recipe=FAST)
 
 
@@ -148,7 +148,7 @@ def test_an_index_in_int8_stays_in_int8_and_is_judged_in_it(tmp_path, tiny_model
         return verdict(comparison(title=0.1, claim=0.1), SAME)
 
     monkeypatch.setattr(Judges, "judge", judge)
-    monkeypatch.setattr(base_share, "best", lambda *_: 0.0)  # the weights stay those of the base
+    monkeypatch.setattr(base_share, "best", lambda *_: 0.0)  # the weights stay the weights of the base
     result = tune.tune(index, recipe=FAST)
     assert result.published
     assert result.model == result.as_dict()["model"] == f"{result.folder}{INT8}"
@@ -183,9 +183,9 @@ def test_a_teacher_that_is_no_better_teaches_nothing(same_index, tmp_path, monke
         Judges, "by_mode", lambda judges, *_: {k: np.repeat(v, len(judges.pairs)) for k, v in equal.items()}
     )
     before = same_index.encoder.fingerprint
-    made = tune.tune(same_index, recipe=FAST, out=tmp_path / "out")
-    assert (made.verdict, made.published, made.as_dict()["folder"]) == (None, False, None)
-    assert made.teaching.difference.verdict == "same"
+    result = tune.tune(same_index, recipe=FAST, out=tmp_path / "out")
+    assert (result.verdict, result.published, result.as_dict()["folder"]) == (None, False, None)
+    assert result.teaching.difference.verdict == "same"
     assert same_index.encoder.fingerprint == before
     assert not (tmp_path / "out" / "model").exists()
 
@@ -222,26 +222,26 @@ def test_agreement_is_ndcg_with_the_teachers_ten_best_as_relevant():
 
 
 def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
-    asked = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
+    pairs = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
     before = np.zeros(10, np.float32)
     after = np.array([0.5, *[0.1] * 9], np.float32)
-    found = compare(asked, before, after, seed=0)
-    assert (found.before, found.after) == (0, pytest.approx(0.3))
-    assert found.difference.value == pytest.approx(0.3)
-    assert found.kinds == {"keywords": pytest.approx(0.1), "title": pytest.approx(0.5)}
-    asked += [SyntheticPair("q", "p", "claim", "d", 1.0)] * 3
-    assert [pair.kind for pair in natural(asked, 4, seed=0)] == ["title", "claim", "claim"]
-    few = [pair for pair in asked if pair.kind != "claim"] + [SyntheticPair("q", "p", "cloze", "d", 1.0)]
-    assert {pair.kind for pair in natural(few, 4, seed=0)} == {"title", "cloze"}  # of one natural kind alone
+    comparison = compare(pairs, before, after, seed=0)
+    assert (comparison.before, comparison.after) == (0, pytest.approx(0.3))
+    assert comparison.difference.value == pytest.approx(0.3)
+    assert comparison.kinds == {"keywords": pytest.approx(0.1), "title": pytest.approx(0.5)}
+    pairs += [SyntheticPair("q", "p", "claim", "d", 1.0)] * 3
+    assert [pair.kind for pair in natural(pairs, 4, seed=0)] == ["title", "claim", "claim"]
+    pairs_left = [pair for pair in pairs if pair.kind != "claim"] + [SyntheticPair("q", "p", "cloze", "d", 1.0)]
+    assert {pair.kind for pair in natural(pairs_left, 4, seed=0)} == {"title", "cloze"}  # of one natural kind alone
 
 
 def test_queries_of_one_document_are_one_witness():
-    asked = [SyntheticPair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
+    pairs = [SyntheticPair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
     before = np.zeros(60, np.float32)
     after = np.repeat(np.array([0.1, 0.2, 0.3], np.float32), 20)
-    found = compare(asked, before, after, seed=0).difference
-    assert (found.value, found.p) == (pytest.approx(0.2), 2 / 2**3)  # all signs as they are, or none of them
-    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
+    comparison = compare(pairs, before, after, seed=0).difference
+    assert (comparison.value, comparison.p) == (pytest.approx(0.2), 2 / 2**3)  # all signs unchanged, or none of them
+    assert (comparison.low, comparison.high) == (pytest.approx(0.1), pytest.approx(0.3))
 
 
 def test_of_few_documents_more_judge():
@@ -250,16 +250,16 @@ def test_of_few_documents_more_judge():
 
 
 def test_the_folder_holds_the_encoder_and_what_was_measured(same_index, tiny_model, tmp_path, willing):
-    made = tune.tune(same_index, recipe=FAST, out=tmp_path / "out", publish=False)
-    assert not made.published
-    assert made.folder.parent == tmp_path / "out"
-    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))
-    for mode, found in made.verdict.modes.items():
-        assert facts["tuning"]["modes"][mode]["difference"]["p"] == pytest.approx(found.difference.p, abs=1e-4)
-        assert f"gain in nDCG@10, {mode}" in (made.folder / "README.md").read_text("utf-8")
+    result = tune.tune(same_index, recipe=FAST, out=tmp_path / "out", publish=False)
+    assert not result.published
+    assert result.folder.parent == tmp_path / "out"
+    facts = json.loads((result.folder / "binocle.json").read_text("utf-8"))
+    for mode, measured in result.verdict.modes.items():
+        assert facts["tuning"]["modes"][mode]["difference"]["p"] == pytest.approx(measured.difference.p, abs=1e-4)
+        assert f"gain in nDCG@10, {mode}" in (result.folder / "README.md").read_text("utf-8")
     assert facts["config"]["learning"]["steps"] == facts["steps"] == 4
-    assert load_encoder(str(made.folder)).max_tokens == load_encoder(tiny_model).max_tokens
-    assert not (made.folder / "run").exists()
+    assert load_encoder(str(result.folder)).max_tokens == load_encoder(tiny_model).max_tokens
+    assert not (result.folder / "run").exists()
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_weights(same_index, tmp_path, monkeypatch, willing):
@@ -337,17 +337,19 @@ def test_judging_is_ndcg_of_the_own_document_among_others():
             table = {"q": (1, 0), "own": (0.5, 0.5), "near": (1, 0), "r": (0, 1), "far": (0, 1), "same": (1, 0)}
             return np.array([table[text] for text in texts], np.float32)
 
-    asked = [
+    pairs = [
         SyntheticPair("q", "own", "title", "d", 1.0),
         SyntheticPair("q", "same", "title", "d", 1.0),
         SyntheticPair("r", "far", "title", "e", 1.0),
     ]
     rivals = passages(["far", "near", "else"], [(0, 1), (0.9, 0), (0.4, 0)])
-    judges = Judges(asked, rivals)
-    found = judges.by_mode(Fake(), judges.stored_vectors(Fake()))
-    np.testing.assert_allclose(found["semantic"], [1 / np.log2(3), 1, 1], atol=1e-6)
-    one = passages(["near", "near too", "else"], [(0.9, 0), (0.8, 0), (0, 1)], [0, 0, 1])
-    scores = Judges(asked, one).ndcg(Fake().encode(["q", "q", "r"]) @ Judges(asked, one).stored_vectors(Fake()).T)
+    judges = Judges(pairs, rivals)
+    measures = judges.by_mode(Fake(), judges.stored_vectors(Fake()))
+    np.testing.assert_allclose(measures["semantic"], [1 / np.log2(3), 1, 1], atol=1e-6)
+    index_of_three = passages(["near", "near too", "else"], [(0.9, 0), (0.8, 0), (0, 1)], [0, 0, 1])
+    scores = Judges(pairs, index_of_three).ndcg(
+        Fake().encode(["q", "q", "r"]) @ Judges(pairs, index_of_three).stored_vectors(Fake()).T
+    )
     np.testing.assert_allclose(scores, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)  # two passages, one document
 
 
@@ -356,10 +358,10 @@ def test_an_encoder_that_tells_nothing_apart_finds_nothing():
         def encode(self, texts, kind="document"):
             return np.full((len(texts), 3), 3**-0.5, np.float32)
 
-    asked = [SyntheticPair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
-    judges = Judges(asked, passages(["r"], Collapsed().encode("r")))
-    found = judges.by_mode(Collapsed(), judges.vectors(Collapsed()))
-    assert [values.tolist() for values in found.values()] == [[0] * 11] * 2
+    pairs = [SyntheticPair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
+    judges = Judges(pairs, passages(["r"], Collapsed().encode("r")))
+    measures = judges.by_mode(Collapsed(), judges.vectors(Collapsed()))
+    assert [values.tolist() for values in measures.values()] == [[0] * 11] * 2
 
 
 def test_hybrid_is_judged_by_words_too():
@@ -367,11 +369,11 @@ def test_hybrid_is_judged_by_words_too():
         def encode(self, texts, kind="document"):
             return np.tile(np.array([(1, 0)], np.float32), (len(texts), 1))
 
-    asked = [SyntheticPair("queues of workers", "the worker reads its queue", "claim", "d", 1.0)]
-    judges = Judges(asked, passages(["a ship", "a town", "the sea"], [(1, 0)] * 3))
-    found = judges.by_mode(Blind(), judges.vectors(Blind()))
-    assert found["hybrid"] == pytest.approx([1.0])
-    assert found["semantic"] < 0.6
+    pairs = [SyntheticPair("queues of workers", "the worker reads its queue", "claim", "d", 1.0)]
+    judges = Judges(pairs, passages(["a ship", "a town", "the sea"], [(1, 0)] * 3))
+    measures = judges.by_mode(Blind(), judges.vectors(Blind()))
+    assert measures["hybrid"] == pytest.approx([1.0])
+    assert measures["semantic"] < 0.6
 
 
 # Logs
@@ -390,9 +392,9 @@ def test_a_log_of_queries_is_read_from_lines_and_tables(tmp_path):
 
 
 def test_half_of_the_queries_drawn_are_of_the_log():
-    made = [SyntheticPair("q", "p", "title", "d", weight) for weight in (1.0, 0.5, 0.5)]
+    pairs = [SyntheticPair("q", "p", "title", "d", weight) for weight in (1.0, 0.5, 0.5)]
     logged = [SyntheticPair("q", "", "log", "", 1.0)] * 4
-    shares = ranking_distillation.drawing_shares([*made, *logged])
+    shares = ranking_distillation.drawing_shares([*pairs, *logged])
     assert shares.tolist() == pytest.approx([0.25, 0.125, 0.125, *[0.125] * 4])
     assert ranking_distillation.drawing_shares(logged).tolist() == [0.25] * 4
 
@@ -419,9 +421,9 @@ def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
 
     (tmp_path / "log.txt").write_text("where did the queen sit\nprice of bread\n", "utf-8")
     recipe = replace(FAST, log=str(tmp_path / "log.txt"))
-    made = tune.tune(same_index, recipe=recipe, out=tmp_path / "out", publish=False)
-    assert made.pairs == FAST.pairs + 2
-    assert made.verdict is not None
+    result = tune.tune(same_index, recipe=recipe, out=tmp_path / "out", publish=False)
+    assert result.pairs == FAST.pairs + 2
+    assert result.verdict is not None
 
 
 def test_too_few_documents_are_told(tmp_path, tiny_model):
@@ -448,24 +450,27 @@ def test_bm25_is_the_formula_over_the_stems_of_full_text_search():
 
 def test_standard_scores_are_taken_over_the_best():
     scores = np.concatenate([np.linspace(5, 3, 200), np.full(1000, -50.0)]).astype(np.float32)[None]
-    found = teachers.standard_rows(scores)
-    assert (found[0, :200].mean(), found[0, :200].std()) == (pytest.approx(0, abs=1e-5), pytest.approx(1, abs=1e-5))
+    standard = teachers.standard_rows(scores)
+    assert (standard[0, :200].mean(), standard[0, :200].std()) == (
+        pytest.approx(0, abs=1e-5),
+        pytest.approx(1, abs=1e-5),
+    )
     assert np.isfinite(teachers.standard_rows(np.zeros((2, 3), np.float32))).all()
 
 
 def test_the_teacher_is_the_engines_own_hybrid_search(same_index, tmp_path):
     session = tuning_of(same_index, tmp_path / "out")
-    asked = ["the price of bread", "where is the ship at night"]
-    taught = session.teacher.scores(asked)
+    queries = ["the price of bread", "where is the ship at night"]
+    taught = session.teacher.scores(queries)
     assert taught.shape == (2, len(session.passages.texts))
     paths = {number: path for path, number in session.passages.numbers.items()}
-    for query, row in zip(asked, taught, strict=True):
-        found = [hit for hit in same_index.search(query, 150, collapse=False) if hit.path in session.passages.numbers]
-        by_score = np.argsort(-row, kind="stable")[: len(found)]
-        assert {paths[session.passages.documents[place]] for place in by_score} == {hit.path for hit in found}
+    for query, row in zip(queries, taught, strict=True):
+        hits = [hit for hit in same_index.search(query, 150, collapse=False) if hit.path in session.passages.numbers]
+        by_score = np.argsort(-row, kind="stable")[: len(hits)]
+        assert {paths[session.passages.documents[position]] for position in by_score} == {hit.path for hit in hits}
         best = row[by_score]
-        np.testing.assert_allclose(best, sorted((2 * hit.score for hit in found), reverse=True), atol=1e-3)
-    np.testing.assert_array_equal(taught, session.teacher.scores(asked))
+        np.testing.assert_allclose(best, sorted((2 * hit.score for hit in hits), reverse=True), atol=1e-3)
+    np.testing.assert_array_equal(taught, session.teacher.scores(queries))
 
 
 def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_rest(tiny_model):
@@ -479,12 +484,12 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
     encoder = load_encoder(tiny_model)
     hybrid = teachers.Hybrid(encoder, texts, encoder.encode(texts))
     first = hybrid.scores(["the queen"])[0]
-    found = teachers.CrossEncoderTeacher(Longest(), hybrid, texts).scores(["the queen"])[0]
-    known = np.flatnonzero(found > teachers.NEVER)
+    scores = teachers.CrossEncoderTeacher(Longest(), hybrid, texts).scores(["the queen"])[0]
+    known = np.flatnonzero(scores > teachers.NEVER)
     assert set(known) == set(np.argsort(-first, kind="stable")[: len(known)])
     assert len(known) == 16
-    lengths = np.array([len(texts[place]) for place in known])
-    assert np.corrcoef(found[known], lengths)[0, 1] == pytest.approx(1)
+    lengths = np.array([len(texts[position]) for position in known])
+    assert np.corrcoef(scores[known], lengths)[0, 1] == pytest.approx(1)
 
 
 def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, willing):
@@ -495,8 +500,8 @@ def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, w
     encoder = load_encoder(tiny_model)
     expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(texts).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
-    made = tune.tune(same_index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
-    assert made.verdict.queries > 8
+    result = tune.tune(same_index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
+    assert result.verdict.queries > 8
 
 
 def test_the_divergence_is_that_of_the_softmaxes_over_known_passages():
@@ -534,17 +539,19 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(same_index, tmp_pat
     session = tuning_of(same_index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     weight = next(model.parameters())
-    seen = []
+    weights = []
     real = ranking_distillation.RankingStudent.loss
 
     def loss(student, step):
-        seen.append(weight.detach().clone())
+        weights.append(weight.detach().clone())
         return real(student, step)
 
     monkeypatch.setattr(ranking_distillation.RankingStudent, "loss", loss)
     settings = replace(FAST.learning, steps=5, averaged=0.5)
     learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
-    np.testing.assert_allclose(weight.detach(), np.mean([one.numpy() for one in seen[2:]], 0), atol=1e-6)
+    np.testing.assert_allclose(
+        weight.detach(), np.mean([weight_of_step.numpy() for weight_of_step in weights[2:]], 0), atol=1e-6
+    )
 
 
 # The share of the base
@@ -609,8 +616,8 @@ def test_a_model_in_training_encodes_as_the_encoder_that_is_written(tiny_model):
     encoder = base_share.ModelInTraining(make_model(tiny_model, EncoderConfig()))
     texts = ["the cat sat", "a ship at night"]
     for kind in ("query", "document"):
-        found, expected = encoder.encode(texts, kind), load_encoder(tiny_model).encode(texts, kind=kind)
-        assert (found * expected).sum(1) == pytest.approx(1, abs=1e-3)  # it may compute in bfloat16
+        actual, expected = encoder.encode(texts, kind), load_encoder(tiny_model).encode(texts, kind=kind)
+        assert (actual * expected).sum(1) == pytest.approx(1, abs=1e-3)  # it may compute in bfloat16
 
 
 # Distillation
@@ -627,19 +634,19 @@ def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher_and_both_are_meas
     (beir / "qrels").mkdir(parents=True)
     rows = [{"_id": f"d{number}", "title": "", "text": row["text"]} for number, row in enumerate([*documents()][:12])]
     (beir / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    asked = [{"_id": f"q{number}", "text": row["text"]} for number, row in enumerate(rows[:6])]
-    (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
+    queries = [{"_id": f"q{number}", "text": row["text"]} for number, row in enumerate(rows[:6])]
+    (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries), "utf-8")
     judged = "".join(f"q{number}\td{number}\t1\n" for number in range(6))
     (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
     config = EncoderConfig(epochs=3, batch_size=16, learning_rate=1e-3, patience=None, evaluations=1)
-    made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, evaluate_on=beir, config=config)
+    result = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, evaluate_on=beir, config=config)
     layers = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))["num_hidden_layers"]
-    assert (layers, made.layers) == (1, 1)
-    assert made.measures["cosine to the teacher"][1] > 0.5
+    assert (layers, result.layers) == (1, 1)
+    assert result.measures["cosine to the teacher"][1] > 0.5
     expected = [
-        evaluate(beir, mode="semantic", model=name).measures["nDCG@10"] for name in (tiny_model, str(made.folder))
+        evaluate(beir, mode="semantic", model=name).measures["nDCG@10"] for name in (tiny_model, str(result.folder))
     ]
-    assert made.measures["nDCG@10"] == tuple(expected)
+    assert result.measures["nDCG@10"] == tuple(expected)
     measures = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
     shown = [(row["when"], row["value"], row["rows"], row["on"]) for row in measures if row["name"] == "nDCG@10"]
     assert shown == [("teacher", expected[0], 6, "beir test"), ("student", expected[1], 6, "beir test")]
@@ -654,11 +661,11 @@ def test_a_table_of_words_encodes_as_sentence_transformers_does(tmp_path, tiny_m
     from sentence_transformers import SentenceTransformer
 
     config = EncoderConfig(epochs=1, batch_size=32, patience=None, evaluations=1)
-    made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=0, config=config)
-    encoder = load_encoder(str(made.folder))
+    result = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=0, config=config)
+    encoder = load_encoder(str(result.folder))
     assert type(encoder).__name__ == "StaticEncoder"
     some = ["The cat sat", "a ship, at night", ""]
-    expected = SentenceTransformer(str(made.folder), device="cpu").encode(some)
+    expected = SentenceTransformer(str(result.folder), device="cpu").encode(some)
     np.testing.assert_allclose(encoder.encode(some), expected, atol=1e-6)
     assert encoder.offsets(["The cat"])[0][0] == (0, 3)
 
@@ -673,8 +680,8 @@ def test_blank_texts_of_a_collection_are_not_learned_from(tmp_path, tiny_model):
     (folder / "queries.jsonl").write_text('{"_id": "q", "text": "ship"}\n', "utf-8")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n", "utf-8")
     for number, source in enumerate((passages, folder)):
-        made = distill(tiny_model, tmp_path / f"out{number}", texts=source, layers=1, config=config)
-        assert load_encoder(str(made.folder)).encode(["a ship"]).shape == (1, 32)
+        result = distill(tiny_model, tmp_path / f"out{number}", texts=source, layers=1, config=config)
+        assert load_encoder(str(result.folder)).encode(["a ship"]).shape == (1, 32)
 
 
 def test_a_student_that_cannot_be_trained_leaves_nothing(tmp_path, tiny_model, monkeypatch):

@@ -1,4 +1,4 @@
-"""Office files: what a person sees, by section, slide or sheet, and what hostile files cost."""
+"""Office files: what a person sees, by section, slide or sheet, and the cost of hostile files."""
 
 from __future__ import annotations
 

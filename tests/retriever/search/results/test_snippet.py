@@ -65,7 +65,7 @@ def test_long_lines_are_wrapped_to_the_terminal():
 
 
 def passage(text, query="cancel", *, width=40, form="text"):
-    """What is shown of a passage, without the four blanks before it."""
+    """The shown part of a passage, without the four blanks before it."""
     return [line[4:] for line in shown(query, text=text, width=width, format=form).splitlines()[1:]]
 
 
@@ -325,7 +325,7 @@ def test_the_sentence_with_the_rare_words_is_shown_whole_and_its_line_is_cited()
     block = shown("what is the capital of mongolia", text=text, line_start=7, line_end=10, width=60)
     assert ANSWER in " ".join(line.strip() for line in block.splitlines())
     assert 6 <= len(block.splitlines()) <= 7
-    assert block.startswith(" 1  docs/guide.md:7")  # the line of the file in which the first shown line is
+    assert block.startswith(" 1  docs/guide.md:7")  # the line in the file of the first shown line
     wrapped = "\n".join([*FILLER.replace(". ", ".\n").splitlines(), ANSWER, *FILLER.replace(". ", ".\n").splitlines()])
     block = shown("capital of mongolia", text=wrapped, line_start=7, line_end=7 + wrapped.count("\n"), width=200)
     assert block.startswith(" 1  docs/guide.md:17\n    … Sentence number 10")

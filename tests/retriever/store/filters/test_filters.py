@@ -595,7 +595,7 @@ def test_a_commit_leaves_nothing_to_read_again_but_what_it_changed(monkeypatch):
     assert len(decoded) == 1  # both new ones have the same
     unread = DocumentColumns(pa.Table.from_pylist(rows), DocumentColumns(before._rows, after.carried()).carried())
     assert np.flatnonzero(evaluate(F.n == 9, unread)).tolist() == [9]
-    assert len(decoded) == 1 + 4  # what the state between did not have
+    assert len(decoded) == 1 + 4  # fields that the state between did not have
     assert evaluate(F.tag == "x", unread).all()
 
 

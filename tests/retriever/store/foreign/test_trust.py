@@ -24,7 +24,7 @@ from binocle.retriever.store.snapshot import Snapshot
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state of a user who has made nothing yet."""
+    """The state of a user without an index."""
     monkeypatch.delenv("BINOCLE_TRUST")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(model_files, "_bundled", lambda _: None)

@@ -88,7 +88,7 @@ class Memory:
 
 
 class InMemory(S3Location):
-    """A bucket whose tables, which Lance writes by itself, lie in a folder."""
+    """A bucket with its tables in a folder, since Lance writes them by itself."""
 
     def __init__(self, objects, folder, machine="one"):
         super().__init__("s3://bucket/index", objects, folder / machine)
@@ -417,7 +417,7 @@ def test_a_writer_taken_for_dead_stages_no_more(bucket, objects, folder, tiny):
 
 
 class OfFewWords(BaseHTTPRequestHandler):
-    """An S3 that keeps what is put, once, and does not say so."""
+    """An S3 that stores an object, once, and loses the answer."""
 
     held = b""
     cut = 0  # the next answers end in the middle

@@ -17,11 +17,11 @@ from binocle.training.evaluation.comparison.contenders import parse
 from binocle.training.evaluation.comparison.table import Cell, Column, Comparison, format_p
 from binocle.training.evaluation.significance import Difference, align, difference
 
-# Contenders, as they are written
+# The names of contenders
 
 
 def names(*written, modes=("semantic",)):
-    return [one.name for one in parse(written, modes)]
+    return [contender.name for contender in parse(written, modes)]
 
 
 def test_a_contender_is_a_model_a_mode_and_a_reranker():
@@ -39,9 +39,9 @@ def test_an_encoder_in_int8_is_a_model():
 
 
 def test_an_encoder_is_compared_with_itself_in_int8(collection, tiny_model, tmp_path):
-    made = compare([tiny_model, f"{tiny_model}@int8"], [collection], indexes=tmp_path / "indexes")
+    comparison = compare([tiny_model, f"{tiny_model}@int8"], [collection], indexes=tmp_path / "indexes")
     assert len(list((tmp_path / "indexes").iterdir())) == 2
-    assert made.contenders == ("tiny", "tiny@int8")
+    assert comparison.contenders == ("tiny", "tiny@int8")
 
 
 def test_another_pooling_is_part_of_the_model():
@@ -59,23 +59,25 @@ def test_poolings_of_an_encoder_are_compared_as_those_of_saved_folders(collectio
     before = {file: file.read_bytes() for file in base.rglob("*") if file.is_file()}
     indexes = tmp_path / "indexes"
     data = [collection, rows / "sts.tsv"]
-    made = compare([str(base), f"{base}@cls", f"{base}@mean", f"{base}@cls@int8", str(saved)], data, indexes=indexes)
-    assert made.contenders == ("base", "base@cls", "base@mean", "base@cls@int8", "saved")
+    comparison = compare(
+        [str(base), f"{base}@cls", f"{base}@mean", f"{base}@cls@int8", str(saved)], data, indexes=indexes
+    )
+    assert comparison.contenders == ("base", "base@cls", "base@mean", "base@cls@int8", "saved")
     assert len(list(indexes.iterdir())) == 5  # the settings of a pooling have a form of their own
-    for column in made.columns:
-        own, cls, mean, int8, expected = (made.cells[name, column].value for name in made.contenders)
-        assert (cls, mean) == pytest.approx((expected, own))
+    for column in comparison.columns:
+        own, cls, mean, int8, saved_cls = (comparison.cells[name, column].value for name in comparison.contenders)
+        assert (cls, mean) == pytest.approx((saved_cls, own))
         assert abs(own - cls) > 1e-6
         assert int8 == pytest.approx(cls, abs=0.2)
-    results = made.as_dict()["evaluations"]
+    results = comparison.as_dict()["evaluations"]
     assert {result["model"] for result in results if result["contender"] == "base@cls"} == {f"{base}@cls"}
     assert {file: file.read_bytes() for file in base.rglob("*") if file.is_file()} == before
 
 
 def test_a_transformer_without_modules_is_compared_in_each_pooling(masked_models, rows):
     bert = masked_models["bert"]
-    made = compare([str(bert), f"{bert}@mean", f"{bert}@cls"], [rows / "sts.tsv"])
-    own, mean, cls = (made.cells[name, made.columns[0]].value for name in made.contenders)
+    comparison = compare([str(bert), f"{bert}@mean", f"{bert}@cls"], [rows / "sts.tsv"])
+    own, mean, cls = (comparison.cells[name, comparison.columns[0]].value for name in comparison.contenders)
     assert mean == pytest.approx(own)
     assert abs(cls - mean) > 1e-6
 
@@ -190,7 +192,7 @@ def models(tmp_path_factory, make_model):
 
 
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory):
+def indexes(tmp_path_factory):
     """A place for indexes, so that the tests share them."""
     return tmp_path_factory.mktemp("indexes")
 
@@ -198,7 +200,7 @@ def kept(tmp_path_factory):
 # Comparing
 
 
-def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, kept, monkeypatch):
+def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, indexes, monkeypatch):
     events, encoded = [], []
     from binocle.retriever.models.bert.bert_encoder import BertEncoder
 
@@ -210,75 +212,75 @@ def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, k
 
     monkeypatch.setattr(BertEncoder, "encode", counting)
     written = [f"{models / 'a'}@{mode}" for mode in ("semantic", "lexical", "hybrid")]
-    found = compare([*written, "lexical"], [collection], indexes=kept, progress=events.append)
+    comparison = compare([*written, "lexical"], [collection], indexes=indexes, progress=events.append)
     assert len(encoded) == len(DOCUMENTS)
-    assert len(list(kept.iterdir())) == 1
+    assert len(list(indexes.iterdir())) == 1
     stages = [event.stage for event in events if ":" not in event.stage]
-    assert stages == [f"{name} on tiny" for name in found.contenders]
-    assert found.contenders == ("a@semantic", "a@lexical", "a@hybrid", "lexical")
-    lexical = [found.evaluations[name, "tiny"].per_query for name in ("a@lexical", "lexical")]
+    assert stages == [f"{name} on tiny" for name in comparison.contenders]
+    assert comparison.contenders == ("a@semantic", "a@lexical", "a@hybrid", "lexical")
+    lexical = [comparison.evaluations[name, "tiny"].per_query for name in ("a@lexical", "lexical")]
     assert lexical[0] == lexical[1]
 
 
-def test_values_differences_and_corrected_p_are_those_of_the_parts(collection, models, kept):
-    found = compare([str(models / "a"), str(models / "b"), "lexical"], [collection], indexes=kept)
+def test_values_differences_and_corrected_p_are_those_of_the_parts(collection, models, indexes):
+    comparison = compare([str(models / "a"), str(models / "b"), "lexical"], [collection], indexes=indexes)
     column = Column("tiny", "nDCG@10")
-    assert found.columns == (column,)
-    assert found.baseline == "a"
-    assert found.mode is None
-    of = {name: found.evaluations[name, "tiny"] for name in found.contenders}
+    assert comparison.columns == (column,)
+    assert comparison.baseline == "a"
+    assert comparison.mode is None
+    of = {name: comparison.evaluations[name, "tiny"] for name in comparison.contenders}
     gaps = {
         name: difference(*align(of[name].per_query["nDCG@10"], of["a"].per_query["nDCG@10"]))
         for name in ("b", "lexical")
     }
-    least, most = sorted(gaps, key=lambda name: gaps[name].p)
-    cells = {name: found.cells[name, column] for name in found.contenders}
+    surest, least_sure = sorted(gaps, key=lambda name: gaps[name].p)
+    cells = {name: comparison.cells[name, column] for name in comparison.contenders}
     assert cells["a"].verdict == "baseline" and cells["a"].difference is None
     assert {name: cells[name].difference for name in gaps} == gaps
-    assert cells[least].p == min(1, 2 * gaps[least].p)
-    assert cells[most].p == max(cells[least].p, gaps[most].p)
+    assert cells[surest].p == min(1, 2 * gaps[surest].p)
+    assert cells[least_sure].p == max(cells[surest].p, gaps[least_sure].p)
     assert cells["lexical"].value == of["lexical"].measures["nDCG@10"] == 1
     assert (cells["b"].low, cells["b"].high) == of["b"].intervals["nDCG@10"]
     assert cells["lexical"].verdict == "better"  # random encoders find next to nothing
-    assert "lexical: better than a on tiny nDCG@10" in "\n".join(found.statements())
+    assert "lexical: better than a on tiny nDCG@10" in "\n".join(comparison.statements())
 
 
 def test_files_of_judged_rows_are_compared_by_the_measure_of_their_kind(rows, models):
     data = [rows / name for name in ("sts.tsv", "same.jsonl", "ranked.jsonl")]
-    found = compare([str(models / "a"), str(models / "b")], data, measures=["MAP", "Pearson", "spearman"])
-    assert list(map(str, found.columns)) == ["sts Pearson", "sts Spearman", "same AP", "ranked MAP"]
-    assert found.evaluations["a", "same"].measures["AP"] == 1  # equal texts have equal vectors
-    assert found.cells["b", Column("same", "AP")].difference == Difference(0, 0, 0, 1)
-    assert found.mode is None  # no collection was searched
+    comparison = compare([str(models / "a"), str(models / "b")], data, measures=["MAP", "Pearson", "spearman"])
+    assert list(map(str, comparison.columns)) == ["sts Pearson", "sts Spearman", "same AP", "ranked MAP"]
+    assert comparison.evaluations["a", "same"].measures["AP"] == 1  # equal texts have equal vectors
+    assert comparison.cells["b", Column("same", "AP")].difference == Difference(0, 0, 0, 1)
+    assert comparison.mode is None  # no collection was searched
     theirs = compare([str(models / "a"), str(models / "b")], data[:1], measures=["Pearson"])
     column = Column("sts", "Pearson")
-    assert theirs.cells["b", column] == found.cells["b", column]
+    assert theirs.cells["b", column] == comparison.cells["b", column]
 
 
 def test_words_alone_have_no_similarity_and_an_encoder_is_itself_in_every_mode(rows, models):
     written = [f"{models / 'a'}@semantic", f"{models / 'a'}@hybrid", "lexical", f"{models / 'b'}@semantic"]
-    found = compare(written, [rows / "sts.tsv"])
+    comparison = compare(written, [rows / "sts.tsv"])
     column = Column("sts", "Spearman")
-    assert found.cells["lexical", column] is None
-    same = found.cells["a@hybrid", column]
+    assert comparison.cells["lexical", column] is None
+    same = comparison.cells["a@hybrid", column]
     assert (same.difference, same.p, same.verdict) == (None, None, "same")
-    other = found.cells["b@semantic", column]
-    assert other.p == other.difference.p  # the only one tested
-    assert "–" in found.text()
+    cell = comparison.cells["b@semantic", column]
+    assert cell.p == cell.difference.p  # the only one tested
+    assert "–" in comparison.text()
 
 
-def test_a_reranker_reads_what_the_first_stage_finds(collection, rows, models, kept):
+def test_a_reranker_reads_what_the_first_stage_finds(collection, rows, models, indexes):
     judge = models / "judge"
     written = [f"{models / 'a'}@hybrid", f"{models / 'a'}@hybrid+{judge}", f"lexical+{judge}"]
-    found = compare(written, [collection, rows / "ranked.jsonl"], indexes=kept)
-    assert found.contenders == ("a", "a+judge", "lexical+judge")
-    assert found.evaluations["a+judge", "tiny"].reranker == str(judge)
-    assert found.evaluations["a+judge", "ranked"].model == str(judge)
+    comparison = compare(written, [collection, rows / "ranked.jsonl"], indexes=indexes)
+    assert comparison.contenders == ("a", "a+judge", "lexical+judge")
+    assert comparison.evaluations["a+judge", "tiny"].reranker == str(judge)
+    assert comparison.evaluations["a+judge", "ranked"].model == str(judge)
 
 
 def test_a_cross_encoder_scores_rows_but_finds_nothing(collection, rows, models):
-    found = compare([str(models / "a"), str(models / "judge")], [rows / "sts.tsv", rows / "ranked.jsonl"])
-    assert found.evaluations["judge", "sts"].model == str(models / "judge")
+    comparison = compare([str(models / "a"), str(models / "judge")], [rows / "sts.tsv", rows / "ranked.jsonl"])
+    assert comparison.evaluations["judge", "sts"].model == str(models / "judge")
     with pytest.raises(InputError, match="can only rerank"):
         compare([str(models / "a"), str(models / "judge")], [collection])
 
@@ -294,30 +296,30 @@ def test_the_baseline_may_be_any_of_them(rows, models):
     assert compare([a, b], [rows / "sts.tsv"], baseline=b).baseline == "b"
 
 
-def test_all_that_was_found_is_written(collection, rows, models, kept, tmp_path):
+def test_all_that_was_found_is_written(collection, rows, models, indexes, tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "new" / "out"
     written, data = [f"{models / 'a'}@semantic", "lexical"], [collection, rows / "same.jsonl", rows / "ranked.jsonl"]
-    found = compare(written, data, indexes=kept, out=out, per_query=True)
+    comparison = compare(written, data, indexes=indexes, out=out, per_query=True)
     assert {path.name for path in out.iterdir()} == {
         "comparison.json", "comparison.txt", "comparison.svg", "tiny.a.run", "tiny.lexical.run", "ranked.a.run",
         "scores.same.a.svg", "scores.ranked.a.svg",
     }  # fmt: skip
-    assert (out / "comparison.txt").read_text() == found.text()
+    assert (out / "comparison.txt").read_text() == comparison.text()
     data = json.loads((out / "comparison.json").read_text())
-    assert data["evaluations"][0]["per_query"]["MAP"] == found.evaluations["a", "tiny"].per_query["MAP"]
+    assert data["evaluations"][0]["per_query"]["MAP"] == comparison.evaluations["a", "tiny"].per_query["MAP"]
     lexical = next(row for row in data["results"] if row["contender"] == "lexical")
-    assert lexical["p_corrected"] == lexical["p"] == found.cells["lexical", found.columns[0]].p
+    assert lexical["p_corrected"] == lexical["p"] == comparison.cells["lexical", comparison.columns[0]].p
     assert lexical["verdict"] == "better"
     assert all(len(line.split()) == 6 for line in (out / "tiny.lexical.run").read_text().splitlines())
 
 
-def test_files_of_names_with_the_same_slug_are_told_apart(collection, models, kept, tmp_path):
+def test_files_of_names_with_the_same_slug_are_told_apart(collection, models, indexes, tmp_path):
     names = ["a b", "a-b", "A?b"]
     for name in names:
         shutil.copytree(models / "a", tmp_path / name)
     out = tmp_path / "out"
-    compare([str(tmp_path / name) for name in names], [collection], indexes=kept, out=out, picture=None)
+    compare([str(tmp_path / name) for name in names], [collection], indexes=indexes, out=out, picture=None)
     assert sorted(file.name for file in out.glob("*.run")) == ["tiny.A-b-3.run", "tiny.a-b-2.run", "tiny.a-b.run"]
 
 
@@ -330,10 +332,10 @@ def test_plots_of_an_earlier_comparison_do_not_stay(rows, models, tmp_path):
     }  # fmt: skip
 
 
-def test_json_has_no_values_of_each_query_unless_asked(collection, models, kept):
-    found = compare([str(models / "a"), "lexical"], [collection], indexes=kept)
-    assert "per_query" not in json.dumps(found.as_dict())
-    assert "per_query" in json.dumps(found.as_dict(per_query=True))
+def test_json_has_no_values_of_each_query_unless_asked(collection, models, indexes):
+    comparison = compare([str(models / "a"), "lexical"], [collection], indexes=indexes)
+    assert "per_query" not in json.dumps(comparison.as_dict())
+    assert "per_query" in json.dumps(comparison.as_dict(per_query=True))
 
 
 def test_nothing_is_left_behind(collection, models, tmp_path, monkeypatch):
@@ -346,11 +348,11 @@ def test_nothing_is_left_behind(collection, models, tmp_path, monkeypatch):
 
 def test_data_of_the_same_name_are_told_apart(rows, models, tmp_path):
     shutil.copy(rows / "sts.tsv", tmp_path / "sts.tsv")
-    found = compare([str(models / "a"), str(models / "b")], [rows / "sts.tsv", tmp_path / "sts.tsv"])
-    assert [column.data for column in found.columns] == [str(rows / "sts.tsv"), str(tmp_path / "sts.tsv")]
+    comparison = compare([str(models / "a"), str(models / "b")], [rows / "sts.tsv", tmp_path / "sts.tsv"])
+    assert [column.data for column in comparison.columns] == [str(rows / "sts.tsv"), str(tmp_path / "sts.tsv")]
 
 
-# What is told before anything is measured
+# Errors before anything is measured
 
 
 @pytest.mark.parametrize(
@@ -374,14 +376,14 @@ def test_data_of_the_same_name_are_told_apart(rows, models, tmp_path):
 def test_what_cannot_be_compared_is_told_first(change, error, naming, rows, models, monkeypatch):
     monkeypatch.chdir(rows)
     monkeypatch.setattr(comparing, "evaluate_rows", lambda *_: pytest.fail("something was measured"))
-    given = {"contenders": [str(models / "a"), str(models / "b")], "data": ["sts.tsv"], **change}
+    arguments = {"contenders": [str(models / "a"), str(models / "b")], "data": ["sts.tsv"], **change}
     with pytest.raises(error) as caught:
-        compare(given.pop("contenders"), given.pop("data"), **given)
+        compare(arguments.pop("contenders"), arguments.pop("data"), **arguments)
     assert naming in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-# What is said
+# The report in words
 
 
 def comparison(**gaps):
@@ -397,10 +399,10 @@ def comparison(**gaps):
 
 
 def test_each_contender_has_its_sentence():
-    found = comparison(
+    compared = comparison(
         good=((0.1, 0.0001), (0.02, 0.04)), mixed=((0.1, 0.01), (-0.1, 0.001)), none=((0.1, 0.2), (0.0, 1))
     )
-    assert found.statements() == [
+    assert compared.statements() == [
         "good: better than base on one nDCG@10 (+0.1000, p < 0.001) and two Spearman (+0.0200, p 0.040).",
         "mixed: better than base on one nDCG@10 (+0.1000, p 0.010); worse than base on two Spearman (-0.1000, p 0.001).",
         "none: no real difference from base on anything measured here.",
@@ -409,15 +411,15 @@ def test_each_contender_has_its_sentence():
 
 def test_of_what_cannot_be_measured_of_both_no_difference_is_denied(rows, models):
     for written in (["lexical", str(models / "a")], [str(models / "a"), "lexical"]):
-        found = compare(written, [rows / "sts.tsv"])
-        baseline, other = found.contenders
-        assert found.statements() == [f"{other}: nothing here can be measured of both it and {baseline}."]
-        assert "no real difference" not in found.text()
+        comparison = compare(written, [rows / "sts.tsv"])
+        baseline, contender = comparison.contenders
+        assert comparison.statements() == [f"{contender}: nothing here can be measured of both it and {baseline}."]
+        assert "no real difference" not in comparison.text()
 
 
 def test_the_table_is_aligned_and_a_row_without_a_real_difference_says_so():
-    found = comparison(better=((0.1, 0.0001), (0.02, 0.3)), other=((-0.1, 0.2), (0.0, 1)))
-    assert found.text() == (
+    compared = comparison(better=((0.1, 0.0001), (0.02, 0.3)), other=((-0.1, 0.2), (0.0, 1)))
+    assert compared.text() == (
         "3 contenders, semantic; differences are to base\n"
         "\n"
         "                     one                        two\n"
@@ -437,10 +439,10 @@ def test_the_table_is_aligned_and_a_row_without_a_real_difference_says_so():
 
 
 def test_many_columns_are_several_tables_of_one_width():
-    found = comparison(other=((0.1, 0.2), (0.1, 0.2)))
+    compared = comparison(other=((0.1, 0.2), (0.1, 0.2)))
     columns = tuple(Column(f"data-{number}", "MAP") for number in range(9))
-    cells = {(name, column): Cell(0.5, 0.4, 0.6, "same") for name in found.contenders for column in columns}
-    wide = Comparison(found.contenders, "base", columns, cells, {})
+    cells = {(name, column): Cell(0.5, 0.4, 0.6, "same") for name in compared.contenders for column in columns}
+    wide = Comparison(compared.contenders, "base", columns, cells, {})
     assert [len(block) for block in wide.blocks(100)] == [3, 3, 3]
     assert max(map(len, wide._table(wide.blocks(100)[0]).splitlines())) <= 100
     assert [len(block) for block in wide.blocks(10)] == [1] * 9
@@ -449,9 +451,9 @@ def test_many_columns_are_several_tables_of_one_width():
 def test_a_value_that_is_not_defined_is_null_in_json_and_not_drawn():
     column = Column("sts", "Spearman")
     cells = {("a", column): Cell(0.5, 0.4, 0.6, "baseline"), ("b", column): Cell(math.nan, math.nan, math.nan, "same")}
-    found = Comparison(("a", "b"), "a", (column,), cells, {})
-    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["results"][1]["value"] is None
-    assert [bar.label for bar in found.bars()] == ["a"]
+    compared = Comparison(("a", "b"), "a", (column,), cells, {})
+    assert json.loads(json.dumps(compared.as_dict(), allow_nan=False))["results"][1]["value"] is None
+    assert [bar.label for bar in compared.bars()] == ["a"]
 
 
 @pytest.mark.parametrize(("p", "text"), [(1e-4, "< 0.001"), (0.001, "0.001"), (0.0496, "0.050"), (1, "1.000")])

@@ -1,4 +1,4 @@
-"""Batches: what the model is given, and that it does not depend on how the run came to it."""
+"""Batches: the inputs of the model, which do not depend on the history of the run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_padding_is_the_tokenizers_and_masked_out(parts):
     tokenizer, _, rows, batches = parts
     batch = batches()([(0, number) for number in range(len(rows))])
     assert batch["input_ids"].shape == batch["labels"].shape == batch["attention_mask"].shape
-    assert batch["input_ids"].shape[1] in (16, 24, 30)  # multiples of eight, and what the model takes
+    assert batch["input_ids"].shape[1] in (16, 24, 30)  # multiples of eight, and the length of the model
     outside = batch["attention_mask"] == 0
     assert outside.any()
     assert (batch["input_ids"][outside] == tokenizer.pad_token_id).all()

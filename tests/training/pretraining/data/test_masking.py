@@ -15,7 +15,7 @@ WHOLE = Masking.of(MASK, SPECIAL, SIZE, whole_words=True)
 
 
 def text(length: int, seed: int = 0, *, per_word: int = 1):
-    """Tokens of which none is special, and starts of words of so many pieces."""
+    """Tokens, none of them special, and starts of words of so many pieces."""
     tokens = np.random.default_rng(seed).integers(5, SIZE, length)
     return tokens, np.arange(length) % per_word == 0
 

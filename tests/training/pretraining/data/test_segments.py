@@ -1,4 +1,4 @@
-"""Pairs of segments are what they are said to be."""
+"""Pairs of segments are true or false as labelled."""
 
 from __future__ import annotations
 
