@@ -150,7 +150,7 @@ def _decode_head(head: bytes) -> str:
 
 
 def _sniff_zip(data: bytes) -> str:
-    from .containers.cut_zip import open_zip
+    from .containers.zip_directory import open_zip
 
     try:
         with open_zip(data) as package:

@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ...documents.document import Document
-from .cut_zip import files_before_cut, open_zip
+from .cut_zip import files_before_cut
 from .members import CutBytes, Member, refuse_unless_small
+from .zip_directory import open_zip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,6 @@ import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 from .members import CutBytes
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(
     "<4s2xHH4xLLLHH"
 )  # mark, flags, method, checksum, packed and unpacked bytes, name, extra fields
-_MARK, _DIRECTORY, _END, _SIZES_MARK = b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\7\b"
+_MARK, _DIRECTORY, _SIZES_MARK = b"PK\3\4", b"PK\1\2", b"PK\7\b"
 _SIZES = (struct.Struct("<4xLQQ"), struct.Struct("<4xLLL"))  # behind a file: checksum, packed and unpacked bytes
 _SIZES_FOLLOW, _UTF_8 = 0x8, 0x800  # flags
 _ELSEWHERE = 0xFFFFFFFF  # as a size: the real one, of 64 bits, is in an extra field
@@ -30,19 +29,6 @@ _UNPACKERS: dict[int, Callable[[bytes, int], bytes]] = {
     zipfile.ZIP_DEFLATED: lambda packed, limit: zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, limit),
     zipfile.ZIP_BZIP2: lambda packed, limit: bz2.BZ2Decompressor().decompress(packed, limit),
 }
-
-
-def open_zip(data: bytes) -> zipfile.ZipFile:
-    """Open a ZIP by the directory at its end.
-
-    :raises zipfile.BadZipFile: also when that is the directory of a ZIP inside it, which a cut has left as the last.
-    """
-    archive = zipfile.ZipFile(BytesIO(data))
-    end = data.rfind(_END)
-    said = int.from_bytes(data[end + 16 : end + 20], "little")  # where it says that its directory begins
-    if data.startswith(_MARK) and said < archive.start_dir:
-        raise zipfile.BadZipFile("it is cut: only a ZIP inside it is whole")
-    return archive
 
 
 @dataclass(slots=True)

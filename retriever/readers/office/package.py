@@ -13,7 +13,7 @@ from lxml import etree
 
 from ....core.errors import UnreadableError
 from ...documents.document import add_unread
-from ..containers.cut_zip import open_zip
+from ..containers.zip_directory import open_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
