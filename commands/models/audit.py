@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...core.printable import printable
+from ...core.printable import printable, shell_word
 from ...core.units import count_of
-from ..index_lookup import open_index
-from ..options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, split_names, wait_option
+from ..index_lookup import command_hint, open_index
+from ..options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    folder_argument,
+    index_option,
+    json_option,
+    print_note,
+    split_names,
+    wait_option,
+)
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options
@@ -255,8 +264,22 @@ def _apply(retriever: Retriever, result: DefenceResult, encoder: Path | None, *,
     action = f"embedding the index anew with {result.name}"
     if not sys.stderr.isatty():
         echo(f"{action} …", err=True)
-    with ProgressBar(action) as progress:
-        return defend(retriever, result.name, folder=encoder, keep=not erase, progress=progress)
+    try:
+        with ProgressBar(action) as progress:
+            return defend(retriever, result.name, folder=encoder, keep=not erase, progress=progress)
+    except KeyboardInterrupt:
+        print_note(_continuation(retriever, erase=erase))
+        raise
+
+
+def _continuation(retriever: Retriever, *, erase: bool) -> str:
+    """Say how to go on with an interrupted embedding, if it has begun: the same command would audit again."""
+    unfinished = retriever.status().switching
+    if unfinished is None or not unfinished["model"]:
+        return ""
+    rest = "; it keeps the undefended vectors, unlike switch(…, keep=False) in Python" if erase else ""
+    command = command_hint(f"switch {shell_word(unfinished['model'])}")
+    return f"{command} goes on with the embedding from there{rest}"
 
 
 def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bool) -> list[str]:

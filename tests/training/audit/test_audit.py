@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -1129,6 +1130,23 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     assert now.search("cat", mode="semantic")
     now.rollback()
     assert Retriever.open(index.path).encoder.fingerprint == before
+
+
+@pytest.mark.parametrize("form", [(), ("--erase",)])
+def test_an_interrupted_apply_says_which_command_goes_on(form, run, index, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    leaking(monkeypatch, lambda self: 0.1 if self.kind == "int8" else 0.9)
+    with monkeypatch.context() as patch:
+        patch.setattr("binocle.retriever.indexing.switch._rows", interrupted)
+        patch.setattr(os, "_exit", sys.exit)
+        _, _, err = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret", *form)
+    hint = f"'binocle switch {tmp_path / 'secret'} {index.path}' goes on with the embedding from there"
+    rest = "; it keeps the undefended vectors, unlike switch(…, keep=False) in Python" if form else ""
+    assert err.splitlines()[-2:] == [hint + rest, "binocle: interrupted"]
+    report = Retriever.open(index.path).switch(str(tmp_path / "secret"))
+    assert (report.embedded, Retriever.open(index.path).encoder.name) == (0, str(tmp_path / "secret"))
 
 
 def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, monkeypatch):
