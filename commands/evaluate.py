@@ -137,6 +137,7 @@ def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> N
 def _lines(result: RetrievalResult | JudgedRowsResult) -> list[str]:
     """Lay out a result: the data, a line for each measure, the time."""
     from ..training.evaluation.result import JudgedRowsResult
+    from ..training.evaluation.significance import bounds
 
     heading, ending = _of_rows(result) if isinstance(result, JudgedRowsResult) else _of_collection(result)
     thresholds = getattr(result, "thresholds", {})
@@ -144,7 +145,7 @@ def _lines(result: RetrievalResult | JudgedRowsResult) -> list[str]:
     for name, value in result.measures.items():
         low, high = result.intervals[name]
         threshold = f"  at {thresholds[name]:.4f} and above" if name in thresholds else ""
-        lines.append(f"{name:<11} {value:.4f}  [{low:.4f}, {high:.4f}]{threshold}")
+        lines.append(f"{name:<11} {value:.4f}  [{bounds(value, low, high)}]{threshold}")
     return [*lines, ending]
 
 

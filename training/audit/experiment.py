@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,13 +96,16 @@ class Experiment:
         ndcg = self._search.ndcg(setting.name)
         before = self._undefended_ndcg = ndcg if self._undefended_ndcg is None else self._undefended_ndcg
         mean, undefended_mean = float(ndcg.mean()), float(before.mean())
-        low, high = significance.interval(ndcg, seed=self._config.seed)
+        bounds = [
+            round(bound, 4) if math.isfinite(bound) else None  # of one query
+            for bound in significance.interval(ndcg, seed=self._config.seed)
+        ]
         return DefenceResult(
             name=setting.name,
             kind=setting.kind,
             bytes=defence.bytes,
             dim=defence.stored_dim,
-            ndcg=Value(round(mean, 4), round(low, 4), round(high, 4)),
+            ndcg=Value(round(mean, 4), *bounds),
             keep=mean / undefended_mean if undefended_mean else 0.0,
             difference=significance.difference(ndcg, before, seed=self._config.seed),
             same_ranking=bool((ndcg == before).all()),

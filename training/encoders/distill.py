@@ -235,10 +235,11 @@ def _ndcg(role: str, name: str, collection: str | Path, split: str, on_progress:
     on_progress(Progress(stage))
     on_stage = within(on_progress, f"{stage}: ")
     report = evaluate(collection, mode="semantic", split=split, model=name, progress=on_stage)
+    value = report.measures["nDCG@10"]
     return {
         "name": "nDCG@10",
-        "value": report.measures["nDCG@10"],
-        "interval": list(report.intervals["nDCG@10"]),
+        "value": value,
+        "interval": list(report.intervals["nDCG@10"]) if report.queries > 1 else [value, value],
         "rows": report.queries,
         "on": f"{report.collection} {report.split}",
         "when": role,

@@ -274,8 +274,9 @@ STATISTICS: dict[str, Statistic] = {  # the measures that are no means
 def mean(name: str, values: Floats, seed: int) -> Estimate:
     """Return the mean of values with its bootstrap interval."""
     exact = np.asarray(values, np.float64)
-    low, high = significance.interval(exact, samples=_RESAMPLES, seed=seed)
-    return Estimate(name, float(exact.mean()), low, high, len(exact), exact)
+    value = float(exact.mean())
+    low, high = significance.interval(exact, samples=_RESAMPLES, seed=seed) if len(exact) > 1 else (value, value)
+    return Estimate(name, value, low, high, len(exact), exact)
 
 
 def resampled(

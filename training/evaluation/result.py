@@ -38,11 +38,12 @@ class RetrievalResult:
     reranker: str | None = None
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
-        """Return all fields for JSON.
+        """Return all fields for JSON, with null for the interval of one query.
 
         :param per_query: include the values of each query.
         """
         fields = asdict(self)
+        fields["intervals"] = {measure: _finite_or_none(bounds) for measure, bounds in self.intervals.items()}
         if not per_query:
             del fields["per_query"]
         return fields

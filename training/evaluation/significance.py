@@ -18,6 +18,7 @@ sorts once. It takes a block of samples at a time, so that memory is bounded for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Weighted = Callable[[Doubles], Doubles]  # weights of the rows, shape (samples, rows), to one value a sample
 
 LEVEL = 0.95
+NO_INTERVAL = "one gives no interval"  # for people, in place of the bounds
 SAMPLES = 10_000  # the smallest p that this many exchanges can give is 1e-4
 _EXACT = 16  # with at most this number of differing rows every exchange is tried: 2**16
 _CELLS = 50_000  # weights in memory at a time: 400 kB fit into the cache, which takes a quarter of the time
@@ -64,17 +66,23 @@ class Difference:
     def sentence(self, name: str) -> str:
         """Say the difference of a measure and its verdict; "than" and the other system follow."""
         says = {"better": "better", "worse": "worse", "same": "no better and no worse"}[self.verdict]
-        return f"{name} {self.value:+.4f} (95 % {self.low:+.4f} to {self.high:+.4f}, p {self.p:.2g}): {says}"
+        reach = NO_INTERVAL if math.isnan(self.low) else f"95 % {self.low:+.4f} to {self.high:+.4f}"
+        return f"{name} {self.value:+.4f} ({reach}, p {self.p:.2g}): {says}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields and the verdict for JSON, rounded to 4 digits."""
-        numbers = {name: round(number, 4) for name, number in asdict(self).items()}
+        numbers = {name: round(number, 4) if math.isfinite(number) else None for name, number in asdict(self).items()}
         return {**numbers, "verdict": self.verdict}
 
 
+def bounds(value: float, low: float, high: float, *, digits: int = 4) -> str:
+    """Return the ends of an interval for people, or that one query or row gives none."""
+    return NO_INTERVAL if math.isnan(low) and math.isfinite(value) else f"{low:.{digits}f}, {high:.{digits}f}"
+
+
 def interval(values: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:
-    """Bootstrap interval of the mean of values, one a query or row."""
-    return _percentiles(bootstrap(mean(values), np.size(values), samples=samples, seed=seed), level)
+    """Bootstrap interval of the mean of values, one a query or row; NaN if there is only one."""
+    return _percentiles(bootstrap(mean(values), np.size(values), samples=samples, seed=seed), level, np.size(values))
 
 
 def paired_interval(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:
@@ -144,7 +152,9 @@ class Statistic:
     ) -> tuple[float, float]:
         """Bootstrap interval of the measure over rows."""
         scores, gold = _rows(scores), _floats(gold)
-        return _percentiles(bootstrap(self.of(scores, gold), len(scores), samples=samples, seed=seed), level)
+        return _percentiles(
+            bootstrap(self.of(scores, gold), len(scores), samples=samples, seed=seed), level, len(scores)
+        )
 
     def difference(
         self, a: ArrayLike, b: ArrayLike, gold: ArrayLike, *, samples: int = SAMPLES, seed: int = 0
@@ -158,7 +168,7 @@ class Statistic:
         _paired(*(scores.reshape(len(scores), -1)[:, 0] for scores in (a, b)))
         ours, theirs = self.of(a, gold), self.of(b, gold)
         drawn = bootstrap(lambda weights: ours(weights) - theirs(weights), len(a), samples=samples, seed=seed)
-        low, high = _percentiles(drawn, LEVEL)
+        low, high = _percentiles(drawn, LEVEL, len(a))
         return Difference(self.value(a, gold) - self.value(b, gold), low, high, self._p(a, b, gold, samples, seed))
 
     def _p(self, a: Doubles, b: Doubles, gold: Doubles, samples: int, seed: int) -> float:
@@ -253,11 +263,12 @@ def _share(count: int, total: int, rows: int) -> float:
     return count / total if rows <= _EXACT else (count + 1) / (total + 1)
 
 
-def _percentiles(drawn: Doubles, level: float) -> tuple[float, float]:
+def _percentiles(drawn: Doubles, level: float, rows: int) -> tuple[float, float]:
+    """Return the ends of an interval; NaN for one row, whose samples are all the same: a width of 0 looks certain."""
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is a number between 0 and 1, not {level!r}")
     drawn = drawn[np.isfinite(drawn)]
-    if not len(drawn):
+    if not len(drawn) or rows == 1:
         return float("nan"), float("nan")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -37,10 +37,11 @@ _SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 9
 
 def summarize(name: str, values: Sequence[float]) -> dict[str, Any]:
     """A mean with its interval, as the model card has it."""
-    low, high = significance.interval(values)
+    value = float(np.mean(values))
+    low, high = significance.interval(values) if len(values) > 1 else (value, value)
     return {
         "name": name,
-        "value": round(float(np.mean(values)), 4),
+        "value": round(value, 4),
         "interval": [round(low, 4), round(high, 4)],
         "rows": len(values),
     }

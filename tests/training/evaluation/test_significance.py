@@ -12,6 +12,7 @@ from binocle.training.evaluation.significance import (
     Statistic,
     align,
     bootstrap,
+    bounds,
     difference,
     holm,
     interval,
@@ -145,6 +146,14 @@ def test_nineteen_of_twenty_intervals_hold_the_mean():
     assert 0.90 < held / 300 < 0.98
 
 
+def test_one_value_gives_no_interval():
+    assert np.isnan(interval([0.5])).all()
+    assert bounds(0.5, *interval([0.5])) == "one gives no interval"
+    gain = difference([0.75], [0.5])
+    assert gain.sentence("gain") == "gain +0.2500 (one gives no interval, p 1): no better and no worse"
+    assert gain.as_dict() == {"value": 0.25, "low": None, "high": None, "p": 1.0, "verdict": "same"}
+
+
 def test_a_higher_level_gives_a_wider_interval():
     values = random(2).random(50)
     narrow, wide = interval(values, level=0.5), interval(values, level=0.99)
@@ -153,7 +162,6 @@ def test_a_higher_level_gives_a_wider_interval():
 
 def test_constant_values_have_an_interval_of_nothing():
     assert interval([0.25] * 9) == (0.25, 0.25)
-    assert interval([0.25]) == (0.25, 0.25)
 
 
 def test_a_paired_interval_is_of_the_differences():

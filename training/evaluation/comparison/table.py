@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runs.plots import Bar, Verdict
-from ..significance import LEVEL, SAMPLES, Difference
+from ..significance import LEVEL, SAMPLES, Difference, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Cell:
     @property
     def lines(self) -> tuple[str, str]:
         """The value, and its difference to the baseline, as text."""
-        value = f"{self.value:.4f} [{self.low:.3f}, {self.high:.3f}]"
+        value = f"{self.value:.4f} [{bounds(self.value, self.low, self.high, digits=3)}]"
         if self.difference is None or self.p is None:
             return value, "baseline" if self.verdict == "baseline" else ""
         word = "" if self.verdict == "same" else f" {self.verdict}"
@@ -185,12 +185,18 @@ class Comparison:
         }
 
 
+def _bounds(measured: Cell | Difference) -> list[float] | None:
+    """Return the interval for JSON; None if one query or row gives none."""
+    both = [round(measured.low, 6), round(measured.high, 6)]
+    return both if all(map(math.isfinite, both)) else None
+
+
 def _result(contender: str, column: Column, cell: Cell) -> dict[str, Any]:
-    row = {"contender": contender, **asdict(column), "value": cell.value, "interval": [cell.low, cell.high]}
+    row = {"contender": contender, **asdict(column), "value": cell.value, "interval": _bounds(cell)}
     if cell.difference:
         row |= {
             "difference": round(cell.difference.value, 6),
-            "difference_interval": [round(cell.difference.low, 6), round(cell.difference.high, 6)],
+            "difference_interval": _bounds(cell.difference),
             "p": cell.difference.p,
             "p_corrected": cell.p,
         }
