@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib.util
 import inspect
 import json
 import re
@@ -26,6 +27,15 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 _ROOMS = ("core", "indexes", "retriever", "training", "commands")
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def import_checkout() -> None:
+    """Import the package that holds this file as `binocle`, whichever one is installed."""
+    spec = importlib.util.spec_from_file_location("binocle", ROOT / "__init__.py")
+    assert spec
+    assert spec.loader
+    sys.modules["binocle"] = package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
 
 
 def generated() -> dict[Path, str]:
@@ -279,4 +289,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    import_checkout()
     sys.exit(main(sys.argv[1:]))

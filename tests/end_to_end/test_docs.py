@@ -352,6 +352,17 @@ def load_script(file: Path):
     return module
 
 
+def test_the_documentation_is_generated_from_the_checkout_that_holds_the_script(tmp_path):
+    (tmp_path / "checkout" / ".ci").mkdir(parents=True)
+    (tmp_path / "checkout" / "__init__.py").touch()
+    file = shutil.copy(ROOT / ".ci" / "docs.py", tmp_path / "checkout" / ".ci")
+    script = (
+        "import runpy, sys; runpy.run_path(sys.argv[1])['import_checkout'](); import binocle; print(binocle.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path / 'checkout' / '__init__.py'}\n"
+
+
 def test_generated_tables_pictures_and_the_command_reference_are_current():
     files = load_script(ROOT / ".ci" / "docs.py").generated()
     stale = [str(file.relative_to(DOCS)) for file, text in files.items() if file.read_text("utf-8") != text]
