@@ -147,12 +147,15 @@ def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
 
 
 def is_forgotten(retriever: Retriever, path: str) -> bool:
-    """Whether a user's path names a forgotten file, from the current folder or by its path in the index."""
+    """Whether a user's path names a forgotten file, or a folder of some, from here or by its path in the index."""
     from ..retriever.store.documents import named
 
-    snapshot = retriever.snapshot()
+    snapshot, root = retriever.snapshot(), retriever.folder
     readings = path, path_as_printed(path)
-    names = [name for reading in readings for name in (_path_in(retriever.folder, reading), reading.rstrip("/"))]
+    local = [name for reading in readings if (name := _path_in(root, reading)) not in ("", ".")]
+    names = [*local, *(reading.rstrip("/") for reading in readings)]
+    if root is not None and snapshot.tombstones:  # they tell a name only when it is asked for
+        names += [file.relative_to(root).as_posix() for name in local for file in (root / name).rglob("*")]
     return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
 
 

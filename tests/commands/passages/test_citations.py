@@ -120,6 +120,17 @@ def test_an_index_here_answers_before_the_one_above_the_cited_file(here: Path, r
     assert "'binocle files' lists its files" in unknown.err
 
 
+def test_a_folder_that_was_forgotten_is_known_as_a_file_is(here: Path, run):
+    (here / "notes/deep").mkdir()
+    for name in ("one", "two"):
+        (here / f"notes/deep/{name}.md").write_text("A ship at sea.\n")
+    assert run("forget", "notes/deep").code == 2
+    run("index", ".")
+    assert run("forget", "notes/deep").out == "2 documents forgotten\n"
+    assert run("forget", "notes/deep/") == (1, "notes/deep/ was forgotten already\n", "")
+    assert run("forget", "notes").code == 0
+
+
 def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
