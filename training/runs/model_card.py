@@ -17,7 +17,7 @@ from ...core.errors import InputError, MissingExtraError
 from ...core.files import write_atomic
 from ...core.printable import printable
 from ...core.version import __version__
-from ...retriever.models.files import split_precision
+from ...retriever.models.files import split_length, split_precision
 from . import hub_metadata
 from .plots import curves
 from .run_folder import RECIPE, write_log
@@ -53,7 +53,8 @@ def write_card(folder: Path, card: Card, name: str | None = None) -> None:
 
     :param name: of the model, if it is not the folder's.
     """
-    card = replace(card, base=split_precision(card.base)[0])  # its weights are those of the base, in floating point
+    base, _ = split_precision(split_length(card.base)[0])  # its weights are those, in floating point
+    card = replace(card, base=base)
     write_atomic(folder / "README.md", render(card, name or folder.resolve().name))
     file = folder / "binocle.json"
     facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}

@@ -49,7 +49,7 @@ def test_the_hub_reads_the_card(card, tmp_path):
     assert 'SentenceTransformer("my-encoder")' in text
     assert "Ndcg@10 -0.1000" in text and "worse than its base." in text
     assert json.loads((tmp_path / "binocle.json").read_text("utf-8"))["verdict"]["verdict"] == "worse"
-    write_card(tmp_path, replace(card, base=f"{card.base}@int8"), "my-encoder")
+    write_card(tmp_path, replace(card, base=f"{card.base}@int8@16"), "my-encoder")
     assert (tmp_path / "README.md").read_text("utf-8") == text
 
 
