@@ -164,7 +164,7 @@ def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichRepor
         snapshot, keys = writer.snapshot(), head.earlier_keys or head.keys
         rows = snapshot.document_rows.filter(with_keys(snapshot, keys)).to_pylist()
         rewrite_rows(writer, [_without(row, keys) for row in rows])
-        report.removed[head.key] = len(rows)
+        report.removed[head.key] = sum(any(map(metadata_of(row).get, keys)) for row in rows)
         if head.is_removed:
             del stored[head.key]
         else:
