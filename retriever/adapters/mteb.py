@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     import os
 
     from ..models.reranker import Reranker
+    from ..search.results.hits import Hits
+
+
+_TOGETHER = 64  # queries searched at once
 
 
 class BinocleSearch:
@@ -98,15 +102,24 @@ class BinocleSearch:
         options: dict[str, Any] = {"mode": self.mode}
         if self.reranker is not None:
             options |= {"rerank": self.reranker, "rerank_depth": self.rerank_depth}
-        run = {}
-        for row in queries:
-            among = None if top_ranked is None else top_ranked.get(row["id"], [])
-            hits = self._retriever.search(_text(row), passages, ids=among, collapse=False, **options)
-            best: dict[str, float] = {}
-            for hit in hits:
-                best.setdefault(hit.path, hit.score)
-            run[row["id"]] = _falling(dict(list(best.items())[:count]))
+        rows = list(queries)
+        together = _TOGETHER if top_ranked is None else 1
+        run: dict[str, dict[str, float]] = {}
+        for start in range(0, len(rows), together):
+            batch = rows[start : start + together]
+            among = None if top_ranked is None else top_ranked.get(batch[0]["id"], [])
+            texts = [_text(row) for row in batch]
+            answers = self._retriever.search_many(texts, passages, ids=among, collapse=False, **options)
+            run |= {row["id"]: _ranking(hits, count) for row, hits in zip(batch, answers, strict=True)}
         return run
+
+
+def _ranking(hits: Hits, count: int) -> dict[str, float]:
+    """Return the first documents, each by its best passage."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        best.setdefault(hit.path, hit.score)
+    return _falling(dict(list(best.items())[:count]))
 
 
 def _documents(corpus: Any) -> Iterator[dict[str, str]]:
