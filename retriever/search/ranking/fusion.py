@@ -59,8 +59,9 @@ class Candidates:
         """
         if not len(deeper.ids):
             return self
-        lower = min(0, self.score.min(initial=np.inf) - deeper.score.max())
-        deeper = replace(deeper, score=(deeper.score + lower).astype(np.float32))
+        lowest = self.score.min(initial=np.inf)
+        lowered = deeper.score + min(0, lowest - deeper.score.max())
+        deeper = replace(deeper, score=np.minimum(lowered, lowest).astype(np.float32))  # rounding may have lifted some
         neighbours = None
         if self.neighbours is not None and deeper.neighbours is not None:
             neighbours = np.concatenate([self.neighbours, deeper.neighbours])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -1404,7 +1405,8 @@ def test_a_repair_reads_the_pictures_of_a_file_again(world, tesseract):
     world.sync(ocr_language="deu")
     with open_writer(Store.open(world.folder / ".binocle")) as writer:
         row = writer.snapshot().document_rows.to_pylist()[0]
-        syncing.rewrite_rows(writer, [{**row, "metadata": '{"ocr": "deu", "hidden": [0, 1]}'}])
+        metadata = {**json.loads(row["metadata"]), "ocr": "deu", "hidden": [0, 1]}
+        syncing.rewrite_rows(writer, [{**row, "metadata": json.dumps(metadata)}])
     assert [fault.problem for fault in world.retriever.verify().faults] == [
         "is stored without the places of its hidden text"
     ]
