@@ -250,7 +250,8 @@ def test_a_folder_that_joins_the_collection_is_followed(collection, tmp_path):
         updates.next()
         type(collection).open(collection.path, wait=30).sync([tmp_path / "more"])
         (tmp_path / "more/d.md").write_text("Curlews probe the mud.")
-        assert updates.next_report().indexed == 1
+        reports = (updates.next_report() for _ in range(2))  # perhaps first one of the new folder without the file
+        assert any(report.indexed == 1 for report in reports)
 
 
 def test_a_folder_that_is_taken_out_of_the_collection_is_no_longer_followed(collection, tmp_path, monkeypatch):

@@ -84,7 +84,8 @@ def test_graphs_share_the_weights_made_from_the_models(bert, batch, is_int8):
     from binocle.retriever.models.bert.int8 import quantize
     from binocle.retriever.models.bert.openvino import BertOpenVINO
 
-    layers = quantize(*bert, [batch[0][:1]]) if is_int8 else None
+    config, weights = bert
+    layers = quantize(config, weights, [batch[0][:1]]) if is_int8 else None
     folded: dict[str, np.ndarray] = {}
     first = BertOpenVINO(*bert, precision="f32", int8=layers, folded=folded)
     arrays = dict(folded)
