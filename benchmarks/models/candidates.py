@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from binocle.retriever.retriever import Retriever
 from binocle.training.audit.audit import audit
+from binocle.training.audit.report.report_fields import report_fields
 
 from ..machine import save
 
@@ -78,15 +79,16 @@ def main() -> None:
         texts_per_length=200,
         examples=0,
         queries=options.queries,
-    ).as_dict()
+    )
+    fields = report_fields(report)
     results = {
         "cpu_seconds": {
             "whole audit": round(time.process_time() - began),
             "candidates and membership": round(seconds.total),
         },
-        "guessing": report["frequent"][str(LENGTH)]["f1"]["value"],
-        "verdict": report["verdict"],
-        "settings": {setting["name"]: shown(setting) for setting in report["settings"]},
+        "guessing": fields["frequent"][str(LENGTH)]["f1"]["value"],
+        "verdict": fields["verdict"],
+        "settings": {setting["name"]: shown(setting) for setting in fields["settings"]},
     }
     save("candidates", results, seed=0)
 

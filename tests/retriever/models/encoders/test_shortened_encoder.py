@@ -10,7 +10,7 @@ import pytest
 from binocle import EncoderMismatchError, InputError, Retriever, load_encoder, load_reranker
 from binocle.core.errors import ModelNotFoundError
 from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
-from binocle.retriever.models.encoders.defended_encoder import save_defended_encoder
+from binocle.retriever.models.encoders.defended_encoder import DefendedEncoder, save_defended_encoder
 from binocle.training.evaluation.comparison.compare import compare
 from binocle.training.evaluation.comparison.contenders import parse
 
@@ -74,6 +74,7 @@ def test_what_cannot_be_shortened_is_told(tiny_model, make_reranker, tmp_path):
     with pytest.raises(ModelNotFoundError):
         load_reranker(f"{make_reranker(tmp_path / 'reranker')}@16")
     base = load_encoder(f"{tiny_model}@16")
+    assert isinstance(base, DefendedEncoder)
     with pytest.raises(InputError, match="is a defended encoder already"):
         save_defended_encoder(tmp_path / "defended", base, base.defence)
     save_defended_encoder(tmp_path / "cut", load_encoder(tiny_model), base.defence)
