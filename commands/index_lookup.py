@@ -190,7 +190,7 @@ def folder_above(path: Path) -> Path:
 
 
 def _above_glob(path: Path) -> Path:
-    """The file whose member a path names, or else the part before its first name with a wildcard; if it exists, all."""
+    """Return a path that exists; else the file that holds the member, or the part before the first wildcard."""
     if path.exists():
         return path
     file = next((above for above in path.parents if above.is_file()), None)

@@ -213,7 +213,7 @@ def tagger(data: str, out: Path, base: str | None, as_json: bool, **options: Any
     "--precision",
     metavar="P",
     type=FloatRange(0, 1, min_open=True, max_open=True),
-    help="Leave out names of which this share would not be right, as measured on held-out texts.",
+    help="Leave out doubtful names, so that this share of the others is right, as measured on held-out texts.",
 )
 @json_option
 def tag(file: str, model: str, precision: float | None, as_json: bool) -> None:
