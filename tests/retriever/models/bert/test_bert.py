@@ -103,7 +103,8 @@ def test_in_bf16_only_the_last_norm_is_computed_in_float32(bert):
     if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         pytest.skip("this processor does not compute in bf16")
     options = {"classifier": False, "has_types": False, "pooling": None, "int8": {}, "folded": {}}
-    graph = core.compile_model(openvino._graph(*bert, has_bf16=True, **options), "CPU")
+    model, settings = openvino._graph(*bert, has_bf16=True, **options), {"INFERENCE_PRECISION_HINT": "bf16"}
+    graph = core.compile_model(model, "CPU", settings)
     operations = (operation.get_rt_info() for operation in graph.get_runtime_model().get_ordered_ops())
     norms = [info["runtimePrecision"].astype(str) for info in operations if info["layerType"].astype(str) == "MVN"]
     assert norms == ["bf16"] * (len(norms) - 1) + ["f32"]
