@@ -45,9 +45,7 @@ def _run_options(command: Any) -> Any:
                 type=float,
                 help="Default: by the width of the base, 0.0002 for all-MiniLM-L6-v2, 0.00005 for 768 dimensions.",
             ),
-            click.option(
-                "--layers", type=int, help="Keep only so many first layers of the base: faster. Default: all."
-            ),
+            click.option("--layers", type=int, help="Keep the first N layers of the base: faster. Default: all."),
             click.option("--held-out", type=float, default=0.1, show_default=True, help="Share of documents held out."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
             report_to_option,

@@ -219,7 +219,7 @@ def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
 @click.option("--negatives", type=int, default=7, show_default=True, help="Passages for each relevant one.")
 @click.option("--depth", type=int, default=50, show_default=True, help="Of the search that they are drawn from.")
 @click.option("--queries", type=int, help="Maximum of each data set to learn from.")
-@click.option("--layers", type=int, help="Keep only so many first layers of the base: faster. Default: all.")
+@click.option("--layers", type=int, help="Keep the first N layers of the base: faster. Default: all.")
 @_run_options
 @_split
 @json_option

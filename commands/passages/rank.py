@@ -1,4 +1,4 @@
-"""`binocle rank`: order lines, such as those that grep prints, by how well they answer a query."""
+"""`binocle rank`: order lines, of grep for example, by how well they answer a query."""
 
 from __future__ import annotations
 

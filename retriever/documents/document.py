@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
-BESIDE = "beside the text"  # in a reason: what is not read is little, so the file does not count as read in part
+BESIDE = "beside the text"  # in a reason: little is not read, so the file does not count as read in part
 READER = "reader_version"  # the key of metadata with the version of the reader, where it is not the first
 OCR = "ocr"  # the key of metadata with the languages that OCR read the pictures in: "deu+eng"
 
@@ -154,7 +154,7 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def take_internal(metadata: dict[str, Any]) -> Any:
-    """Take what only the index needs out of the metadata of a file, and return its hidden text."""
+    """Remove the keys that only the index needs from the metadata of a file, and return its hidden text."""
     metadata.pop(READER, None)
     return metadata.pop(HIDDEN, None)
 

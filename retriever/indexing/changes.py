@@ -200,7 +200,7 @@ def _compare_bytes(entry: Entry, row: Row, root: Path, seen_ns: int) -> State:
 def _retain(root: Path, entry: Entry, gone: dict[str, Row], members: Members, report: Report) -> bool:
     """Keep the rows at and below an entry that cannot be read: its files may still be there.
 
-    :return: whether the entry has a row of its own that stays as it is.
+    :return: whether the entry has a row of its own that does not change.
     """
     if not entry.path:
         raise InputError(f"{root} {entry.reason}")

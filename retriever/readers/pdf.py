@@ -142,7 +142,7 @@ def _is_covered(file: Any, index: int) -> bool:
 
 
 def _read_picture(file: Any, index: int, page: _Page, pictures: Pictures) -> _Page:
-    """Read what a page shows with OCR, and add it to the text of the page."""
+    """Read a page with OCR, and add the result to its text."""
     text = pictures.text(_picture(file, index, page.box)) or ""
     return _Page("\n\n".join(filter(None, map(str.strip, [page.text, text])))) if text.strip() else page
 

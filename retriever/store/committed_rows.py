@@ -299,7 +299,7 @@ class CommittedRows:
                 vars(self)[name] = table.checkout_version(table.version)
 
     def reuse_rows(self, earlier: CommittedRows) -> None:
-        """Reuse what was read of an earlier state and is the same in this one."""
+        """Reuse rows of an earlier state that have not changed."""
         self._numbers = {name: columns.copy() for name, columns in earlier._numbers.items()}
         if not self.is_same_index(earlier):
             return

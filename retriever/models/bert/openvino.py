@@ -46,7 +46,7 @@ class BertOpenVINO:
     :param int8: dense layers in int8 by name, as `quantize` returns them; the others are in the precision.
     :param one_by_one: up to `_THREADS` cores share a batch, so a single one is fast. By default each core computes
         batches of its own, which takes less work for many.
-    :param folded: a dictionary for all graphs of a model, which then share the weights that are made from its own.
+    :param folded: a dictionary that the graphs of one model share, so that each weight is computed once.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class _Layers:
     """The layers of a BERT as operations of OpenVINO.
 
     :param int8: layers in int8 by name; the others are in floating point.
-    :param folded: weights of dense layers with those of the norm before them, by layer; new ones are added.
+    :param folded: the weights of dense layers times the weight of the norm before them, by layer; new ones are added.
     """
 
     def __init__(
@@ -161,6 +161,7 @@ class _Layers:
         self._ov = import_openvino()
         self._op = self._ov.opset15
         self._config, self._weights, self._int8, self._folded = config, weights, int8, folded
+        self._dim = weights[WORDS].shape[1]
         self._rounded_inputs: dict[tuple[str, float], Any] = {}  # queries, keys and values have one
         self._has_int8_products = has_int8_products()
 
@@ -185,10 +186,57 @@ class _Layers:
         """Return the sum of a state and a dense layer of x."""
         return state.values * self.constant(state.weight) + self.dense(x, name, state.bias)
 
+    def embeddings(self, ids: Any, types: Any | None) -> _State:
+        """Return the sum of the embeddings of words, positions and token types, which are all 0 if not given."""
+        op, weights = self._op, self._weights
+        tokens = op.gather(op.shape_of(ids), self.axes(1), self.axes(0))
+        added = weights[POSITIONS] if types is not None else weights[POSITIONS] + weights[TYPES][0]
+        added = op.slice(self.constant(added), self.axes(0), tokens, self.axes(1), self.axes(0))
+        if types is not None:
+            added = added + op.gather(self.constant(weights[TYPES]), types, self.axes(0))
+        return self.norm(op.gather(self.constant(weights[WORDS]), ids, self.axes(0)) + added, EMBEDDING_NORM)
+
+    def attention(self, layer: LayerNames, queries: _State, states: _State, bias: Any) -> Any:
+        """Return the attention of the queries to the states, its heads side by side.
+
+        :param bias: added to the scores of each key.
+        """
+        op, count = self._op, self._config.heads
+        size = self._dim // count
+
+        def heads(x: Any) -> Any:
+            return op.transpose(op.reshape(x, self.axes(0, 0, count, size), True), self.axes(0, 2, 1, 3))
+
+        query = heads(self.dense(queries, layer.query) * self.scalar(size**-0.5))
+        key, value = heads(self.dense(states, layer.key)), heads(self.dense(states, layer.value))
+        shares = op.softmax(op.matmul(query, key, False, True) + bias, -1)
+        attended = op.transpose(op.matmul(shares, value, False, False), self.axes(0, 2, 1, 3))
+        return op.reshape(attended, self.axes(0, 0, self._dim), True)
+
+    def first(self, state: _State) -> _State:
+        """Return the state of each text's first token."""
+        axes = self.axes
+        return state._replace(values=self._op.slice(state.values, axes(0), axes(1), axes(1), axes(1)))
+
+    def mean(self, state: _State, mask: Any) -> _State:
+        """Return the mean of the tokens of each text, (texts, 1, dim)."""
+        op = self._op
+        total = op.matmul(op.unsqueeze(mask, self.axes(1)), state.values, False, False)
+        return state._replace(values=total / op.unsqueeze(op.reduce_sum(mask, self.axes(1), True), self.axes(2)))
+
+    def behind_a_product(self, state: _State) -> _State:
+        """Multiply a state by the identity, so that OpenVINO computes everything before it in bf16.
+
+        OpenVINO computes sums and norms in float32 unless a product stands between them and the output. Residual
+        connections lead past every product of a BERT. Only the last sum and the last norm remain in float32.
+        """
+        identity = self.constant(np.eye(self._dim, dtype=np.float32))
+        return state._replace(values=self._op.matmul(state.values, identity, False, True))
+
     def dense(self, x: Any, name: str, more: Floats | float = 0) -> Any:
         """Return a dense layer of a state or of plain values.
 
-        :param more: what is added to its bias.
+        :param more: a further bias, added to its own.
         """
         if name in self._int8:
             return self._dense_int8(x, self._int8[name], more)
@@ -243,54 +291,32 @@ def _graph(
 ) -> ov.Model:
     """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one.
 
-    :param has_bf16: whether the graph is computed in bf16. OpenVINO computes sums and norms in float32 unless a
-        product stands between them and the output, and residual connections lead past every product. A product for
-        the mean ends that, else one with the identity, after which only a sum and a norm are left in float32.
+    :param has_bf16: whether the graph is computed in bf16.
     """
     ov = import_openvino()
     from openvino import opset15 as op
 
     layers = _Layers(config, weights, int8, folded)
-    axes, constant, scalar, norm, dense = layers.axes, layers.constant, layers.scalar, layers.norm, layers.dense
-
-    def heads(x: Any) -> Any:
-        return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))
-
-    words, positions, token_types = weights[WORDS], weights[POSITIONS], weights[TYPES]
-    dim, last = words.shape[1], config.layers - 1
+    axes, scalar, dense = layers.axes, layers.scalar, layers.dense
     ids = op.parameter([-1, -1], ov.Type.i32, name="ids")
     mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
-    types = op.parameter([-1, -1], ov.Type.i32, name="types")
-    has_types = has_types or classifier
-    inputs = [ids, mask, types] if has_types else [ids, mask]
-    tokens = op.gather(op.shape_of(ids), axes(1), axes(0))
-    added = constant(positions if has_types else positions + token_types[0])
-    added = op.slice(added, axes(0), tokens, axes(1), axes(0))
-    if has_types:
-        added = added + op.gather(constant(token_types), types, axes(0))
-    states = norm(op.gather(constant(words), ids, axes(0)) + added, EMBEDDING_NORM)
+    types = op.parameter([-1, -1], ov.Type.i32, name="types") if has_types or classifier else None
+    inputs = [ids, mask] if types is None else [ids, mask, types]
+    states = layers.embeddings(ids, types)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
+    last = config.layers - 1
     for number in range(config.layers):
         layer = LayerNames(number)
         is_cut = (classifier or pooling == "cls") and number == last
-        queries = states
-        if is_cut:
-            queries = states._replace(values=op.slice(states.values, axes(0), axes(1), axes(1), axes(1)))
-        query = heads(dense(queries, layer.query) * scalar((dim // config.heads) ** -0.5))
-        key, value = heads(dense(states, layer.key)), heads(dense(states, layer.value))
-        attention = op.softmax(op.matmul(query, key, False, True) + bias, -1)
-        attended = op.transpose(op.matmul(attention, value, False, False), axes(0, 2, 1, 3))
-        attended = op.reshape(attended, axes(0, 0, dim), True)
-        states = norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
+        queries = layers.first(states) if is_cut else states
+        attended = layers.attention(layer, queries, states, bias)
+        states = layers.norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
         expanded = op.gelu(dense(states, layer.intermediate), "erf")
         if has_bf16 and not classifier and pooling != "mean" and number == last:
-            same = op.matmul(states.values, constant(np.eye(dim, dtype=np.float32)), False, True)
-            states = states._replace(values=same)
-        states = norm(layers.residual(states, expanded, layer.output), layer.output_norm)
+            states = layers.behind_a_product(states)
+        states = layers.norm(layers.residual(states, expanded, layer.output), layer.output_norm)
     if pooling == "mean":
-        count = op.reduce_sum(mask, axes(1), True)
-        total = op.matmul(op.unsqueeze(mask, axes(1)), states.values, False, False)
-        states = states._replace(values=total / op.unsqueeze(count, axes(2)))
+        states = layers.mean(states, mask)
     hidden = layers.whole(states)
     if not classifier:
         return ov.Model([op.result(hidden)], inputs, "bert")

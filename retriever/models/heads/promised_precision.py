@@ -1,4 +1,4 @@
-"""The promise of a precision: from which probability on enough of the labels of held-out texts were right."""
+"""The promise of a precision: the least probability at which enough labels of held-out texts were right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def are_precisions(value: Any) -> bool:
 def threshold(precisions: Precisions, precision: float, noun: str) -> float:
     """Return the lowest probability that reaches a precision on the held-out texts.
 
-    :param noun: what promises it.
+    :param noun: the model that promises it, for messages.
     :raises InputError: when no probability was that precise.
     """
     fitting = [probability for probability, reached in precisions if reached >= precision]

@@ -153,7 +153,7 @@ class Tagger:
     def tag(self, texts: Sequence[str], *, precision: float | None = None) -> list[list[Entity]]:
         """Return the spans of each text, in its order.
 
-        :param precision: promised share of right spans: those that are less sure are left out.
+        :param precision: promised share of right spans: less certain spans are left out.
         :raises InputError: when the precision cannot be promised.
         """
         checked, floor = check_texts(texts), self.floor(precision)

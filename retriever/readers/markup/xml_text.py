@@ -285,7 +285,7 @@ def _text(element: Any) -> str:
 
 
 def _tex(element: Any) -> str:
-    """A formula in TeX, as it is; "" if MathML stands beside it."""
+    """Return a formula in TeX, unchanged; "" if MathML stands beside it."""
     parent = element.getparent()
     is_other = parent is not None and parent.find("{*}math") is not None
     return "" if is_other else collapse_spaces(_TEX_AROUND.sub("", element.text or ""))

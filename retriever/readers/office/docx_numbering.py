@@ -78,7 +78,7 @@ class Numbering:
         return cls(lists, of_styles)
 
     def label(self, paragraph: Any, style: str) -> str:
-        """Count a paragraph, and return its number as it is shown; "" without one."""
+        """Count a paragraph, and return its number as Word shows it; "" without one."""
         name, level = self._place(paragraph, style)
         chosen = self._lists.get(name)
         if chosen is None or level not in chosen.levels:
@@ -151,7 +151,7 @@ def _read_levels(element: Any) -> list[tuple[int, _Level]]:
 
 
 def _override(own: _List, element: Any) -> None:
-    """Take in what a list has otherwise than its group."""
+    """Apply the settings of a list that differ from its group."""
     for child in element:
         level = parse_digits(attribute(child, "ilvl")) if local_name(child) == "lvlOverride" else None
         if level is not None:
