@@ -224,7 +224,7 @@ class _Layers:
         total = op.matmul(op.unsqueeze(mask, self.axes(1)), state.values, False, False)
         return state._replace(values=total / op.unsqueeze(op.reduce_sum(mask, self.axes(1), True), self.axes(2)))
 
-    def behind_a_product(self, state: _State) -> _State:
+    def times_identity(self, state: _State) -> _State:
         """Multiply a state by the identity, so that OpenVINO computes everything before it in bf16.
 
         OpenVINO computes sums and norms in float32 unless a product stands between them and the output. Residual
@@ -243,8 +243,9 @@ class _Layers:
         weight, bias = self._weights[name + ".weight"], self._weights[name + ".bias"] + np.float32(more)
         if isinstance(x, _State):
             bias = bias + weight @ x.bias
-            weight = self._folded.setdefault(name, weight * x.weight)
-            x = x.values
+            if name not in self._folded:
+                self._folded[name] = weight * x.weight
+            weight, x = self._folded[name], x.values
         return self._op.matmul(x, self.constant(weight), False, True) + self.constant(bias)
 
     def _dense_int8(self, x: Any, layer: Int8Dense, more: Floats | float) -> Any:
@@ -313,7 +314,7 @@ def _graph(
         states = layers.norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
         expanded = op.gelu(dense(states, layer.intermediate), "erf")
         if has_bf16 and not classifier and pooling != "mean" and number == last:
-            states = layers.behind_a_product(states)
+            states = layers.times_identity(states)
         states = layers.norm(layers.residual(states, expanded, layer.output), layer.output_norm)
     if pooling == "mean":
         states = layers.mean(states, mask)
