@@ -780,6 +780,7 @@ assert refusals > len(limits) / 2, (refusals, limits)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "patterns",
     [

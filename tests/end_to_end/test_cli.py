@@ -167,6 +167,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
     return home
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
 def test_example_of_the_help_works_as_written(
     words: list[str], run, documented, tmp_path, monkeypatch, tiny_model, make_masked
@@ -681,6 +682,7 @@ def test_interrupt_while_the_program_starts_is_one_line():
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
     files = {
         f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n"

@@ -207,6 +207,7 @@ def runnable_pages() -> list:
     return [pytest.param(name, marks=[*marks.get(name, []), *slow.get(name, [])]) for name in names]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 @pytest.mark.parametrize("page", runnable_pages())
 def test_every_block_of_a_page_runs(page, home, run, request):

@@ -232,6 +232,7 @@ ROTATIONS = [  # kind, its options, dimension, the fewest vectors to learn from
 ]
 
 
+@pytest.mark.thorough
 def test_a_rotation_is_learnt_from_as_many_vectors_as_dimensions():
     """FAISS ends the process of one who tries with fewer."""
     script = """

@@ -193,6 +193,7 @@ def test_a_hook_and_a_logger_observe_each_search(retriever, caplog):
     assert "search of 3 characters: 2 hits" in caplog.text
 
 
+@pytest.mark.thorough
 def test_threads_and_async_callers_find_what_is_there_while_a_writer_adds(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     words = [f"{first}{second}" for first in ("cat", "dog", "sea") for second in ("house", "mat", "king", "sun")]

@@ -278,6 +278,7 @@ def _hold(path, model, ready):
         time.sleep(1)
 
 
+@pytest.mark.thorough
 def test_a_writer_waits_for_another_as_long_as_it_says(notes, tiny_model):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()

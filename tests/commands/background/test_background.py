@@ -119,6 +119,7 @@ show nothing
 """.strip().splitlines()
 
 
+@pytest.mark.thorough
 def test_every_search_prints_the_same_bytes(start, here, run, warm, monkeypatch, tmp_path):
     start("search", "cat")
     expected = [cold(run, *line.replace('"', "").split(" ")) for line in SEARCHES]

@@ -74,6 +74,7 @@ def home(tmp_path, monkeypatch, tiny_model, _home):
 FAST = ("--steps", "4", "--evaluations", "1")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [
@@ -115,6 +116,7 @@ def test_the_result_is_json_when_asked(home, run):
     assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["encoder", "reranker"])
 def test_a_trained_model_has_its_recipe_which_trains_the_same_again(kind, home, run, tiny_model):
     options = {"encoder": ("--pooling", "cls,mean", "--fp32"), "reranker": ("--negatives", "2")}[kind]
@@ -175,6 +177,7 @@ def test_the_recipe_of_several_data_sets_trains_the_same_again(home, run, tiny_m
     assert json.loads(again)["fingerprint"] == json.loads(out)["fingerprint"]
 
 
+@pytest.mark.thorough
 def test_the_paths_of_a_recipe_hold_in_any_folder(home, run, tiny_model, tmp_path, monkeypatch):
     shutil.copytree(tiny_model, home / "base")
     options = ("--base", "base", "--negatives", "2", "--index", "docs/.binocle")
@@ -222,6 +225,7 @@ TRAINERS = {  # command -> its words, and what its recipe has for their paths
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_every_trained_model_has_a_recipe_that_trains_the_same_from_another_folder(
     trainer, home, run, tiny_model, tmp_path, monkeypatch

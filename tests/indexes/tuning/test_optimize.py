@@ -164,6 +164,7 @@ def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     assert (restored.recall, restored.requirements) == (measured.recall, result.requirements)
 
 
+@pytest.mark.thorough
 def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
     queries, most = vectors_of(1_000, 5), 250_000
     result = optimizing.optimize(bench(tmp_path), queries, Requirements(0.9, memory=most), source="test")

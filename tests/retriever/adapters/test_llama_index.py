@@ -89,6 +89,7 @@ def passing(store, filters):
     return {name for name, row in zip(names["path"].to_pylist(), names["id"].to_pylist(), strict=True) if row in rows}
 
 
+@pytest.mark.thorough
 def test_random_filters_pass_what_the_simple_store_passes(filled, simple):
     generator = random.Random(11)
     compared, operators = 0, dict.fromkeys(FilterOperator, 0)

@@ -112,6 +112,7 @@ def contents(file: Path) -> Iterator[bytes]:
             yield str(lance.dataset(str(file), version=version["version"]).to_table().to_pylist()).encode()
 
 
+@pytest.mark.thorough
 def test_forget_leaves_none_of_200_secrets(planted):
     retriever, paths, secrets, vectors = planted
     folder, cache = retriever.folder, Path(os.environ["XDG_CACHE_HOME"])

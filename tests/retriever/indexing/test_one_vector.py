@@ -42,6 +42,7 @@ def check_alike(texts: dict[str, str], queries: list[str], model: str, folder: P
             assert rankings[0] == rankings[1], query
 
 
+@pytest.mark.thorough
 def test_an_index_filled_at_once_equals_one_filled_file_by_file(tiny_model, tmp_path, native_precision):
     words = (
         "cat dog mat house tax income task worker client search index vector text folder sea moon bread salt".split()

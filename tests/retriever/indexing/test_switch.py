@@ -302,6 +302,7 @@ def test_a_damaged_folder_of_a_switch_does_not_disturb_status(damage, index, mod
     assert (f"switching  to fingerprint {log.name[:8]}, 4 of 4 texts" in printed) == (damage == "no name")
 
 
+@pytest.mark.thorough
 def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, models):
     lancedb = pytest.importorskip("lancedb")
     index.switch(models["other"])
@@ -315,6 +316,7 @@ def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, 
 NEW = [{"id": "new", "text": "The queen of the city sails the sea."}]
 
 
+@pytest.mark.thorough
 def test_documents_added_changed_and_gone_meanwhile_stay_so_after_a_rollback(retriever, folder, models, tmp_path):
     retriever.add([{"id": "gone", "text": "The river and the mountain."}])
     retriever.switch(models["other"])
@@ -531,6 +533,7 @@ def test_an_indexer_takes_no_other_encoder_than_the_committed_one(index, models)
         Indexer(writer, other, Report())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("minutes", [10, 0], ids=["old files kept", "old files gone at once"])
 def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retriever, folder, models, monkeypatch):
     monkeypatch.setattr("binocle.retriever.store.commits._KEEP_VERSIONS", timedelta(minutes=minutes))
@@ -961,6 +964,7 @@ print(total.decode())
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["switch", "rollback"])
 def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_path, models, monkeypatch, quick_start):
     monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
@@ -1059,6 +1063,7 @@ for place, step in enumerate(STEPS):
 """
 
 
+@pytest.mark.thorough
 def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, models, quick_start):
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add([{"id": "taxes", "text": "Income tax is due."}, {"id": "ship", "text": "The ship sails the sea."}])

@@ -771,6 +771,7 @@ def hits(store, tiny, query):
     return [(hit.path, hit.char_start, hit.scores["lexical"], round(hit.scores["semantic"], 5)) for hit in given]
 
 
+@pytest.mark.thorough
 def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(tmp_path, tiny, small_batches):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -1297,6 +1298,7 @@ def word_file(world, name, words):
         file.writestr("word/media/1.png", f"picture {words}\n".ljust(2_000))
 
 
+@pytest.mark.thorough
 def test_pictures_are_read_again_in_other_languages_only(world, tesseract):
     world.write("a.png", "picture of ducks\n")
     word_file(world, "b.docx", "a goose")
@@ -1335,6 +1337,7 @@ def test_files_with_pictures_are_not_for_a_cluster_where_a_run_reads_them(world,
         assert names == elsewhere
 
 
+@pytest.mark.thorough
 def test_pictures_are_read_until_a_run_ends_it(world, tesseract):
     note = "pictures are read in {}: --ocr-language names others, --no-ocr reads none"
     world.write("x.md", CAT)

@@ -90,6 +90,7 @@ def embedding(texts: Path, tiny_model: str, made_once) -> Path:
     return made_once("embedding-inverter", train)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])
 def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str, tmp_path: Path):
     settings = config(kind="hidden", decoder=decoder, layers=LAYERS[decoder])
@@ -115,6 +116,7 @@ def narrow(tiny_model: str, tmp_path: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("decoder", "layer"), [("linear", 0), ("lstm", 2), ("transformer", 1)])
 def test_states_wider_than_the_word_embeddings_are_read_back(
     decoder: str, layer: int, narrow: str, texts: Path, tmp_path: Path
@@ -128,6 +130,7 @@ def test_states_wider_than_the_word_embeddings_are_read_back(
     assert len(inverter.read("moon cheese ship night", masked=0.9).named) > 0
 
 
+@pytest.mark.thorough
 def test_the_probabilities_of_tokens_are_calibrated_and_the_tokens_stay(texts: Path, tiny_model: str, tmp_path: Path):
     folder = tmp_path / "out"
     result = train_inverter(texts, folder, encoder=tiny_model, config=config(kind="hidden", layers=1, masked=0.3))
@@ -156,6 +159,7 @@ def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: s
     assert HiddenStates(tiny_model).room == 6
 
 
+@pytest.mark.thorough
 def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
     result = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
     measures = {row["name"]: row["value"] for row in result.measures}
@@ -225,6 +229,7 @@ def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model
     assert np.argmax(words @ words[moon]) == moon
 
 
+@pytest.mark.thorough
 def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     text = "moon cheese ship night"
@@ -407,6 +412,7 @@ def test_wrong_settings_of_a_decoder_of_states_are_told(texts: Path, tiny_model:
             load(folder)
 
 
+@pytest.mark.thorough
 def test_invert_warns_of_a_vector_further_from_its_text_than_the_learned_ones(embedding: Path, tmp_path: Path):
     always = ((0, 0, 0), (1, 0, 0))  # every text counts as recovered
     text, stolen = "moon cheese ship night", tmp_path / "stolen.npy"
@@ -490,6 +496,7 @@ train_inverter(texts, out, encoder=encoder, config=InverterConfig(**json.loads(s
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["embedding", "hidden"])
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_training: list[str]
@@ -538,6 +545,7 @@ def arguments(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.Monke
     return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("step", "at"), [(5, 4), (11, 10), (15, 14)], ids=["bag", "between", "text"])
 def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, arguments: dict[str, object]):
     _killed_at(step, **arguments)
@@ -545,6 +553,7 @@ def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, argumen
     assert (result.resumed_from, result.steps) == (at, 20)
 
 
+@pytest.mark.thorough
 def test_the_seconds_of_a_run_that_was_killed_count_too(arguments: dict[str, object]):
     _killed_at(15, **arguments)
     for state in (arguments["out"] / "run" / "checkpoints").glob("*/*/state.json"):
@@ -556,6 +565,7 @@ def test_the_seconds_of_a_run_that_was_killed_count_too(arguments: dict[str, obj
     assert json.loads((arguments["out"] / "binocle.json").read_text("utf-8"))["seconds"] == round(result.seconds, 1)
 
 
+@pytest.mark.thorough
 def test_the_measuring_of_a_trained_inverter_is_reported(arguments: dict[str, object]):
     events: list[Progress] = []
     train_inverter(**arguments, progress=events.append)
@@ -684,6 +694,7 @@ def test_an_option_without_an_effect_is_refused(arguments: list, option: str, ru
         invert(*arguments, "--inverter", embedding)
 
 
+@pytest.mark.thorough
 def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path):
     inverter = EmbeddingInverter.load(embedding)
     vectors = inverter.encoder.encode(["moon cheese ship night", "cat dog house tax"])
@@ -767,6 +778,7 @@ def test_a_search_names_the_facts_that_a_vector_has_lost(embedding: Path, tiny_m
     assert "its vector still says" in CliRunner().invoke(cli, search, standalone_mode=False).output
 
 
+@pytest.mark.thorough
 def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tmp_path: Path):
     train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", decoder="linear"))
     code, shown = invert("moon cheese", "--inverter", tmp_path / "out")

@@ -79,6 +79,7 @@ def test_a_failure_of_tesseract_says_what_it_says(tmp_path: Path, monkeypatch: p
         ocr.choose_languages()
 
 
+@pytest.mark.thorough
 def test_the_limit_also_ends_the_processes_of_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tmp_path / "process"
     write_command(

@@ -123,6 +123,7 @@ def test_hits_without_an_excluded_word_are_found_however_low_they_rank(orchard, 
 PAGED = ["apple", "apple order", "order_7 apple", "apple -garden", "apple +banana -trees"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 @pytest.mark.parametrize("query", PAGED)
 def test_pages_have_each_hit_once_and_deeper_ones_follow(orchard, mode, query):

@@ -249,6 +249,7 @@ def command(*arguments):
     return [sys.executable, "-c", "from binocle.cli import main; main()", "mcp", *map(str, arguments)]
 
 
+@pytest.mark.thorough
 def test_a_client_that_starts_the_command_gets_answers(retriever, capfd):
     program, *arguments = command(retriever.path.parent)
     server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))

@@ -301,6 +301,7 @@ def test_the_command_prints_a_note_that_stays_once(capsys):
     assert capsys.readouterr().err == "a note\n" * 2
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_in_24_000_events(retriever, folder):
     with Watch(retriever, folder) as updates:
         updates.next()

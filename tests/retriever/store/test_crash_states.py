@@ -68,6 +68,7 @@ def run(*arguments: str) -> dict:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.thorough
 def test_no_state_of_a_killed_sync_loses_anything():
     result = run("--operations", "edit", "--regimes", "kill", "--every", "100")["edit"]
     assert result["exit"] == 0

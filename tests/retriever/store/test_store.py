@@ -897,6 +897,7 @@ def commits_of(index):
     return Store.open(index).head().commits if (index / "HEAD.json").exists() else 0
 
 
+@pytest.mark.thorough
 def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one_goes_on(
     tmp_path, tiny_model, tiny, quick_start
 ):
@@ -1038,6 +1039,7 @@ def test_old_versions_which_readers_may_open_for_10_minutes_go_together_when_the
     assert cleaned == (["documents", "chunks"] if is_due else [])
 
 
+@pytest.mark.thorough
 def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
     monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
@@ -1080,6 +1082,7 @@ class Cut:
         return step
 
 
+@pytest.mark.thorough
 def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
     store, tmp_path, monkeypatch, small_fragments
 ):

@@ -756,6 +756,7 @@ def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
         audit(Retriever.open(filled), attacker=None)
 
 
+@pytest.mark.thorough
 def test_a_thief_who_does_not_know_the_encoder_names_it(varied, make_model, tmp_path):
     index, queries = varied
     second_encoder = str(make_model(tmp_path / "other", pooling={"pooling_mode_cls_token": True}))
@@ -1037,6 +1038,7 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     assert (tmp_path / "leak/report.html").read_text() == page(report)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("gate", "code", "says"),
     [

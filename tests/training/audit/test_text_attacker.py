@@ -72,6 +72,7 @@ def f1(true: list[str], found: list[str]) -> float:
     return float(np.mean([overlap(one.split(), other.split())[2] for one, other in zip(true, found, strict=True)]))
 
 
+@pytest.mark.thorough
 def test_stolen_vectors_give_words_back_whatever_their_defence(attackers, tiny, texts, rotation):
     true, vectors = texts[-60:], tiny.encode(texts[-60:])
     chance = f1(true, [texts[0]] * 60)

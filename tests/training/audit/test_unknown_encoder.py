@@ -31,6 +31,7 @@ def suspects(encoders, tiny, texts) -> Suspects:
     return Suspects(encoders, own, EncoderTokens(tiny)(own), 6, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("defence", ["none", "rotation", "noise", "half"])
 def test_the_right_encoder_is_named_whatever_the_defence(defence, suspects, tiny, texts):
     random, stolen = np.random.default_rng(1), tiny.encode(texts[300:])

@@ -56,6 +56,7 @@ def expected(model: str, numbers: tuple[int, ...], pooling: str = "mean") -> np.
     return torch.nn.functional.normalize(torch.stack(vectors), dim=1).numpy()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("numbers", [(1,), (3,), (4,), (1, 2), (2, 4), (4, 1, 3)], ids=str)
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_those_of_the_layers_in_every_loader(numbers, pooling, deep, tmp_path):

@@ -112,6 +112,7 @@ def same_as_sentence_transformers(folder, texts=("the cat sat", "a ship on the s
 FAST = EncoderConfig(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, held_out=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "deberta-v2", "mpnet", "modernbert"])
 def test_every_family_trains_saves_loads_and_encodes(name, tmp_path, tiny_model):
     base = family(name, tmp_path / "base", tiny_model)
@@ -164,6 +165,7 @@ DATA = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", objectives.OBJECTIVES)
 def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path, tiny_model):
     for shape in objectives.OBJECTIVES[objective].shapes:
@@ -492,6 +494,7 @@ train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], confi
 """
 
 
+@pytest.mark.thorough
 def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model, quick_training):
     from safetensors.numpy import load_file
 
@@ -623,6 +626,7 @@ def test_no_row_of_another_data_set_shares_a_text_with_a_held_out_row(tmp_path, 
     assert not held_out & learned
 
 
+@pytest.mark.thorough
 def test_a_run_on_several_data_sets_ends_alike_if_it_is_interrupted(tmp_path, tiny_model, monkeypatch):
     """The classifier on top of the encoder is resumed too."""
     from safetensors.numpy import load_file
@@ -1030,6 +1034,7 @@ def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_da
     assert facts["data"]["negatives"].startswith("3 for each pair, mined in 2 rounds")
 
 
+@pytest.mark.thorough
 def test_the_base_of_all_rounds_is_the_one_that_was_given(tmp_path, tiny_model):
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")

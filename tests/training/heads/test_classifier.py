@@ -535,6 +535,7 @@ def contrastive(tmp_path_factory, tiny_model):
     return folder, train_classifier(rows()[:40], folder, base=tiny_model, config=CONTRASTIVE)
 
 
+@pytest.mark.thorough
 def test_contrastive_training_moves_classes_apart_and_is_compared_with_a_probe(contrastive, tiny_model):
     from binocle.retriever.models.load import load_encoder
 
@@ -565,6 +566,7 @@ def test_a_moved_folder_of_a_classifier_keeps_its_tuned_encoder(contrastive, tmp
         load_classifier(tmp_path / "moved")
 
 
+@pytest.mark.thorough
 def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastive, tmp_path, tiny_model, monkeypatch):
     from binocle.training.heads import contrastive as module
 

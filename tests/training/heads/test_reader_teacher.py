@@ -88,6 +88,7 @@ def test_another_tokenizer_reads_the_same_characters(trained_reader):
     assert teacher.lesson(QUESTION, long, Window([0], [0], 0, [(0, len(long))])) is None
 
 
+@pytest.mark.thorough
 def test_a_student_learns_from_its_teacher_what_the_answers_do_not_say(
     tmp_path, tiny_model, trained_reader, squad_rows
 ):

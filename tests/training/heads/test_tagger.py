@@ -93,6 +93,7 @@ def test_a_tagger_of_the_first_layer_has_its_weights_and_no_more(tiny_model, tmp
         train_tagger(rows, tmp_path / "long", base=tiny_model, config=replace(config, layers=9))
 
 
+@pytest.mark.thorough
 def test_capital_letters_are_seen_by_an_encoder_that_ignores_them(tiny_model, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("accelerate")

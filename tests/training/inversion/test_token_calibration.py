@@ -20,6 +20,7 @@ def sample(temperature: float, *, seed: int = 0, texts: int = 200, tokens: int =
     return list(zip(logits, true, strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
 def test_the_temperature_that_the_tokens_were_drawn_at_is_found(temperature):
     fitted, (raw, calibrated) = calibrate(sample(temperature), 0)

@@ -71,6 +71,7 @@ def same(result: PretrainingResult, expected: PretrainingResult) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(card, "curves", curves)
@@ -176,6 +177,7 @@ def steps(result: PretrainingResult) -> list[dict]:
     ]
 
 
+@pytest.mark.thorough
 def test_pairs_and_packed_rows_resume_as_well(texts, bert, tmp_path):
     for options in ({"objective": "mlm+nsp"}, {"pack": True, "accumulate": 2, "dropout": 0.1}):
         config = dataclasses.replace(QUICK, steps=6, epochs=9, **options)

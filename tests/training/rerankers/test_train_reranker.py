@@ -69,6 +69,7 @@ def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_o
     assert not (result.folder / "run").exists()
 
 
+@pytest.mark.thorough
 def test_a_reranker_may_keep_the_first_layers_of_its_base_alone(tmp_path, tiny_model):
     made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=replace(FAST, layers=1))
     assert json.loads((made.folder / "config.json").read_text("utf-8"))["num_hidden_layers"] == 1
@@ -348,6 +349,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", SHAPES)
 def test_every_objective_trains(objective, tmp_path, tiny_model):
     config = RerankerConfig(objective=objective, steps=2, batch_size=4, evaluations=1, max_length=48)
@@ -419,6 +421,7 @@ def test_of_lists_that_are_learned_pair_by_pair_every_pair_of_the_training_rows_
     assert set(got) <= {pair for pair in expected if pair[0] not in held_out}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [PAIRS, *(SHAPES[name] for name in ("binary", "mse", "listwise", "lambda"))])
 def test_at_most_so_many_queries_are_learned_from(rows, tmp_path, tiny_model):
     from dataclasses import replace

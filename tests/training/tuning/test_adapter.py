@@ -147,6 +147,7 @@ def test_few_generated_queries_exclude_no_share_from_those_of_a_log(tiny_model):
     assert weaken(3 * np.eye(base.dim, dtype=np.float32), base, judges, LogStub(lambda value: value))[1] == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("p", [0.001, 0.2])
 def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypatch):  # noqa: F811
     gain = comparison(p=p, title=0.1, claim=0.1)
@@ -171,6 +172,7 @@ def test_only_a_significant_gain_puts_the_adapter_in_service(p, index, monkeypat
     assert index.encoder.fingerprint == before
 
 
+@pytest.mark.thorough
 def test_an_adapter_of_an_index_in_int8_keeps_its_vectors(tmp_path, tiny_model, monkeypatch):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model + INT8)
     retriever.add(documents())
@@ -193,6 +195,7 @@ def test_an_adapter_learns_nothing_from_a_teacher_that_is_no_better(index, monke
     assert not result.folder.exists()
 
 
+@pytest.mark.thorough
 def test_queries_of_a_log_that_were_held_back_judge_the_adapter(same_index, tmp_path, monkeypatch):  # noqa: F811
     words = "queen king moon sun sea ship river mountain bread cheese".split()
     (tmp_path / "log.txt").write_text("".join(f"where is the {word}\n" for word in words), "utf-8")

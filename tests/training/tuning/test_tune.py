@@ -99,6 +99,7 @@ def willing(monkeypatch):
     monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: comparison())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("p", [0.001, 0.2])
 def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, index, willing, monkeypatch):
     gain = comparison(p=p, title=0.1, claim=0.1)
@@ -138,6 +139,7 @@ def test_a_finished_encoder_is_published_by_the_next_run_if_the_index_was_locked
         tune.tune(index, recipe=FAST)
 
 
+@pytest.mark.thorough
 def test_an_index_in_int8_stays_in_int8_and_is_judged_in_it(tmp_path, tiny_model, willing, monkeypatch):
     index = Retriever.open(tmp_path / "index", model=tiny_model + INT8)
     index.add(documents())
@@ -262,6 +264,7 @@ def test_the_folder_holds_the_encoder_and_what_was_measured(same_index, tiny_mod
     assert not (result.folder / "run").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_and_ends_with_the_same_weights(same_index, tmp_path, monkeypatch, willing):
     class KilledError(Exception):
         pass
@@ -492,6 +495,7 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
     assert np.corrcoef(scores[known], lengths)[0, 1] == pytest.approx(1)
 
 
+@pytest.mark.thorough
 def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, willing):
     from dataclasses import replace
 
@@ -517,6 +521,7 @@ def test_the_divergence_is_that_of_the_softmaxes_over_known_passages():
     assert float(ranking_distillation.divergence(teacher, teacher)) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(same_index, tmp_path):
     from dataclasses import replace
 
@@ -629,6 +634,7 @@ def texts(tmp_path):
     return file
 
 
+@pytest.mark.thorough
 def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher_and_both_are_measured(tmp_path, tiny_model):
     beir = tmp_path / "beir"
     (beir / "qrels").mkdir(parents=True)

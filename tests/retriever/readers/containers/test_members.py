@@ -227,6 +227,7 @@ def test_a_damaged_compressed_file_gives_its_bytes_up_to_the_damage(
 TAR_FILES = {"first.md": b"# Quinces\n", "cut.txt": LINES, "lost.txt": b"lost"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tgz", "w:gz"), ("a.tar.xz", "w:xz")])
 def test_a_cut_tar_archive_gives_its_files_up_to_the_cut(name: str, mode: str) -> None:
     whole = tarred(TAR_FILES, mode)

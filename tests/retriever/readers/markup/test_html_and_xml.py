@@ -147,6 +147,7 @@ def test_line_numbers_beyond_65535_are_right() -> None:
     assert [part.line for part in document.parts] == [1, 70_001]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nest", ["<div>", "<table><tr><td>", "<ul><li>", "<b>", "<h1>", "<pre>", "<svg>"])
 def test_html_nested_a_hundred_thousand_deep_is_read(nest: str) -> None:
     assert "deep" in reading(nest * 100_000 + "deep", "a.html").text

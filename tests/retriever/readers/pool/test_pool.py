@@ -186,6 +186,7 @@ def test_a_bad_file_fails_alone(orders: Path, order: str, reason: str) -> None:
     assert readings[5].sha256 == hashlib.sha256(order.encode()).hexdigest()
 
 
+@pytest.mark.thorough
 def test_a_reader_that_waits_for_ever_is_ended(orders: Path) -> None:
     with pool(wall_seconds=2) as workers:
         readings = list(workers.read_all(write(orders, "fine", "sleep 30", "fine")))
@@ -263,6 +264,7 @@ def test_reading_ahead_stops_at_its_limit(tmp_path: Path) -> None:
     assert not run.is_full
 
 
+@pytest.mark.thorough
 def test_the_time_limit_excludes_a_slow_caller(orders: Path) -> None:
     files = write(orders, *["large 3000000"] * 4)
     with pool(wall_seconds=0.6) as workers:

@@ -52,6 +52,7 @@ def test_another_pooling_is_part_of_the_model():
     assert names("org/b", "org/b@cls", "org/b@cls@hybrid") == ["b@semantic", "b@cls@semantic", "b@cls@hybrid"]
 
 
+@pytest.mark.thorough
 def test_poolings_of_an_encoder_are_compared_as_those_of_saved_folders(collection, make_model, rows, tmp_path):
     flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     saved = make_model(tmp_path / "saved", seed=0, pooling=flags)
@@ -296,6 +297,7 @@ def test_the_baseline_may_be_any_of_them(rows, models):
     assert compare([a, b], [rows / "sts.tsv"], baseline=b).baseline == "b"
 
 
+@pytest.mark.thorough
 def test_all_that_was_found_is_written(collection, rows, models, indexes, tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "new" / "out"
