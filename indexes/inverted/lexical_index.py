@@ -82,9 +82,9 @@ class Part:
         first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
         if like:
             for number in field.similar(like, errors, first, last).tolist():
-                word = field.term(number).decode("utf-8", "replace")
-                if frequency := len(self.whole(word)):
-                    yield word, frequency
+                rows = field.rows_at(number, len(self.segment))
+                if frequency := len(rows) if self.live is None else np.count_nonzero(self.live[rows]):
+                    yield field.term(number).decode("utf-8", "replace"), int(frequency)
             return
         if not field.has_postings(len(self.segment)):
             raise DamagedError("a segment of the inverted index holds impossible values")

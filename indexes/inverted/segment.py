@@ -99,6 +99,9 @@ class Field:
         number = self.first_from(term)
         if number == len(self) or self.term(number) != term:
             return 0, 0
+        return self._bounds_at(number, size)
+
+    def _bounds_at(self, number: int, size: int) -> tuple[int, int]:
         start = int(self.stops[number - 1]) if number else 0
         stop = int(self.stops[number])
         if not start <= stop <= len(self.rows):
@@ -106,6 +109,14 @@ class Field:
         if stop > start and int(self.rows[start:stop].max()) >= size:
             raise DamagedError("a posting list of the inverted index names passages that it does not have")
         return start, stop
+
+    def rows_at(self, number: int, size: int) -> Rows:
+        """Return the rows with the term at this place in the vocabulary.
+
+        :param size: of the segment.
+        :raises DamagedError: when they are no rows of the segment.
+        """
+        return self.rows[slice(*self._bounds_at(number, size))]
 
     def terms(self, first: int = 0, last: int | None = None) -> list[bytes]:
         """Return the terms from one place in the vocabulary up to another."""
