@@ -13,6 +13,7 @@ import pytest
 
 from binocle import InputError, evaluate
 from binocle.training.data import beir
+from binocle.training.evaluation.evaluate_file import evaluate_file
 
 if importlib.util.find_spec("mteb") is None:
     pytest.skip("needs mteb", allow_module_level=True)
@@ -53,6 +54,46 @@ def task_class():
             self.data_loaded = True
 
     return Collection
+
+
+@cache
+def pairs_class():
+    """As `task_class`, for pairs of sentences with a score."""
+    from datasets import Dataset
+    from mteb.abstasks.sts import AbsTaskSTS
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    class Pairs(AbsTaskSTS):
+        """Rows of two sentences and a score as a task."""
+
+        metadata = TaskMetadata(
+            name="LocalPairs",
+            description="Test pairs on this machine",
+            dataset={"path": "local", "revision": "1"},
+            type="STS",
+            modalities=["text"],
+            eval_splits=["test"],
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
+        )
+
+        def __init__(self, rows):
+            super().__init__()
+            self.rows = rows
+
+        def load_data(self, *_, **__):
+            names = ("sentence1", "sentence2", "score")
+            self.dataset = {"test": Dataset.from_list([dict(zip(names, row, strict=True)) for row in self.rows])}
+            self.data_loaded = True
+
+    return Pairs
+
+
+@pytest.fixture
+def adapters():
+    from binocle.retriever.adapters import mteb
+
+    return mteb
 
 
 @pytest.fixture
@@ -142,6 +183,113 @@ def test_results_are_stored_under_the_name_of_all_models(binocle_search, tiny_mo
     search = binocle_search(tiny_model, mode="semantic", rerank=str(make_reranker(tmp_path / "judge")))
     assert search.mteb_model_meta.name == "binocle/tiny-semantic-judge"
     assert search.mteb_model_meta.revision == search.encoder.fingerprint[:12]
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+def test_an_encoder_has_the_scores_of_evaluate(adapters, collection, tiny_model, tmp_path):
+    from mteb.models.models_protocols import EncoderProtocol
+
+    encoder = adapters.BinocleEncoder(tiny_model)
+    assert isinstance(encoder, EncoderProtocol)
+    assert encoder.mteb_model_meta.name == "binocle/tiny"
+    expected = evaluate(collection, mode="semantic", model=tiny_model).per_query["nDCG@10"]
+    mean = sum(expected.values()) / len(expected)
+    assert scores(encoder, task_class()(collection))["ndcg_at_10"] == pytest.approx(mean, abs=5.1e-6)
+    rows = [
+        ("the cat", "the dog", 4.0),
+        ("the moon", "the sea", 1.0),
+        ("a ship", "the sea", 3.0),
+        ("a cat", "tax", 0.0),
+    ]
+    file = tmp_path / "sts.tsv"
+    file.write_text("sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in rows), "utf-8")
+    measured = scores(encoder, pairs_class()(rows))
+    assert measured["cosine_spearman"] == pytest.approx(
+        evaluate_file(file, model=tiny_model).measures["Spearman"], abs=5e-5
+    )
+
+
+def test_an_encoder_tells_queries_from_documents_and_texts_from_images(adapters, tiny):
+    from mteb.types import PromptType
+
+    class Prompted:
+        name, dim, max_tokens, fingerprint, kinds = "prompted", tiny.dim, tiny.max_tokens, tiny.fingerprint, []
+
+        def encode(self, texts, *, kind="document"):
+            self.kinds.append(kind)
+            return tiny.encode(texts)
+
+    encoder = adapters.BinocleEncoder(Prompted())
+    batches = [{"text": ["a cat", "a dog"]}, {"text": ["the sea"]}]
+    for prompt_type in (PromptType.query, PromptType.document, None):
+        assert encoder.encode(batches, prompt_type=prompt_type).shape == (3, tiny.dim)
+    assert encoder.encoder.kinds == ["query", "document", "document"]
+    with pytest.raises(InputError, match="a batch has image: expected a task of texts"):
+        encoder.encode([{"image": [1]}])
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+def test_a_reranker_orders_the_candidates(adapters, collection, make_reranker, tmp_path):
+    import ir_measures
+    from mteb.models.models_protocols import CrossEncoderProtocol
+
+    reranker = adapters.BinocleReranker(str(make_reranker(tmp_path / "judge")))
+    assert isinstance(reranker, CrossEncoderProtocol)
+    queries = beir.queries(collection)
+    texts = {row["id"]: f"{row['title']} {row['text']}" for row in beir.documents(collection)}
+    top_ranked = {
+        name: [document for document in texts if text.split()[0] in document] for name, text in queries.items()
+    }
+    run = {
+        name: dict(zip(ids, reranker.reranker.score(queries[name], [texts[i] for i in ids]).tolist(), strict=True))
+        for name, ids in top_ranked.items()
+    }
+    measure = ir_measures.nDCG @ 10
+    expected = ir_measures.calc_aggregate([measure], beir.qrels(collection, "test"), run)[measure]
+    task = task_class()(collection, top_ranked)
+    assert scores(reranker, task)["ndcg_at_10"] == pytest.approx(expected, abs=5.1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+@pytest.mark.parametrize(("kind", "search"), [("flat", {}), ("hnsw", {"ef_search": 64})])
+def test_an_index_answers_below_an_encoder(adapters, collection, tiny_model, kind, search):
+    from mteb.models import SearchEncoderWrapper
+
+    encoder = adapters.BinocleEncoder(tiny_model)
+    backend = adapters.BinocleIndex(encoder, kind, **search)
+    texts = beir.queries(collection)
+    top_ranked = {name: [f"{text.split()[0]}-cat", f"{text.split()[0]}-sea"] for name, text in texts.items()}
+    for candidates in (None, top_ranked):
+        task = task_class()(collection, candidates)
+        measured = scores(SearchEncoderWrapper(encoder, index_backend=backend), task)
+        assert measured["ndcg_at_10"] == scores(encoder, task)["ndcg_at_10"]
+        with pytest.raises(InputError, match=r"add_documents\(\) comes before search"):
+            backend.search([[0.0] * 32], 1)
+
+
+def test_an_index_takes_tensors_of_any_kind_and_refuses_what_it_cannot_build(adapters, tiny):
+    import torch
+    from mteb.models import ModelMeta
+    from mteb.models.model_meta import ScoringFunction
+
+    class Other:
+        mteb_model_meta = ModelMeta.create_empty()
+
+    index = adapters.BinocleIndex(Other())
+    index.add_documents(torch.tensor([[1.0, 0.0], [0.0, 9.0]], dtype=torch.bfloat16), ["a", "b"])
+    index.add_documents([[1.0, 1.0]], ["c"])
+    assert index.search(torch.tensor([[2.0, 0.0]]), 9) == ([pytest.approx([1, 0.5**0.5, 0])], [[0, 2, 1]])
+    assert index.search([[2.0, 0.0]], 9, None, {"q": ["b", "c"]}, {0: "q"})[1] == [[1, 0]]
+    encoder = adapters.BinocleEncoder(tiny)
+    for arguments, problem in (
+        ((encoder, "tree"), "there is no kind of index 'tree'"),
+        ((encoder, "flat", {"depth": 1}), "has no parameter 'depth'"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            adapters.BinocleIndex(*arguments[:2], **dict(*arguments[2:]))
+    Other.mteb_model_meta = ModelMeta.create_empty({"similarity_fn_name": ScoringFunction.MAX_SIM})
+    with pytest.raises(InputError, match="compares by MaxSim: expected cosine, dot or euclidean"):
+        adapters.BinocleIndex(Other())
 
 
 def part_of(folder, part, *, queries=50, documents=300):
