@@ -1,4 +1,4 @@
-"""Binocle in LangChain: a vector store, a retriever, embeddings, a reranker and a loader of files.
+"""Binocle in LangChain: a vector store, a retriever, embeddings, a reranker, a loader and a parser of files.
 
     store = BinocleVectorStore("my-index")
     store.add_texts(["Refunds take five days."], [{"team": "billing"}])
@@ -11,6 +11,7 @@ citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
+import mimetypes
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -19,12 +20,15 @@ import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ...core.files import expand_home
+from ...core.words import encodable
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
+from ..readers.detect import ending_of
+from ..readers.formats import FORMATS
 from ..search.mode import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
-from .loading import read_files
+from .loading import read_files, temporary_file
 from .opening import (
     CALLS,
     added_records,
@@ -39,8 +43,9 @@ from .opening import (
 from .values import NOTHING, from_metadata, to_metadata
 
 try:
-    from langchain_core.document_loaders import BaseLoader
+    from langchain_core.document_loaders import BaseBlobParser, BaseLoader
     from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.documents.base import Blob
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BinocleEmbeddings",
     "BinocleLoader",
+    "BinocleParser",
     "BinocleReranker",
     "BinocleRetriever",
     "BinocleTranslator",
@@ -173,6 +179,36 @@ class BinocleLoader(BaseLoader):
         """Read the files in order of path; a file that cannot be read gives a warning."""
         for source, text, metadata in read_files(self.path, self.exclude):
             yield Document(page_content=text, metadata=metadata, id=source)
+
+
+class BinocleParser(BaseBlobParser):
+    """The text of a file that another loader brings, by Binocle's readers: of all formats, and of the files in it.
+
+    Each file is read in a process with limits on memory and time. Text that a person does not see is left out.
+
+    >>> BinocleParser().parse(Blob.from_data(data, path="mail.eml"))  # doctest: +SKIP
+    """
+
+    def lazy_parse(self, blob: Blob) -> Iterator[Document]:
+        """Yield a document for the file, after those of attachments or members; what cannot be read gives a warning.
+
+        The metadata of the blob come before those of the file.
+        """
+        name = blob.source or "a blob"
+        with contextlib.ExitStack() as stack:
+            path = blob.path
+            if path is None or blob.data is not None:
+                data = encodable(blob.data).encode() if isinstance(blob.data, str) else blob.as_bytes()
+                path = stack.enter_context(temporary_file(data, _file_name(name, blob.mimetype)))
+            for source, text, metadata in read_files(path, name=name):
+                metadata |= {**blob.metadata, "source": source}
+                yield Document(page_content=text, metadata=metadata, id=source if blob.source else None)
+
+
+def _file_name(name: str, mimetype: str | None) -> str:
+    """Return a name that ends as the format does; HTML may come from a server under any name."""
+    is_known = ending_of(name) in FORMATS and mimetype != "text/html"
+    return name if is_known else name + (mimetypes.guess_extension(mimetype or "") or "")
 
 
 class BinocleVectorStore(VectorStore):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
@@ -10,6 +13,7 @@ from ...core.files import expand_home
 from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.scan import Entry, scan
 from ..indexing.reading import read_entries
+from ..readers.containers.members import safe_path
 
 if TYPE_CHECKING:
     import os
@@ -17,29 +21,44 @@ if TYPE_CHECKING:
 
     from ..documents.document import Document
 
+_MAX_NAME = 50  # characters of a temporary file's name
 
-def read_files(path: str | os.PathLike[str], exclude: Sequence[str] = ()) -> Iterator[tuple[str, str, dict[str, Any]]]:
+
+def read_files(
+    path: str | os.PathLike[str], exclude: Sequence[str] = (), *, name: str | None = None
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the path, the text and the metadata of each document of a file or folder, in order of path.
 
     These are the files that an index of the folder would have. Text that a person does not see is left out. A file that
     cannot be read gives a warning.
 
     :param exclude: patterns of files to leave out, as in `.gitignore`.
+    :param name: stands for the path in what is yielded.
     :raises InputError: when there is no such file or folder.
     """
-    folder = expand_home(path)
-    if not folder.exists():
-        raise InputError(f"there is no folder or file {folder}")
-    entries = scan(folder, exclude=list(exclude))
-    if folder.is_file():
-        folder, entries = folder.parent, iter([Entry(folder.name, 0, 0)])
+    root = folder = expand_home(path)
+    if not root.exists():
+        raise InputError(f"there is no folder or file {root}")
+    entries = scan(root, exclude=list(exclude))
+    if root.is_file():
+        folder, entries = root.parent, iter([Entry(root.name, 0, 0)])
     for entry, reading in read_entries(folder, list(entries)):
-        source = str(folder / entry.path)
+        file = folder / entry.path
+        source = str(file) if name is None else name + str(file).removeprefix(str(root))
         if reading is not None and reading.document is not None:
             yield source, *_visible(source, reading.document)
-        elif entry.unknown or (reading is not None and reading.state == "failed"):
+        elif entry.unknown or file == root or (reading is not None and reading.state == "failed"):
             reason = entry.reason if reading is None else reading.reason
             warnings.warn(f"{source} was not read: {reason}", stacklevel=3)
+
+
+@contextmanager
+def temporary_file(data: bytes, name: str) -> Iterator[Path]:
+    """Write a file with a similar name for as long as it is read; the readers look at its end."""
+    with tempfile.TemporaryDirectory(prefix="binocle-") as folder:
+        file = Path(folder, safe_path(name).rpartition("/")[2][-_MAX_NAME:])
+        file.write_bytes(data)
+        yield file
 
 
 def _visible(source: str, document: Document) -> tuple[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("langchain_tests")
 
 from langchain_core import indexing as langchain_indexing
 from langchain_core.documents import Document
+from langchain_core.documents.base import Blob
 from langchain_core.embeddings import Embeddings
 from langchain_core.indexing import InMemoryRecordManager
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator
@@ -28,6 +30,7 @@ from binocle import F, InputError, Retriever
 from binocle.retriever.adapters.langchain import (
     BinocleEmbeddings,
     BinocleLoader,
+    BinocleParser,
     BinocleReranker,
     BinocleRetriever,
     BinocleVectorStore,
@@ -245,6 +248,58 @@ def test_a_loader_reads_one_file_members_of_files_and_no_text_that_is_hidden(tmp
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
     with pytest.warns(UserWarning, match=r"broken\.pdf was not read: "):
         assert len(BinocleLoader(tmp_path).load()) == 3
+
+
+def test_a_parser_reads_what_the_loader_reads(files):
+    loaded = {document.id: document for document in BinocleLoader(files).load()}
+    assert len({document.metadata["format"] for document in loaded.values()}) > 3
+    parser, parsed = BinocleParser(), {}
+    for path in filter(Path.is_file, map(Path, loaded)):
+        documents = parser.parse(Blob.from_path(path))
+        assert parser.parse(Blob.from_data(path.read_bytes(), path=str(path))) == documents
+        parsed |= {document.id: document for document in documents}
+    assert parsed == loaded
+
+
+def test_a_parser_names_the_files_in_a_file_and_keeps_the_metadata_of_the_blob(tmp_path):
+    with zipfile.ZipFile(tmp_path / "notes.zip", "w") as archive:
+        archive.writestr("inner.md", "# Cats\n\nThe cat sat.\n")
+    data = (tmp_path / "notes.zip").read_bytes()
+    blob = Blob.from_data(data, path="s3://bucket/notes.zip", metadata={"team": "x", "title": "Mine"})
+    inner, outer = BinocleParser().parse(blob)
+    assert (inner.id, outer.id) == ("s3://bucket/notes.zip/inner.md", "s3://bucket/notes.zip")
+    assert inner.metadata == {"source": inner.id, "title": "Mine", "format": "markdown", "team": "x"}
+    named = Blob.from_path(tmp_path / "notes.zip", metadata={"source": "upload 7"})
+    assert [document.id for document in BinocleParser().parse(named)] == ["upload 7/inner.md", "upload 7"]
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "mimetype", "expected"),
+    [
+        ("# Cats\n\nThe cat.", None, "text/markdown", ("markdown", "Cats", "# Cats\n\nThe cat.")),
+        ("def a(): ...\n", "https://x.org/a.py", "text/plain", ("python", "", "def a(): ...")),
+        ("<p>Café</p><p hidden>No</p>", "https://x.org/a.php?b=/c.py", "text/html", ("html", "", "Café")),
+        (b'{"a": 1}', "notes", "application/json", ("json", "", '{"a": 1}')),
+        ("plain \ud800", None, None, ("text", "", "plain")),
+    ],
+)
+def test_a_parser_takes_the_format_from_the_name_or_the_type(data, path, mimetype, expected):
+    (document,) = BinocleParser().parse(Blob.from_data(data, path=path, mime_type=mimetype))
+    assert (document.metadata["format"], document.metadata["title"]) == expected[:2]
+    assert document.page_content.startswith(expected[2])
+    assert (document.id, document.metadata["source"]) == (path, path or "a blob")
+
+
+def test_a_file_that_is_asked_for_and_not_read_gives_a_warning(tmp_path):
+    for blob in (Blob.from_data(b"\x89PNG", path="a/b.png"), Blob.from_data(b"%PDF-1.4 broken", path="a/b.pdf")):
+        with pytest.warns(UserWarning, match=r"^a/b\.p(ng|df) was not read: "):
+            assert BinocleParser().parse(blob) == []
+    (tmp_path / "b.png").write_bytes(b"\x89PNG")
+    assert BinocleLoader(tmp_path).load() == []
+    with pytest.warns(UserWarning, match=r"b\.png was not read: no reader for \.png files"):
+        assert BinocleLoader(tmp_path / "b.png").load() == []
+    with pytest.raises(InputError, match="there is no folder or file nowhere"):
+        BinocleParser().parse(Blob.from_path("nowhere"))
 
 
 def test_a_reranker_keeps_the_best_documents_and_changes_none(make_reranker, tmp_path):
