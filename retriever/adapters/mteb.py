@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats, Ids
     from ...indexes.base import VectorIndex
-    from ..models.encoder import Encoder
+    from ..models.encoder import Encoder, Kind
     from ..models.reranker import Reranker
     from ..search.results.hits import Hits
 
@@ -156,7 +156,7 @@ class BinocleEncoder(AbsEncoder):
 
         :param inputs: batches with `text`.
         """
-        kind = "query" if prompt_type is PromptType.query else "document"
+        kind: Kind = "query" if prompt_type is PromptType.query else "document"
         return encode_finite(self.encoder, _texts(inputs), kind=kind)
 
 
@@ -205,6 +205,13 @@ class BinocleIndex:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.clear()
 
+    def clear(self) -> None:
+        """Forget all documents."""
+        self._names: list[str] = []
+        self._batches: list[Floats] = []
+        self._index: VectorIndex | None = None
+        shutil.rmtree(self._folder / "indexes", ignore_errors=True)
+
     def add_documents(self, embeddings: Any, idxs: Sequence[str]) -> None:
         """Add the vectors of documents, shape (documents, dim), in the order of their ids."""
         self._batches.append(_array(embeddings))
@@ -238,13 +245,6 @@ class BinocleIndex:
             scores.append(values)
             positions.append([ranks[row] for row in ids])
         return scores, positions
-
-    def clear(self) -> None:
-        """Forget all documents."""
-        self._names: list[str] = []
-        self._batches: list[Floats] = []
-        self._index: VectorIndex | None = None
-        shutil.rmtree(self._folder / "indexes", ignore_errors=True)
 
     def _built(self) -> VectorIndex:
         if not self._names:
