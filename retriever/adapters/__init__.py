@@ -2,5 +2,5 @@
 
 A module has the classes of its framework, under the names that its users expect. `values` keeps metadata that are more
 than texts, numbers and lists; `citations` says where a passage stands; `opening` opens an index for an adapter;
-`loading` reads files for a loader.
+`loading` reads files for a loader; `splitting` cuts texts.
 """

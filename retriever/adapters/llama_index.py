@@ -1,4 +1,4 @@
-"""Binocle in LlamaIndex: a vector store, a retriever, an embedding, a reranker and a reader of files.
+"""Binocle in LlamaIndex: a vector store, a retriever, an embedding, a reranker, a reader of files and a node parser.
 
     store = BinocleVectorStore("my-index", embedding_dim=384)
     index = VectorStoreIndex.from_vector_store(store, embed_model=embedding)
@@ -33,6 +33,7 @@ from .opening import (
     reads_of,
     refuse_options,
 )
+from .splitting import heading_of, passages
 from .values import NOTHING, from_metadata, to_metadata
 
 try:
@@ -40,6 +41,8 @@ try:
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
     from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
+    from llama_index.core.node_parser import NodeParser
+    from llama_index.core.node_parser.node_utils import build_nodes_from_splits
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.readers.base import BaseReader
     from llama_index.core.schema import (
@@ -52,6 +55,7 @@ try:
         RelatedNodeInfo,
         TextNode,
     )
+    from llama_index.core.utils import get_tqdm_iterable
     from llama_index.core.vector_stores.types import (
         BasePydanticVectorStore,
         MetadataFilters,
@@ -375,6 +379,65 @@ class BinocleReader(BaseReader):
         """Read the files in order of path; a file that cannot be read gives a warning."""
         for source, text, metadata in read_files(self.path, self.exclude):
             yield Document(id_=source, text=text, metadata=metadata)
+
+
+class BinocleNodeParser(NodeParser):
+    """Nodes cut as an index cuts passages: at headings, paragraphs, sentences and definitions, to fit the encoder.
+
+    A node has the headings above it in `metadata["heading"]`. Nodes are shorter where their metadata are embedded with
+    them.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    model_name: str = Field(description="The encoder whose tokens measure the nodes.")
+    _encoder: Any = PrivateAttr()
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        """Load an encoder, for its tokens.
+
+        :param model: its folder or name, an encoder, or a `Retriever`, for the encoder of its index.
+        :param options: of LlamaIndex's `NodeParser`.
+        """
+        encoder: Encoder = encoder_of(model)
+        super().__init__(**{"model_name": encoder.name, **options})
+        self._encoder = encoder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class."""
+        return "BinocleNodeParser"
+
+    def _parse_nodes(self, nodes: Sequence[BaseNode], show_progress: bool = False, **options: Any) -> list[BaseNode]:
+        documents = get_tqdm_iterable(nodes, show_progress, "Parsing nodes")
+        return [piece for document in documents for piece in self._pieces(document)]
+
+    async def _aparse_nodes(
+        self, nodes: Sequence[BaseNode], show_progress: bool = False, **options: Any
+    ) -> list[BaseNode]:
+        return await CALLS.run(self._parse_nodes, nodes, show_progress, **options)
+
+    def _pieces(self, document: BaseNode) -> Iterator[TextNode]:
+        text = document.get_content(MetadataMode.NONE)
+        beside = document.get_metadata_str(MetadataMode.EMBED) if self.include_metadata else ""
+        taken = len(self._encoder.offsets([f"{beside}\nheading: "])[0])
+        pieces = passages(text, document.metadata, self._encoder, taken=taken)
+        nodes = build_nodes_from_splits([piece.text for piece in pieces], document, id_func=self.id_func)
+        for piece, node in zip(pieces, nodes, strict=True):
+            if piece.heading:
+                node.metadata["heading"] = heading_of(piece)
+            if text[piece.start : piece.end] == piece.text:
+                node.start_char_idx, node.end_char_idx = piece.start, piece.end
+            yield node
+
+    def _postprocess_parsed_nodes(self, nodes: list[BaseNode], parent_doc_map: dict[str, Document]) -> list[BaseNode]:
+        """Set relations and metadata, but keep the spans: LlamaIndex finds a repeated text where it stands first."""
+        spans = [(node, node.start_char_idx, node.end_char_idx) for node in nodes if isinstance(node, TextNode)]
+        nodes = super()._postprocess_parsed_nodes(nodes, parent_doc_map)
+        for node, start, end in spans:
+            if start is not None:
+                node.start_char_idx, node.end_char_idx = start, end
+        return nodes
 
 
 def _mode(query: VectorStoreQuery) -> Mode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ pytest.importorskip("llama_index.core")
 
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import (
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
     FilterCondition,
@@ -27,6 +37,7 @@ from pydantic import ValidationError
 from binocle import F, InputError, NotFoundError, Retriever
 from binocle.retriever.adapters.llama_index import (
     BinocleEmbedding,
+    BinocleNodeParser,
     BinocleReader,
     BinocleReranker,
     BinocleRetriever,
@@ -270,6 +281,62 @@ def test_a_reader_gives_the_documents_that_an_index_would_have(retriever, folder
     assert VectorStoreIndex.from_documents(list(documents.values()), embed_model=MockEmbedding(8)).index_struct
     with pytest.raises(InputError, match="there is no folder or file nowhere"):
         BinocleReader("nowhere").load_data()
+
+
+def test_a_node_parser_cuts_as_an_index_cuts(retriever, folder):
+    parser = BinocleNodeParser(retriever)
+    documents = BinocleReader(folder).load_data()
+    for document in documents:
+        document.excluded_embed_metadata_keys = list(document.metadata)
+    formats = {"markdown", "text", "csv"}  # the word "heading" takes tokens of its own, which cuts code elsewhere
+    rows = retriever.snapshot().chunks.to_table(columns=["document", "text", "heading"]).to_pylist()
+    names = retriever.snapshot().document_rows.select(["id", "path", "format"]).to_pylist()
+    ids = {row["id"]: str(folder / row["path"]) for row in names if row["format"] in formats}
+    expected = {
+        (ids[row["document"]], row["text"], " > ".join(row["heading"])) for row in rows if row["document"] in ids
+    }
+    nodes = [node for node in parser(documents) if node.metadata["format"] in formats]
+    assert {(node.ref_doc_id, node.text, node.metadata.get("heading", "")) for node in nodes} == expected
+    assert len({node.metadata["format"] for node in nodes}) == len(formats)
+
+
+def test_nodes_of_a_parser_fit_the_encoder_with_their_metadata_and_know_their_places(tiny):
+    text = "# Cats\n\n" + "The cat sat on the mat. " * 200 + "\n\n# Dogs\n\n" + "The dog ran. " * 9
+    document = Document(id_="a", text=text, metadata={"file_name": "x/guide.md", "team": "the cats and the dogs"})
+    parser = BinocleNodeParser(tiny)
+    nodes = parser([document])
+    assert len(nodes) > 9
+    assert [node.metadata["heading"] for node in (nodes[0], nodes[-1])] == ["Cats", "Dogs"]
+    for before, node in pairwise(nodes):
+        assert node.prev_node.node_id == before.node_id and before.next_node.node_id == node.node_id
+        assert before.end_char_idx <= node.start_char_idx
+    for node in nodes:
+        assert node.ref_doc_id == "a" and node.metadata["team"] == "the cats and the dogs"
+        assert text[node.start_char_idx : node.end_char_idx] == node.text
+        assert len(tiny.offsets([node.get_content(MetadataMode.EMBED)])[0]) <= tiny.max_tokens
+    again = asyncio.run(parser.aget_nodes_from_documents([document]))
+    assert [node.text for node in again] == [node.text for node in nodes]
+    stored = IngestionPipeline(transformations=[parser, BinocleEmbedding(tiny)]).run(documents=[document])
+    assert len(stored[0].embedding) == tiny.dim
+    long = Document(text="the cat " * 99, metadata={"to": "the dogs " * 99})  # more metadata than fits
+    assert len(parser([long])) > 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "heading"),
+    [
+        ({"format": "markdown"}, "A"),
+        ({"file_path": "/x/a.MD"}, "A"),
+        ({"format": "pdf", "title": "Mine"}, "Mine"),
+        ({"file_name": "a.pdf"}, None),
+        ({}, None),
+        ({"format": 3, "title": 4, "source": 5}, None),
+    ],
+)
+def test_a_text_is_cut_as_its_format_says(tiny, metadata, heading):
+    nodes = BinocleNodeParser(tiny)([Document(text="# A\r\n\r\nthe cat", metadata=metadata)])
+    assert [node.metadata.get("heading") for node in nodes] == [heading]
+    assert BinocleNodeParser(tiny)([Document(text=" ", metadata=metadata)]) == []
 
 
 def test_a_reranker_keeps_the_best_nodes(make_reranker, tmp_path):
