@@ -1,4 +1,4 @@
-"""Binocle in Haystack: a document store, a retriever of texts and embeddings, embedders, a ranker and a converter.
+"""Binocle in Haystack: a document store, a retriever, embedders, a ranker, a converter and a splitter of documents.
 
     store = BinocleDocumentStore("my-index")
     store.write_documents([Document(content="Refunds take five days.", meta={"team": "billing"})])
@@ -10,7 +10,7 @@ a citation in `meta["citation"]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,13 @@ from ..models.load import load_encoder, load_reranker
 from ..models.reranker import best
 from ..search.mode import Mode
 from .haystack_store import BinocleDocumentStore, Filters
-from .loading import read_files
+from .loading import read_files, temporary_file
 from .opening import CALLS
+from .splitting import heading_of, passages
 
 try:
     from haystack import component, default_to_dict
-    from haystack.dataclasses import Document
+    from haystack.dataclasses import ByteStream, Document
     from haystack.document_stores.types import FilterPolicy, apply_filter_policy
 except ModuleNotFoundError as error:
     raise MissingExtraError("haystack-ai", "haystack", "Binocle in Haystack") from error
@@ -40,8 +41,12 @@ __all__ = [
     "BinocleDocumentStore",
     "BinocleRanker",
     "BinocleRetriever",
+    "BinocleSplitter",
     "BinocleTextEmbedder",
 ]
+
+
+_NAMES = ("file_path", "file_name", "url")  # where Haystack's components say what a byte stream is
 
 
 @component
@@ -279,15 +284,66 @@ class BinocleConverter:
         self.exclude = exclude
 
     @component.output_types(documents=list[Document])
-    def run(self, sources: list[str | Path]) -> dict[str, list[Document]]:
-        """Return the documents of files and folders; a file that cannot be read gives a warning."""
+    def run(self, sources: list[str | Path | ByteStream]) -> dict[str, list[Document]]:
+        """Return the documents of files, folders and byte streams; a file that cannot be read gives a warning."""
         for source in sources:
-            if not isinstance(source, (str, Path)):
-                raise InputError(f"a source is the path of a file or a folder, not {type(source).__name__}")
-        read = [row for source in sources for row in read_files(source, self.exclude or ())]
-        return {"documents": [Document(id=source, content=text, meta=meta) for source, text, meta in read]}
+            if not isinstance(source, (str, Path, ByteStream)):
+                raise InputError(f"a source is a path or a ByteStream, not {type(source).__name__}")
+        return {"documents": [document for source in sources for document in _documents(source, self.exclude or ())]}
 
     @component.output_types(documents=list[Document])
-    async def run_async(self, sources: list[str | Path]) -> dict[str, list[Document]]:
+    async def run_async(self, sources: list[str | Path | ByteStream]) -> dict[str, list[Document]]:
         """Await `run`."""
         return await CALLS.run(self.run, sources)
+
+
+def _documents(source: str | Path | ByteStream, exclude: Sequence[str]) -> Iterator[Document]:
+    if not isinstance(source, ByteStream):
+        for name, text, meta in read_files(source, exclude):
+            yield Document(id=name, content=text, meta=meta)
+        return
+    address = next((str(source.meta[key]) for key in _NAMES if source.meta.get(key)), "")
+    stream = address or "a byte stream"
+    with temporary_file(source.data, stream, source.mime_type) as file:
+        for name, text, meta in read_files(file, name=stream):
+            meta |= {**source.meta, "source": name}
+            yield Document(id=name if address else "", content=text, meta=meta)
+
+
+@component
+class BinocleSplitter:
+    """Documents cut as an index cuts passages: at headings, paragraphs, sentences and definitions, to fit the encoder.
+
+    A passage has the headings above it in `meta["heading"]`, which are embedded with it where an embedder has
+    `meta_fields_to_embed=["heading"]`.
+    """
+
+    def __init__(self, model: str) -> None:
+        """:param model: the folder or name of an encoder, whose tokens measure the passages."""
+        self.model = model
+        self._encoding = _Encoding(model)
+
+    def warm_up(self) -> None:
+        """Load the encoder."""
+        self._encoding.load()
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
+        """Return the passages of all documents, in order, with `source_id`, `split_id` and `split_idx_start`."""
+        return {"documents": [passage for document in documents for passage in self._passages(document)]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, documents: list[Document]) -> dict[str, list[Document]]:
+        """Await `run`."""
+        return await CALLS.run(self.run, documents)
+
+    def _passages(self, document: Document) -> Iterator[Document]:
+        if document.content is None:
+            raise InputError(f"the document {document.id!r} has no text: expected documents with content")
+        for number, passage in enumerate(passages(document.content, document.meta, self._encoding.load())):
+            meta = {**document.meta, "source_id": document.id, "split_id": number}
+            if passage.heading:
+                meta["heading"] = heading_of(passage)
+            if document.content[passage.start : passage.end] == passage.text:  # not if line ends were changed
+                meta["split_idx_start"] = passage.start
+            yield Document(content=passage.text, meta=meta)

@@ -11,7 +11,6 @@ citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
-import mimetypes
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -23,8 +22,6 @@ from ...core.files import expand_home
 from ...core.words import encodable
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
-from ..readers.detect import ending_of
-from ..readers.formats import FORMATS
 from ..search.mode import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
@@ -199,16 +196,10 @@ class BinocleParser(BaseBlobParser):
             path = blob.path
             if path is None or blob.data is not None:
                 data = encodable(blob.data).encode() if isinstance(blob.data, str) else blob.as_bytes()
-                path = stack.enter_context(temporary_file(data, _file_name(name, blob.mimetype)))
+                path = stack.enter_context(temporary_file(data, name, blob.mimetype))
             for source, text, metadata in read_files(path, name=name):
                 metadata |= {**blob.metadata, "source": source}
                 yield Document(page_content=text, metadata=metadata, id=source if blob.source else None)
-
-
-def _file_name(name: str, mimetype: str | None) -> str:
-    """Return a name that ends as the format does; HTML may come from a server under any name."""
-    is_known = ending_of(name) in FORMATS and mimetype != "text/html"
-    return name if is_known else name + (mimetypes.guess_extension(mimetype or "") or "")
 
 
 class BinocleVectorStore(VectorStore):

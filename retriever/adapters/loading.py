@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.scan import Entry, scan
 from ..indexing.reading import read_entries
 from ..readers.containers.members import safe_path
+from ..readers.detect import ending_of
+from ..readers.formats import FORMATS
 
 if TYPE_CHECKING:
     import os
@@ -53,8 +56,14 @@ def read_files(
 
 
 @contextmanager
-def temporary_file(data: bytes, name: str) -> Iterator[Path]:
-    """Write a file with a similar name for as long as it is read; the readers look at its end."""
+def temporary_file(data: bytes, name: str, mimetype: str | None = None) -> Iterator[Path]:
+    """Write a file for as long as it is read, with a name that tells the readers its format.
+
+    :param name: the path or address of the data.
+    :param mimetype: stands in for a name without a known ending. HTML may come from a server under any name.
+    """
+    if ending_of(name) not in FORMATS or mimetype == "text/html":
+        name += mimetypes.guess_extension(mimetype or "") or ""
     with tempfile.TemporaryDirectory(prefix="binocle-") as folder:
         file = Path(folder, safe_path(name).rpartition("/")[2][-_MAX_NAME:])
         file.write_bytes(data)

@@ -26,6 +26,7 @@ from binocle.retriever.adapters.haystack import (
     BinocleDocumentStore,
     BinocleRanker,
     BinocleRetriever,
+    BinocleSplitter,
     BinocleTextEmbedder,
 )
 from binocle.retriever.store import records
@@ -181,8 +182,63 @@ def test_a_converter_gives_the_documents_that_an_index_would_have(retriever, fol
     converter = BinocleConverter(exclude=["*.md"])
     fewer = asyncio.run(converter.run_async([str(folder)]))["documents"]
     assert 0 < len(fewer) < len(texts)
-    with pytest.raises(InputError, match="a source is the path of a file or a folder, not ByteStream"):
-        converter.run([ByteStream(b"text")])
+    with pytest.raises(InputError, match="a source is a path or a ByteStream, not bytes"):
+        converter.run([b"text"])
+
+
+def test_a_converter_reads_byte_streams_as_files():
+    page = ByteStream(b"<title>Cats</title><p>The cat.</p>", {"url": "https://x.org/a.php", "team": "x"}, "text/html")
+    mail = ByteStream(
+        b"Subject: Plan\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\nSee below.\n"
+        b"--x\nContent-Disposition: attachment; filename=plan.md\n\n# Plan\n\nSail.\n--x--\n",
+        {"file_path": "box/7.eml"},
+    )
+    unnamed = ByteStream(b"# Notes\n", mime_type="text/markdown")
+    documents = BinocleConverter().run([page, mail, unnamed])["documents"]
+    assert [document.id for document in documents[:3]] == ["https://x.org/a.php", "box/7.eml/plan.md", "box/7.eml"]
+    assert [document.meta["format"] for document in documents] == ["html", "markdown", "email", "markdown"]
+    meta = {"url": page.meta["url"], "team": "x", "source": page.meta["url"], "title": "Cats", "format": "html"}
+    assert documents[0].meta == meta
+    assert documents[3].meta["source"] == "a byte stream" and len(documents[3].id) == 64
+    with pytest.warns(UserWarning, match=r"^x\.png was not read: no reader"):
+        assert BinocleConverter().run([ByteStream(b"\x89PNG", {"file_name": "x.png"})]) == {"documents": []}
+
+
+def test_a_splitter_cuts_as_an_index_cuts(retriever, folder, tiny_model):
+    documents = BinocleConverter().run(sources=[folder])["documents"]
+    formats = {"markdown", "python", "text", "csv"}
+    rows = retriever.snapshot().chunks.to_table(columns=["document", "char_start", "text", "context"]).to_pylist()
+    table = retriever.snapshot().document_rows.select(["id", "path", "format"]).to_pylist()
+    names = {row["id"]: str(folder / row["path"]) for row in table if row["format"] in formats}
+    expected = {(names[row["document"]], row["char_start"], row["text"]) for row in rows if row["document"] in names}
+    splitter = BinocleSplitter(tiny_model)
+    passages = [part for part in splitter.run(documents)["documents"] if part.meta["format"] in formats]
+    assert {(part.meta["source_id"], part.meta["split_idx_start"], part.content) for part in passages} == expected
+    assert asyncio.run(splitter.run_async(documents)) == splitter.run(documents)
+    with pytest.raises(InputError, match="has no text: expected documents with content"):
+        splitter.run([Document(content=None, blob=ByteStream(b"x"))])
+    embedder = BinocleDocumentEmbedder(tiny_model, meta_fields_to_embed=["heading"])
+    headed = [part for part in passages if "heading" in part.meta]
+    context = "\n".join([headed[0].meta["heading"], headed[0].content])
+    assert context in {row["context"] for row in rows}
+    assert (
+        embedder.run(headed[:1])["documents"][0].embedding
+        == BinocleDocumentEmbedder(tiny_model).run([Document(content=context)])["documents"][0].embedding
+    )
+
+
+def test_a_pipeline_converts_splits_and_writes(store, folder, tiny_model):
+    pipeline = Pipeline()
+    pipeline.add_component("converter", BinocleConverter())
+    pipeline.add_component("splitter", BinocleSplitter(tiny_model))
+    pipeline.add_component("writer", DocumentWriter(store, policy=DuplicatePolicy.OVERWRITE))
+    pipeline.connect("converter", "splitter")
+    pipeline.connect("splitter", "writer")
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["binocle"])
+    sizes = [run.run({"converter": {"sources": [folder]}})["writer"]["documents_written"] for run in (pipeline, again)]
+    assert sizes[0] == sizes[1] == store.count_documents()
+    (best,) = BinocleRetriever(store, top_k=1).run("cancel a task")["documents"]
+    assert best.meta["heading"].startswith("Tasks") and best.meta["source"].endswith("tasks.md")
 
 
 def test_passages_of_files_come_with_their_citation(request):
