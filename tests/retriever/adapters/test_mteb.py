@@ -234,6 +234,7 @@ def test_a_reranker_orders_the_candidates(adapters, collection, make_reranker, t
     from mteb.models.models_protocols import CrossEncoderProtocol
 
     reranker = adapters.BinocleReranker(str(make_reranker(tmp_path / "judge")))
+    model = reranker.reranker
     assert isinstance(reranker, CrossEncoderProtocol)
     queries = beir.queries(collection)
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in beir.documents(collection)}
@@ -241,7 +242,7 @@ def test_a_reranker_orders_the_candidates(adapters, collection, make_reranker, t
         name: [document for document in texts if text.split()[0] in document] for name, text in queries.items()
     }
     run = {
-        name: dict(zip(ids, reranker.reranker.score(queries[name], [texts[i] for i in ids]).tolist(), strict=True))
+        name: dict(zip(ids, model.score(queries[name], [texts[i] for i in ids]).tolist(), strict=True))
         for name, ids in top_ranked.items()
     }
     measure = ir_measures.nDCG @ 10
