@@ -36,6 +36,9 @@ def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
     binocle mcp ~/notes
     binocle mcp docs --http 8765
     """
+    from ..core.runtime.freed_memory import use_two_heaps
+
+    use_two_heaps()
     retriever = open_index(folder, index)
     retriever.snapshot()  # no index: one line now, not an error for the agent
     try:

@@ -83,8 +83,10 @@ def serve(
     binocle serve --index docs --name all --port 8000
     binocle serve docs --host 0.0.0.0 --tokens tokens.json
     """
+    from ..core.runtime.freed_memory import use_two_heaps
     from ..retriever.store.collection import existing_collection
 
+    use_two_heaps()
     _check_place(path)
     opened = _open(folder, (*indexes, *map(existing_collection, names)))
     try:
