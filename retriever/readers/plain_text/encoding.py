@@ -7,6 +7,8 @@ import re
 
 from ....core.errors import UnsupportedError
 
+SOFT_HYPHEN = "\xad"  # where a word may be broken at the end of a line
+
 _SAMPLE = 1 << 16
 _HEAD = 8_192
 _BOMS = (
@@ -30,7 +32,7 @@ _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def decode(data: bytes, charset: str = "") -> str:
-    """Decode the text of a file, with \\n as its newlines.
+    """Decode the text of a file, with \\n as its newlines and without soft hyphens, which would split its words.
 
     In a text with other newlines, a lone \\r only returns a progress bar to the start of its line: it becomes a space.
 
@@ -42,7 +44,7 @@ def decode(data: bytes, charset: str = "") -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n")
         text = text.replace("\r", " " if "\n" in text else "\n")
-    return _NOT_TEXT.sub("\ufffd", text)
+    return _NOT_TEXT.sub("\ufffd", text).replace(SOFT_HYPHEN, "")
 
 
 def _decode(data: bytes) -> str:

@@ -12,7 +12,7 @@ from ...documents.document import Document
 from ..base import PartStart, split_parts
 from ..tables import column_names, is_header, is_number
 from .definitions import definition_starts
-from .encoding import decode
+from .encoding import SOFT_HYPHEN, decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _DELIMITERS = ",;\t|"
@@ -44,7 +44,10 @@ def read_json_lines(data: bytes, format_name: str) -> Document:
 
 
 def unescape(text: str) -> str:
-    r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines."""
+    r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines.
+
+    A soft hyphen is removed, as in any text.
+    """
     return encodable(_ESCAPES.sub(_character, text)) if "\\u" in text else text
 
 
@@ -55,7 +58,7 @@ def _character(match: re.Match[str]) -> str:
     if code < 0xA0 or code in {0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF}:
         plain = 0x20 <= code < 0x7F and chr(code) not in '"\\'
         return chr(code) if plain else match[0]
-    return chr(code)
+    return chr(code).replace(SOFT_HYPHEN, "")
 
 
 def looks_like_json(text: str) -> bool:

@@ -80,6 +80,22 @@ def test_newlines_are_normalised_and_the_text_can_always_be_encoded() -> None:
     assert reading(b"\xff\xfe\x00\xd8a\x00b\x00", "a.txt").text.encode()
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.txt", "First\n\nDampf\xadschiff".encode()),
+        ("a.txt", "First\n\nDampf\xadschiff für Übungen".encode("cp1252")),
+        ("a.md", "# Com\xadpressor\n\nDampf\xadschiff".encode()),
+        ("a.json", b'{"First": 1,\n\n"name": "Dampf\\u00adschiff"}'),
+    ],
+)
+def test_a_soft_hyphen_splits_no_word_and_moves_no_line(name: str, data: bytes) -> None:
+    document = reading(data, name)
+    assert "Dampfschiff" in document.text.splitlines()[2]
+    assert document.parts[-1].end == len(document.text)
+    assert document.title in {"", "Compressor"}
+
+
 def test_a_line_that_is_written_over_counts_once() -> None:
     document = reading(b"downloading 1%\rdownloading 99%\ntwo\r\r\nERROR disk full\n", "build.log")
     assert document.text == "downloading 1% downloading 99%\ntwo \nERROR disk full\n"
