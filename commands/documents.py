@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from ..core.errors import InputError, NoIndexError, NotFoundError
+from ..core.files import existing_spelling, expand_home
 from ..core.printable import path_as_printed, printable_path
+from ..core.words import composed
 from ..retriever.documents.file_parts import file_of
 from .index_lookup import command_hint, open_index, path_from_here
 
@@ -58,7 +60,8 @@ def _index_above(citation: str) -> Path | None:
     """The nearest index above a cited file; None if there is none, or it cannot be read."""
     from ..retriever.documents.scan import find_index
 
-    for folder in (*Path(citation).parents, *Path(path_as_printed(citation)).parents):
+    names = [existing_spelling(Path(reading)) for reading in _readings(citation)]
+    for folder in sorted((above for name in names for above in name.parents), key=lambda above: -len(above.parts)):
         with contextlib.suppress(OSError, ValueError):  # a name that is too long, a NUL, a folder of another user
             if folder.is_dir():
                 return find_index(folder)
@@ -88,6 +91,7 @@ def is_document(retriever: Retriever, path: str) -> bool:
 def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
     r"""The path in the index of a user's document, named from the current folder or by its path in the index.
 
+    A "~" that no shell expanded is the home folder, and accents may be composed or not.
     A name may have its escapes, as output has them: `\n` is a line break unless a document has a backslash there.
 
     :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
@@ -97,12 +101,18 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     try:
         document = _find(retriever, path, folders=folders)
     except NotFoundError:
-        with contextlib.suppress(NotFoundError):
-            return _find(retriever, name, folders=folders)
+        for reading in _readings(path)[1:]:
+            with contextlib.suppress(NotFoundError):
+                return _find(retriever, reading, folders=folders)
         raise
     if folders and name != path:
         _check_meaning(retriever, path, name)
     return document
+
+
+def _readings(path: str) -> list[str]:
+    """What a user's path may mean: the very name, one with its escapes as output has them, one in the home folder."""
+    return list(dict.fromkeys([path, path_as_printed(path), str(expand_home(path)) if path.startswith("~") else path]))
 
 
 def _check_meaning(retriever: Retriever, path: str, name: str) -> None:
@@ -122,7 +132,8 @@ def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
     paths = {row["path"] for row in rows}
     files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
     root = retriever.folder
-    local, target, stored = _path_in(root, path), _path_in(root, path, follow=True), path.rstrip("/")
+    readings = _path_in(root, path), _path_in(root, path, follow=True), path.rstrip("/")
+    local, target, stored = (_spelling(name, paths) for name in readings)
     if not folders and local not in files and not _is_folder_of(local, files):
         local = target  # what erases takes a symbolic link for itself
     candidates = [local] * (local in files or _is_folder_of(local, files))
@@ -146,12 +157,22 @@ def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
     raise NotFoundError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 
 
+def _spelling(name: str, paths: set[str]) -> str:
+    """The path of the document or folder with this name, whose accents may be written otherwise; else the name."""
+    if name.isascii() or name in paths or _is_folder_of(name, paths):
+        return name
+    depth = name.count("/") + 1
+    above = {"/".join(path.split("/")[:depth]) for path in paths}
+    same = [path for path in above if composed(path) == composed(name)]
+    return same[0] if len(same) == 1 else name
+
+
 def is_forgotten(retriever: Retriever, path: str) -> bool:
     """Whether a user's path names a forgotten file, or a folder of some, from here or by its path in the index."""
     from ..retriever.store.documents import named
 
     snapshot, root = retriever.snapshot(), retriever.folder
-    readings = path, path_as_printed(path)
+    readings = _readings(path)
     local = [name for reading in readings if (name := _path_in(root, reading)) not in ("", ".")]
     names = [*local, *(reading.rstrip("/") for reading in readings)]
     if root is not None and snapshot.tombstones:  # they tell a name only when it is asked for
@@ -166,7 +187,7 @@ def _path_in(root: Path | None, path: str, *, follow: bool = False) -> str:
     """
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):
-            name = Path(path)
+            name = existing_spelling(Path(path))
             is_last_kept = not follow and name.name not in ("", "..")
             whole = name.parent.resolve() / name.name if is_last_kept else name.resolve()
             return whole.relative_to(root.resolve()).as_posix()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError
-from ..core.files import expand_home
+from ..core.files import existing_spelling, expand_home
 from .output import echo
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _DAY = 24 * 3_600  # seconds
 class FilePath(click.Path):
     """Complete files and folders, and expand "~", as a shell does not in --out=~/x, nor an agent's program.
 
+    A name with accents is that of the existing file, however these are written there.
     By default the command itself checks whether the path exists.
     """
 
@@ -40,12 +41,12 @@ class FilePath(click.Path):
         super().__init__(exists, dir_okay=dir_okay, readable=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Expand "~"; refuse an empty path, and one on object storage."""
+        """Expand "~" and find accents; refuse an empty path, and one on object storage."""
         if value == "":
             self.fail("'' is empty; '.' is the folder you are in", param, ctx)
         if isinstance(value, str) and value.startswith("s3://"):
             self.fail(f"{value} is on object storage: expected {self.expected} of this machine", param, ctx)
-        return super().convert(expand_home(value), param, ctx)
+        return super().convert(existing_spelling(expand_home(value)), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Leave the names to the shell."""

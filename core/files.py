@@ -140,6 +140,31 @@ def json_or_make(file: Path, make: Callable[[], Any]) -> Any:
     return json.loads(file.read_text("utf-8"))
 
 
+def existing_spelling(path: Path) -> Path:
+    """Return the path of an existing file whose accents may be written otherwise: é is one letter, or e with a mark.
+
+    People type the first, and macOS writes the second into names. What does not exist stays as it is.
+    """
+    if str(path).isascii() or os.path.exists(path):  # noqa: PTH110 - False for a name that no file can have
+        return path
+    spelled = Path(path.anchor)
+    for name in path.relative_to(path.anchor).parts:
+        spelled /= _spelling_in(spelled, name)
+    return spelled
+
+
+def _spelling_in(folder: Path, name: str) -> str:
+    """Return the only name in a folder that differs from this one by nothing but how its accents are written."""
+    from .words import composed  # most names need none of it
+
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names, not paths
+    except (OSError, ValueError):
+        return name
+    same = [entry for entry in names if composed(entry) == composed(name)]
+    return name if name in names or len(same) != 1 else same[0]
+
+
 def expand_home(path: str | os.PathLike[str]) -> Path:
     """Expand "~" and "~user"; a path with an unknown user stays unchanged."""
     try:

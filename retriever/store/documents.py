@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
+from ...core.words import composed
 from ..documents.document import concealed_of, hidden_spans, metadata_of, take_internal, visible_text
 from ..documents.file_parts import file_of
 from . import tombstones
@@ -62,8 +63,14 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
 
 
 def _rows_at(snapshot: Snapshot, path: str) -> pa.Table:
+    """Return the rows with this path; else those of the file whose name has its accents written otherwise."""
     rows = snapshot.document_rows
-    return rows.filter(pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass")))
+    exact = rows.filter(pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass")))
+    if exact.num_rows or path.isascii():
+        return exact
+    names = zip(rows["path"].to_pylist(), rows["source"].to_pylist(), strict=True)
+    same = rows.filter(pa.array([source == "file" and composed(name) == composed(path) for name, source in names]))
+    return same if same.num_rows == 1 else exact
 
 
 def named(snapshot: Snapshot, ids: Sequence[str], folders: Sequence[str] = ()) -> list[Row]:

@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from binocle.core import files
 from binocle.core.errors import InputError
-from binocle.core.files import expand_home, known_sha256, read_regular, user_folder
+from binocle.core.files import existing_spelling, expand_home, known_sha256, read_regular, user_folder
 
 
 def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, monkeypatch):
@@ -116,3 +117,13 @@ def test_small_file_is_read_only_if_it_is_a_regular_file(tmp_path):
     for name in ("link", "pipe", "missing", "."):
         with pytest.raises(OSError):
             read_regular(tmp_path / name, 100)
+
+
+def test_a_name_with_accents_is_that_of_the_existing_file(tmp_path):
+    composed, decomposed = "Übung/é.txt", unicodedata.normalize("NFD", "Übung/é.txt")
+    (tmp_path / decomposed).parent.mkdir()
+    (tmp_path / decomposed).touch()
+    for typed in (composed, decomposed):
+        assert existing_spelling(tmp_path / typed).samefile(tmp_path / decomposed)
+    for missing in ("Übung/è.txt", "Übung/é.txt/é", "é/*", "é\0", "é" * 300):
+        assert existing_spelling(tmp_path / missing).name == Path(missing).name

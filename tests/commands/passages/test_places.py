@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -230,6 +231,32 @@ def test_a_path_that_no_shell_expanded_is_below_the_home_folder(notes, run, monk
         f"binocle: Invalid value for '--examples': File '{notes}/none' does not exist."
     )
     assert run("files", "~nobody-of-that-name").err == "binocle: there is no folder or file ~nobody-of-that-name\n"
+
+
+def test_a_citation_that_no_shell_expanded_is_below_the_home_folder(notes, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(notes.parent))
+    for folder in (notes, tmp_path):  # its index is that of the current folder, or the one above it
+        monkeypatch.chdir(folder)
+        assert run("show", f"~/{notes.name}/ship.md:1").out == "one more ship\n"
+        assert run("similar", f"~/{notes.name}/ship.md:1", "--json").rows
+    assert run("show", "~/none.md", notes).err.startswith("binocle: '~/none.md' is not in the index")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_is_found_however_its_accents_are_written(form, here: Path, run, write, tmp_path, monkeypatch):
+    name = "Übung/é.txt"
+    write(here, {unicodedata.normalize(form, name): "a ship at sea\n"})
+    run("index", ".")
+    for other in ("NFC", "NFD"):
+        typed = unicodedata.normalize(other, name)
+        for scope in (typed, typed.split("/")[0], f"{typed.split('/')[0]}/*.txt"):
+            assert len(run("search", "ship", scope, "--mode", "lexical", "--json").rows) == 1
+        assert run("show", f"{typed}:1").out == "a ship at sea\n"
+        assert Retriever.open(here).text(typed) == "a ship at sea\n"
+        monkeypatch.chdir(tmp_path)
+        assert run("show", typed, here).out == run("show", here / typed).out == "a ship at sea\n\n"
+        monkeypatch.chdir(here)
+    assert run("forget", typed).out == "1 document forgotten\n"
 
 
 @pytest.mark.parametrize("name", ["gs://bucket/x", "S3://bucket/x", "az://x", "file:///tmp/x"])
