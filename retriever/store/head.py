@@ -188,18 +188,16 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
     except FileNotFoundError:
         if not is_index(location):
             raise removed_meanwhile(location) from None
-        remedy = f"remove the folder {location} and index again"
+        remedy = removal(location)
         if name == SETTINGS:  # the file that shows that the others are ours
             remedy = f"{location} is no index, or not a whole one, so give another with --index"
         raise DamagedError(f"there is no {location}/{name}: {remedy}") from None
     except PermissionError:
         raise StoreError(f"{location}/{name} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(
-            f"{location}/{name} cannot be read ({error}): remove the folder {location} and index again"
-        ) from None
+        raise DamagedError(f"{location}/{name} cannot be read ({error}): {removal(location)}") from None
     if not isinstance(value, dict):
-        raise DamagedError(f"{location}/{name} is not a JSON object: remove the folder {location} and index again")
+        raise DamagedError(f"{location}/{name} is not a JSON object: {removal(location)}")
     return value, tag
 
 
@@ -240,8 +238,13 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
 
 
+def removal(location: Location) -> str:
+    """What to do if a file is damaged; documents that a program added are then only in a backup."""
+    return f"remove the folder {location} and index again, unless a backup has the file"
+
+
 def _invalid(location: Location, name: str) -> DamagedError:
-    return DamagedError(f"{location}/{name} is not what was written: remove the folder {location} and index again")
+    return DamagedError(f"{location}/{name} is not what was written: {removal(location)}")
 
 
 def _encoder(value: Any, location: Location, name: str) -> EncoderId:

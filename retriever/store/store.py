@@ -37,8 +37,8 @@ from ...core.errors import DamagedError, NoIndexError, StoreError, UntrustedErro
 from .derived import text_checksums
 from .foreign import trust
 from .foreign.confinement import check_files
-from .head import FORMAT, Head, Settings, is_index, removed_meanwhile
-from .locations.location import ANY, NEW, PREVIOUS
+from .head import FORMAT, Head, Settings, is_index, removal, removed_meanwhile
+from .locations.location import ANY, HEAD, NEW, PREVIOUS
 from .locations.open_location import is_s3, open_location
 from .tables import FULL_TEXT, check, chunk_schema, document_schema, writing
 from .tombstones import new_key
@@ -83,7 +83,7 @@ class Store:
         """
         location, new = open_location(path), False
         if not (location.is_free() or is_index(location)):
-            raise StoreError(f"{location} is not empty and not an index: give another folder with --index")
+            raise _occupied(location)
         with location.locked(), writing(location):
             if not is_index(location):
                 location.prepare()
@@ -175,6 +175,14 @@ class Store:
             return Head.read(self.location, self.settings.encoder, file=PREVIOUS)[0]
         except StoreError:
             return None
+
+
+def _occupied(location: Location) -> StoreError:
+    """Return the error of a place where no index can be made."""
+    with contextlib.suppress(StoreError):
+        Settings.read(location)
+        return DamagedError(f"there is no {location}/{HEAD}: {removal(location)}")
+    return StoreError(f"{location} is not empty and not an index: give another folder with --index")
 
 
 def with_way_back(store: Store, error: DamagedError) -> DamagedError:

@@ -598,8 +598,24 @@ def test_index_without_its_state_names_the_one_remedy_that_works(here: Path, run
     (index / "HEAD.json").unlink()
     (index / "HEAD.previous.json").write_text("{}")
     for words in (["index", "."], ["verify", "--repair"], ["search", "tax"]):
-        remedy = f"remove the folder {index} and index again"
+        remedy = f"remove the folder {index} and index again, unless a backup has the file"
         assert run(*words).err == f"binocle: there is no {index}/HEAD.json: {remedy}\n"
+    (index / "HEAD.previous.json").unlink()
+    assert run("search", "tax").err.endswith("make one with 'binocle index .'\n")
+    assert run("index", ".").err == f"binocle: there is no {index}/HEAD.json: {remedy}\n"
+    shutil.rmtree(index)
+    assert run("index", ".").code == 0
+
+
+@pytest.mark.parametrize("settings", ["", "{", "[]", "{}", "\0\xff"])
+def test_index_with_damaged_settings_names_the_remedy(settings: str, here: Path, run):
+    file = here / ".binocle" / "settings.json"
+    file.write_text(settings, "latin-1")
+    for words in (["index", "."], ["verify", "--repair"], ["search", "tax"], ["status"], ["trust"]):
+        ran = run(*words)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert ran.err.startswith(f"binocle: {file} ")
+        assert ran.err.endswith(f"remove the folder {file.parent} and index again, unless a backup has the file\n")
 
 
 # A process of its own
