@@ -16,12 +16,14 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ...core.errors import UnreadableError
+from ...core.units import count_of
 from ..documents.document import add_unread
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .pdf_fonts import legible
 from .pdf_headings import BREAK, LineSizes
 from .pdf_hidden import box_of, mark_hidden, objects
 from .pdf_hyphens import joiner
+from .pdf_streams import count_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +97,8 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
     for lack in dict.fromkeys(page.lack for page in pages if page.lack):
         numbers = [number for number, page in enumerate(pages, 1) if page.lack == lack]
         add_unread(builder.metadata, _reason(numbers, lack, pictures.languages))
+    if not any(page.lack == _DAMAGED for page in pages) and (damaged := count_damaged(data)):
+        add_unread(builder.metadata, f"{count_of(damaged, 'damaged stream')}, so text may be missing")
     pictures.describe(builder)
     return builder.document(format_name)
 
