@@ -49,7 +49,9 @@ _READERS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
-VERSIONS = {"pdf": 2, "docx": 2, "xlsx": 2, "epub": 2, "odt": 2, "odp": 2, "ods": 2, "html": 2, "xml": 2}
+VERSIONS = {
+    "pdf": 2, "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "epub": 3, "odt": 3, "odp": 3, "html": 3,
+}  # fmt: skip
 
 _LANGUAGES = {
     "python": "py pyi pyw pyx pxd", "javascript": "js mjs cjs jsx", "typescript": "ts tsx mts cts",

@@ -21,6 +21,7 @@ from ..base import (
 )
 from ..plain_text.encoding import decode
 from ..tables import columns_heading
+from .html_lists import Lists
 from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (
     ALLOWED_IN_HEAD,
@@ -152,6 +153,7 @@ class HtmlReader:
         self._level = 0  # the level of the heading being read, else 0
         self._link = 0  # the number of pieces of text before the last link in that heading
         self._gap = ""  # white space between the last text and the next, due to the blocks between
+        self._lists = Lists()
         self.page_title = ""
 
     def read(self) -> None:
@@ -247,6 +249,7 @@ class HtmlReader:
 
     def _open_element(self, tag: Tag) -> None:
         name = tag.name
+        self._lists.start(tag, is_navigation=self._count.get("nav", 0) > 0)
         if name in PREFORMATTED:
             self._preformatted += 1
         elif name == "tr" and len(self._rows) < _MAX_TABLE_DEPTH:
@@ -320,6 +323,7 @@ class HtmlReader:
             return
         if name in BLOCKS:
             self._block_boundary(name)
+        self._lists.end(name)
         if name in PREFORMATTED:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
@@ -355,6 +359,8 @@ class HtmlReader:
         if self._level:
             self._headings.enter(self._level, text)
         kind = "code" if self._preformatted else "prose"
+        if (label := self._lists.take_label()) and kind == "prose" and not text.startswith(HIDING):
+            text = f"{label} {text}"
         self._emit(_Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n", last_line))
         self._gap = ""
 

@@ -10,14 +10,12 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from ..numerals import numeral
 from .package import attribute, local_name, parse_digits
 
 _MAX_LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = (
-    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"),
-    (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
-)  # fmt: skip
+_FORMS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +114,9 @@ def _shown(levels: dict[int, _Level], level: int, counts: dict[int, int]) -> str
 
 
 def _formatted(number: int, form: str) -> str:
-    if form in {"lowerLetter", "upperLetter"} and 0 < number <= 780:
-        text = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)  # a to z, aa to zz
-        return text.upper() if form == "upperLetter" else text
-    if form in {"lowerRoman", "upperRoman"} and 0 < number < 4000:
-        text = ""
-        for value, sign in _ROMAN:
-            text += sign * (number // value)
-            number %= value
-        return text.upper() if form == "upperRoman" else text
     if form in {"none", "bullet"}:
         return ""
-    return f"{number:02}" if form == "decimalZero" else str(number)
+    return f"{number:02}" if form == "decimalZero" else numeral(number, _FORMS.get(form, "1"))
 
 
 def _read_levels(element: Any) -> list[tuple[int, _Level]]:

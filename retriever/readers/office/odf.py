@@ -9,6 +9,7 @@ from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, na
 from ..tables import add_rows, columns_heading
 from .hidden_runs import mark_odf
 from .mathml import formula
+from .odf_numbering import Numbering
 from .package import Package, attribute, local_name, parse_digits, parse_xml
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
         raise UnreadableError("damaged: no content in it")
-    reader = _OdfReader(_title_styles(content), package, pictures)
+    roots = [root for root in (styles, content) if root is not None]
+    reader = _OdfReader(_title_styles(content), Numbering(reversed(roots)), package, pictures)
     try:
         if package is not None:
             _insert_formulas(body, package)
-        mark_odf(body, [root for root in (styles, content) if root is not None])
+        mark_odf(body, roots)
         reader.add_blocks(body)
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
@@ -85,8 +87,12 @@ def _title_styles(content: Any) -> frozenset[str]:
 class _OdfReader:
     """Add the blocks of a document to a builder; slides and sheets count as pages."""
 
-    def __init__(self, title_styles: frozenset[str], package: Package | None, pictures: Pictures) -> None:
+    def __init__(
+        self, title_styles: frozenset[str], numbering: Numbering, package: Package | None, pictures: Pictures
+    ) -> None:
         self._title_styles = title_styles
+        self._numbering = numbering
+        self._label = ""  # the number of a list item that has no text yet
         self._package = package
         self._pictures = pictures
         self.builder = DocumentBuilder()
@@ -119,7 +125,12 @@ class _OdfReader:
 
     def _add_list(self, element: Any) -> None:
         before, self._gap = self._gap, "\n"
-        self.add_blocks(element)
+        self._numbering.enter(element)
+        for item in element:
+            has_text = any(local_name(child) in {"p", "h"} for child in item)
+            self._label = self._numbering.item(item) if has_text and local_name(item) == "list-item" else ""
+            self.add_blocks([item])
+        self._numbering.leave()
         self._gap = before
 
     def _add_picture(self, image: Any) -> None:
@@ -140,6 +151,11 @@ class _OdfReader:
     def _add_paragraph(self, element: Any, is_heading: bool) -> None:
         inner: list[Any] = []
         text = _text(element, inner)
+        label, self._label = self._label, ""
+        if is_heading and not label:
+            label = self._numbering.heading(element)
+        if label and text.strip():
+            text = f"{label} {text.lstrip()}"
         if is_heading and text.strip():
             self._headings.enter(parse_digits(attribute(element, "outline-level")) or 1, text)
         if not self.builder.title and attribute(element, "style-name") in self._title_styles:

@@ -35,6 +35,29 @@ def test_html_is_what_a_browser_shows_with_the_lines_of_the_source() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<ol><li>a<li><p>b</p><p>c</p></ol>", "1. a\n\n2. b\n\nc"),
+        ("<ol start=9 type=A><li>a<li value=4>b<li>c</ol>", "I. a\nD. b\nE. c"),
+        ("<ol type=i><li>a<ol><li>b</ol><ul><li>c</ul><li><li>d</ol>", "i. a\n1. b\nc\niii. d"),
+        ("<ul><li>a<ol><li>b</ol><li>c</ul>", "a\n1. b\nc"),
+        ("<ol><li style='display:none'>a<li>b<li><pre>c</pre><li>d</ol>", "1. b\n\nc\n\n3. d"),
+        ("<table><tr><td><ol><li>a<li>b</ol><td>c</table>", "1. a / 2. b | c"),
+        ("<nav><ol><li>a</ol></nav>", "a"),
+        ("<ol style='list-style: none'><li>a</ol>", "a"),
+        ("<ol reversed><li>a</ol></ol><li>b", "a\n\nb"),
+    ],
+)
+def test_items_of_an_ordered_list_have_the_numbers_that_a_browser_shows(source: str, text: str) -> None:
+    assert reading(source, "a.html").text == text
+
+
+def test_the_heading_of_an_item_has_no_number_in_its_path() -> None:
+    document = reading("<ol>\n<li><h2>Oil</h2>Change it.</ol>", "a.html")
+    assert outline(document) == [(("Oil",), 2, "prose", "1. Oil"), (("Oil",), 2, "prose", "Change it.")]
+
+
 PARAGRAPHS = """
 <p>
 alpha &eacute;&eacute;&eacute;&eacute;&eacute;&eacute;

@@ -307,6 +307,20 @@ def test_docx_with_an_invalid_outline_level_is_read(digits: str) -> None:
     assert reading(odf("text", f'<text:h text:outline-level="{digits}">a</text:h>'), "a.odt").text == "a"
 
 
+def test_paragraphs_of_a_pptx_have_the_numbers_that_powerpoint_shows() -> None:
+    def line(text: str, kind: str = "", level: int = 0, start: str = "") -> str:
+        bullet = f'<a:buAutoNum type="{kind}"{start}/>' if kind else ""
+        return f'<a:p><a:pPr lvl="{level}">{bullet}</a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>'
+
+    lines = (
+        line("a", "arabicPeriod") + line("b", "alphaLcParenR", 1) + line("c", "alphaLcParenR", 1) + line("d", level=1)
+        + line("", "arabicPeriod") + line("e", "arabicPeriod") + line("f", "romanUcParenBoth", start=' startAt="4"')
+        + line("g") + line("h", "arabicPlain")
+    )  # fmt: skip
+    shapes = etree.fromstring(f'<x xmlns:a="a"><a:txBody>{lines}</a:txBody><a:txBody>{lines}</a:txBody></x>')
+    assert list(drawingml.paragraphs(shapes)) == ["1. a", "a) b", "b) c", "d", "2. e", "(IV) f", "g", "1 h"] * 2
+
+
 def test_pptx_is_read_by_slide_with_tables_notes_and_groups() -> None:
     def shape(text: str, kind: str = "") -> str:
         placeholder = f'<p:nvSpPr><p:nvPr><p:ph type="{kind}"/></p:nvPr></p:nvSpPr>' if kind else ""
@@ -479,6 +493,72 @@ def test_odt_headings_lists_notes_and_tables() -> None:
         (("One", "Two"), "prose", "Two\nx\ny".replace("Two\n", "Two\n", 1)),
         (("One", "Two"), "table", "1 | 2"),
     ]
+
+
+_ODF_STYLES = (
+    '<text:list-style text:name="L"><text:list-level-style-number text:level="1" text:num-format="1" text:num-suffix="."/>'
+    '<text:list-level-style-number text:level="2" text:num-format="a" text:num-prefix="(" text:num-suffix=")"/>'
+    '<text:list-level-style-number text:level="3" text:num-format="1" text:display-levels="3" text:start-value="5"/>'
+    '<text:list-level-style-bullet text:level="4"/></text:list-style>'
+)
+
+
+def odf_list(*items: str, more: str = "") -> str:
+    inside = "".join(
+        item if item.startswith("<text:list-") else f"<text:list-item>{item}</text:list-item>" for item in items
+    )
+    return f"<text:list{more}>{inside}</text:list>"
+
+
+@pytest.mark.parametrize(
+    ("lists", "lines"),
+    [
+        ([odf_list("A", "B"), odf_list("C")], ["1. A", "2. B", "1. C"]),
+        ([odf_list("A"), "B", odf_list("C", more=' text:continue-numbering="true"')], ["1. A", "B", "2. C"]),
+        ([odf_list("A"), odf_list("B"), odf_list("C", more=' text:continue-list="id0"')], ["1. A", "1. B", "2. C"]),
+        ([odf_list("A" + odf_list("B", "C" + odf_list("D")), "E" + odf_list("F"))],
+         ["1. A", "(a) B", "(b) C", "1.b.5 D", "2. E", "(a) F"]),
+        ([odf_list(odf_list("A"), "B")], ["(a) A", "1. B"]),
+        ([odf_list(odf_list(odf_list(odf_list("A"))))], ["A"]),
+        ([odf_list("<text:list-header>A</text:list-header>", "B")], ["A", "1. B"]),
+        ([odf_list('<text:list-item text:start-value="7">A</text:list-item>', "B")], ["7. A", "8. B"]),
+        ([odf_list("AA", "B")], ["1. A", "A", "2. B"]),
+    ],
+)  # fmt: skip
+def test_items_of_an_odt_have_the_numbers_that_its_program_shows(lists: list[str], lines: list[str]) -> None:
+    body = "".join(
+        item.replace("<text:list", f'<text:list text:style-name="L" text:id="id{number}"', 1)
+        for number, item in enumerate(lists)
+    )
+    body = re.sub(
+        r"(?<=>)[A-F]+(?=<)", lambda match: "".join(f"<text:p>{letter}</text:p>" for letter in match[0]), body
+    )
+    assert reading(odf("text", _ODF_STYLES + body), "a.odt").text.split() == " ".join(lines).split()
+
+
+def test_headings_of_an_odt_have_the_numbers_of_its_outline() -> None:
+    def heading(text: str, level: int, more: str = "") -> str:
+        return f'<text:h text:outline-level="{level}"{more}>{text}</text:h>'
+
+    body = (
+        heading("A", 1)
+        + heading("B", 2)
+        + heading("C", 2)
+        + heading("D", 1, ' text:is-list-header="true"')
+        + heading("E", 1)
+    )
+    data = odf("text", body)
+    styles = (
+        f'<x {ODF}><text:outline-style><text:outline-level-style text:level="1" text:num-format="I"/>'
+        '<text:outline-level-style text:level="2" text:num-format="1" text:display-levels="2"/></text:outline-style></x>'
+    )
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    document = reading(package({**files, "styles.xml": styles}), "a.odt")
+    assert [part.heading for part in document.parts] == [
+        ("I A",), ("I A", "I.1 B"), ("I A", "I.2 C"), ("D",), ("II E",),
+    ]  # fmt: skip
+    assert document.text.split("\n\n") == ["I A", "I.1 B", "I.2 C", "D", "II E"]
 
 
 def test_cells_of_an_ods_stand_in_their_columns_and_as_often_as_they_are_repeated() -> None:
