@@ -50,7 +50,7 @@ _READERS: dict[str, tuple[str, str]] = {
 
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
 VERSIONS = {
-    "pdf": 2, "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "epub": 3, "odt": 3, "odp": 3, "html": 3,
+    "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
 }  # fmt: skip
 
 _LANGUAGES = {

@@ -23,6 +23,7 @@ from .pdf_fonts import legible
 from .pdf_headings import BREAK, LineSizes
 from .pdf_hidden import box_of, mark_hidden, objects
 from .pdf_hyphens import joiner
+from .pdf_running_lines import without_running_lines
 from .pdf_streams import count_damaged
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
                 pages[index] = _read_picture(file, index, page, pictures)
     finally:
         file.close()
-    texts = [page.text for page in pages]
+    texts = without_running_lines([page.text for page in pages])
     entries, headings, join = sizes.headings() if sizes else entries, HeadingStack(), joiner(texts)
     for index, text in enumerate(texts):
         titles = [(level, join(title)) for level, title in entries.get(index, [])]
