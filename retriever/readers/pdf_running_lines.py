@@ -1,6 +1,6 @@
 """Leave out the running headers and footers of a PDF, which would stand in its passages as if they were about them.
 
-Only the first and the last line of pages count, and only if most pages have it there, the same but for the number of
+It is the first or the last line of most pages, the same but for the number of
 the page. The first page with such a line keeps it, so no words are lost.
 """
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.checks import is_real, is_whole, precision_of
-from ....core.words import is_mark
+from ....core.words import UNSPACED_RANGES, is_mark
 from ..encoder import check_texts
 from .chain import marginals, valid, viterbi
 from .head import TAGGER, check_settings, load_head, read_settings
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from .windows import Window
 
 _MARK, _FORMAT = "\uffff", "\ufffe"  # no characters: stand for every mark, and for every format character
-_WORD = re.compile(rf"[^\W_](?:{_FORMAT}*(?:[^\W_]|{_MARK}))*|(?:[^\w\s{_MARK}{_FORMAT}]|_){_MARK}*")
+_LETTER = rf"(?:(?![{UNSPACED_RANGES}])[^\W_]|\d)"  # of a script with spaces between words
+_WORD = re.compile(
+    rf"{_LETTER}(?:{_FORMAT}*(?:{_LETTER}|{_MARK}))*"
+    rf"|[^\W_](?:{_FORMAT}*{_MARK})*"  # a letter of another script is a word; a tagger joins those of one token
+    rf"|(?:[^\w\s{_MARK}{_FORMAT}]|_){_MARK}*"
+)
 _NO_WIDTH = "\u200b"  # a space, though Unicode calls it a format character
 _LENGTH = 256  # tokens of a window, of a model that does not say
 _PIECE = 256  # texts in memory together
@@ -102,6 +107,7 @@ class Entity:
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return the characters of each word: letters and digits, or one sign, with their marks.
 
+    Where a script has no spaces between words, each letter is one, as in the terms of a search.
     Format characters, such as the soft hyphen, belong to a word where they stand between two of its letters.
     """
     if not text.isascii():

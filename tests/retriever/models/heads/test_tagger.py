@@ -23,6 +23,23 @@ def test_words_and_tags_follow_the_characters():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("นางปูดี ปี ๒๕๖๖", "น า ง ปู ดี ปี ๒๕๖๖".split()),
+        ("张伟买iPhone15于2024年", "张 伟 买 iPhone15 于 2024 年".split()),
+        ("ភ្នំពេញ", "ភ្ នំ ពេ ញ".split()),
+    ],
+)
+def test_each_letter_is_a_word_in_a_script_without_spaces(text, words):
+    assert [text[start:end] for start, end in word_spans(text)] == words
+
+
+def test_a_name_in_a_script_without_spaces_is_tagged_without_what_stands_beside_it():
+    text = "นางปูดีมา"
+    assert TaggedText(text, (("PER", 3, 7),), "").tags(word_spans(text)) == "O O O B-PER I-PER O O".split()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
         ("Jose\u0301 Pen\u0303a", ["Jose\u0301", "Pen\u0303a"]),  # as macOS writes names of files
         ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
         ("Schreib\u00admaschine", ["Schreib\u00admaschine"]),
