@@ -55,7 +55,7 @@ def _opf(package: Package) -> str:
     for name in package.names:
         if name.endswith(".opf"):
             return name
-    raise UnreadableError("damaged: no book in it")
+    raise package.without("book")
 
 
 def _chapters(package: Package, opf: str, root: Any) -> Iterator[str]:

@@ -6,11 +6,14 @@ Each file has a header of its own in front of its bytes. APPNOTE.TXT of PKWARE, 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from io import BytesIO
+from itertools import islice
+from typing import IO, TYPE_CHECKING
 
 from .members import CutBytes
 
@@ -68,6 +71,44 @@ def files_before_cut(data: bytes) -> Iterator[PackedFile]:
         file, flags = _read_header(data, at)
         at = _take_sizes(data, file) if flags & _SIZES_FOLLOW else file.start + file.packed
         yield file
+
+
+class CutZip:
+    """The files of a ZIP up to the cut, as `zipfile.ZipFile` opens them; the last one may lack bytes, and is damaged.
+
+    :param most: number of files.
+    :param limit: bytes that a file may unpack to.
+    """
+
+    def __init__(self, data: bytes, most: int, limit: int) -> None:
+        self._data, self._limit = data, limit
+        self._files: dict[str, PackedFile] = {}
+        with contextlib.suppress(zipfile.BadZipFile):
+            for file in islice(files_before_cut(data), most):
+                self._files[file.name] = file
+
+    def infolist(self) -> list[zipfile.ZipInfo]:
+        """The name and the size of each file."""
+        entries = []
+        for file in self._files.values():
+            entry = zipfile.ZipInfo(file.name)
+            entry.file_size = file.size or 0
+            entries.append(entry)
+        return entries
+
+    def open(self, entry: zipfile.ZipInfo) -> IO[bytes]:
+        """Unpack a file.
+
+        :raises zipfile.BadZipFile: when it is not whole.
+        :raises RuntimeError: when it needs a password.
+        """
+        file = self._files[entry.filename]
+        if file.is_encrypted:
+            raise RuntimeError
+        content = file.unpack(self._data, self._limit)
+        if isinstance(content, CutBytes):
+            raise zipfile.BadZipFile("the ZIP is cut")
+        return BytesIO(content)
 
 
 def _read_header(data: bytes, at: int) -> tuple[PackedFile, int]:

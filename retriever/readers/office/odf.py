@@ -43,7 +43,7 @@ def read_odf(data: bytes, format_name: str, pictures: Pictures) -> Document:
         styles = None
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
-        raise UnreadableError("damaged: no content in it")
+        raise package.without("content") if package else UnreadableError("damaged: no content in it")
     roots = [root for root in (styles, content) if root is not None]
     reader = _OdfReader(_title_styles(content), Numbering(reversed(roots)), package, pictures)
     try:

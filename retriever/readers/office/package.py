@@ -13,6 +13,7 @@ from lxml import etree
 
 from ....core.errors import UnreadableError
 from ...documents.document import add_unread
+from ..containers.cut_zip import CutZip
 from ..containers.zip_directory import open_zip
 
 if TYPE_CHECKING:
@@ -98,11 +99,16 @@ class Package:
     """The files in a ZIP, by name in any case of letters."""
 
     def __init__(self, data: bytes) -> None:
+        self._cut = ""  # why only the files up to a cut are there
+        self._zip: zipfile.ZipFile | CutZip
         try:
             self._zip = open_zip(data)
             entries = self._zip.infolist()
         except _DAMAGED as error:
-            raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
+            self._cut, self._zip = f"not a whole ZIP file ({error})", CutZip(data, MAX_ENTRIES + 1, MAX_INFLATED + 1)
+            entries = self._zip.infolist()
+        if self._cut and not entries:
+            raise UnreadableError(f"damaged: {self._cut}")
         if len(entries) > MAX_ENTRIES:
             raise UnreadableError(f"it packs {len(entries):,} files; more than {MAX_ENTRIES:,} are not opened")
         self._entries = {entry.filename.replace("\\", "/").lstrip("/").lower(): entry for entry in entries}
@@ -177,10 +183,14 @@ class Package:
             self._damaged[name] = None
 
     def describe(self, builder: DocumentBuilder) -> None:
-        """Add the damaged files to the metadata, as a part that was not read.
+        """Add the damaged files and those behind a cut to the metadata, as a part that was not read.
 
         :raises UnreadableError: when the others have no text.
         """
+        if self._cut:
+            if not builder.length:
+                raise UnreadableError(f"damaged: {self._cut}")
+            add_unread(builder.metadata, "the file is cut, and its end is missing")
         if self._damaged:
             verb = "is" if len(self._damaged) == 1 else "are"
             names = ", ".join(map(repr, list(self._damaged)[:_MAX_LISTED])) + ", …" * (len(self._damaged) > _MAX_LISTED)
@@ -235,8 +245,12 @@ class Package:
         """
         part = self.main_part(usual)
         if part not in self:
-            raise UnreadableError(f"damaged: no {name} in it")
+            raise self.without(name)
         return part, self.tree(part)
+
+    def without(self, name: str) -> UnreadableError:
+        """Return the error of a package whose main part is missing."""
+        return UnreadableError(f"damaged: {self._cut or f'no {name} in it'}")
 
     def title(self) -> str:
         """The title in the document properties."""

@@ -40,6 +40,44 @@ if TYPE_CHECKING:
     from binocle.retriever.documents.document import Document
 
 
+CUT = "the file is cut, and its end is missing"
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (docx(p("kept")), "a.docx"),
+        (odf("text", "<text:p>kept</text:p>"), "a.odt"),
+        (xlsx('<row><c t="inlineStr"><is><t>kept</t></is></c></row>'), "a.xlsx"),
+    ],
+)
+def test_an_office_file_without_its_end_gives_the_parts_that_are_whole(data: bytes, name: str) -> None:
+    directory = data.index(b"PK\1\2")
+    for end in (directory, directory + 9, len(data) - 1):
+        document = reading(data[:end], name)
+        assert (document.text, document.metadata["unread"]) == ("kept", CUT)
+    assert outcome(data[:20], name).startswith("damaged: not a whole ZIP file")
+    assert "\n" not in outcome(data[: directory // 2], name)
+
+
+def test_a_part_at_the_cut_is_damaged_and_words_behind_it_are_missing() -> None:
+    data = docx(p("kept") + p("x", '<w:pStyle w:val="T"/>'), styles=STYLES + " " * 9_000)
+    cut = data[: data.index(b"word/styles.xml") + 60]
+    document = reading(cut, "a.docx")
+    assert document.text.startswith("kept")
+    assert document.metadata["unread"] == f"{CUT}; 'word/styles.xml' inside is damaged"
+
+
+def test_a_part_of_a_cut_file_unpacks_within_limits_and_not_with_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = docx(p("a" * 5_000))[:-1]
+    monkeypatch.setattr(package_limits, "MAX_INFLATED", 2_000)
+    assert outcome(data, "a.docx").startswith("it unpacks to more than")
+    secret = bytearray(data)
+    for place in re.finditer(b"PK\3\4", data):
+        secret[place.start() + 6] |= 1
+    assert outcome(bytes(secret), "a.docx") == "password-protected"
+
+
 @pytest.mark.parametrize("namespace", [W, STRICT])
 def test_docx_headings_come_from_styles_whatever_they_are_called(namespace: str) -> None:
     body = (
