@@ -76,15 +76,15 @@ def files_before_cut(data: bytes) -> Iterator[PackedFile]:
 class CutZip:
     """The files of a ZIP up to the cut, as `zipfile.ZipFile` opens them; the last one may lack bytes, and is damaged.
 
-    :param most: number of files.
+    :param count: the number of files at most.
     :param limit: bytes that a file may unpack to.
     """
 
-    def __init__(self, data: bytes, most: int, limit: int) -> None:
+    def __init__(self, data: bytes, count: int, limit: int) -> None:
         self._data, self._limit = data, limit
         self._files: dict[str, PackedFile] = {}
         with contextlib.suppress(zipfile.BadZipFile):
-            for file in islice(files_before_cut(data), most):
+            for file in islice(files_before_cut(data), count):
                 self._files[file.name] = file
 
     def infolist(self) -> list[zipfile.ZipInfo]:
