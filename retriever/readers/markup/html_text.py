@@ -46,6 +46,7 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECAS
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _PERMALINK = f"¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n{HIDING}{SHOWING}"  # the text of a link from a heading to itself
 _ITEMS = frozenset({"li", "dt", "dd"})
+_LINKS = frozenset({"a", "button"})
 _MAX_TABLE_DEPTH = 24
 _MAX_SPAN_COLUMN = 1000  # row spans are ignored from this column on
 _MAX_CELL = 2000  # characters; a table with a longer cell serves the layout
@@ -152,6 +153,7 @@ class HtmlReader:
         self._preformatted = 0
         self._level = 0  # the level of the heading being read, else 0
         self._link = 0  # the number of pieces of text before the last link in that heading
+        self._link_end = 0  # the number of pieces up to the end of the last link or button of this block
         self._gap = ""  # white space between the last text and the next, due to the blocks between
         self._lists = Lists()
         self.page_title = ""
@@ -237,7 +239,13 @@ class HtmlReader:
         self._open.append(name)
         self._count[name] = self._count.get(name, 0) + 1
         if self._hidden is None:
+            self._part_links(name)
             self._open_element(tag)
+
+    def _part_links(self, name: str) -> None:
+        """Put a space between links that follow each other, as a style sheet does in a menu or a list of tags."""
+        if name in _LINKS and self._text and self._link_end == len(self._text):
+            self._text.append(" ")
 
     def _enter_look(self, tag: Tag) -> None:
         """Note the look of an element that opens."""
@@ -311,6 +319,8 @@ class HtmlReader:
             last = self._open.pop()
             self._count[last] -= 1
             self._close_element(last)
+            if last in _LINKS and self._hidden is None:
+                self._link_end = len(self._text)
             if self._looks[-1][0] >= len(self._open):
                 self._looks.pop()
             if last == name:
@@ -354,6 +364,7 @@ class HtmlReader:
         text = text if self._preformatted else _SPACE.sub(" ", text).strip(" ")
         start, last_line, self._start = self._start, self._line(self._end), None
         self._text.clear()
+        self._link_end = 0
         if start is None or not text.strip():
             return
         if self._level:

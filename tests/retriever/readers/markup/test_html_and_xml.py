@@ -53,6 +53,21 @@ def test_items_of_an_ordered_list_have_the_numbers_that_a_browser_shows(source: 
     assert reading(source, "a.html").text == text
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<p><a>python</a><a>search</a>", "python search"),
+        ("<p><span><a>python</a></span><span><a>search</a></span>", "python search"),
+        ("<button>Yes</button><button>No</button>", "Yes No"),
+        ("<p><a>work</a>ing<a>s</a>", "workings"),
+        ("<p><a>a</a><p>b<a>c</a>", "a\n\nbc"),
+        ("<pre><a>def</a> <a>f</a>", "def f"),
+    ],
+)
+def test_links_that_follow_each_other_are_words_apart(source: str, text: str) -> None:
+    assert reading(source, "a.html").text == text
+
+
 def test_the_heading_of_an_item_has_no_number_in_its_path() -> None:
     document = reading("<ol>\n<li><h2>Oil</h2>Change it.</ol>", "a.html")
     assert outline(document) == [(("Oil",), 2, "prose", "1. Oil"), (("Oil",), 2, "prose", "Change it.")]
