@@ -1,17 +1,21 @@
-"""Notes of `binocle search` on stderr: the query's length, language and corrected words, and a lack of answers."""
+"""Notes of `binocle search` on stderr: on the query's length, language and words, and on a lack of answers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path
+from ...core.units import count_of
 from ..output import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...retriever.retriever import Retriever
     from ...retriever.search.results.hits import Hits
+    from ...retriever.store.filters.filter import Filter
+
+_NAMED = 3  # documents in a note
 
 
 def corrected(query: str, hits: Hits) -> str:
@@ -53,6 +57,19 @@ def say_nothing(hits: Hits, from_here: Callable[[str], str], *, is_shown: bool) 
         + ": --min-relevance 0 shows it" * (not is_shown),
         err=True,
     )
+
+
+def say_named(
+    query: str, retriever: Retriever, filters: Sequence[str | Filter], from_here: Callable[[str], str]
+) -> None:
+    """Name documents that have the words of the query in their paths."""
+    from ...retriever.store.documents import with_name
+
+    documents = with_name(retriever.snapshot(), query, list(filters))
+    if documents:
+        paths = [from_here(row["path"]) if row["source"] == "file" else row["path"] for row in documents[:_NAMED]]
+        rest = f" and {count_of(len(documents) - _NAMED, 'other')}" * (len(documents) > _NAMED)
+        echo(f"binocle: the words are in the name of {', '.join(map(printable_path, paths))}{rest}", err=True)
 
 
 def say_too_long(query: str, retriever: Retriever) -> None:

@@ -33,7 +33,7 @@ from .answer import print_answer
 from .hits import PrintOptions, comment, print_hits
 from .lines import LineOptions, check_line_options, line_options, print_lines, print_paths
 from .places import open_in_editor
-from .remarks import corrected, say_language, say_nothing, say_too_long
+from .remarks import corrected, say_language, say_named, say_nothing, say_too_long
 from .retained import recovered, recovery
 from .word_shares import word_shares
 
@@ -199,7 +199,7 @@ def search(
     Searches FOLDER, which may also be a file, a glob, or several of these in one index. Without it, searches the whole
     index of the current folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open
     from the current folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing that
-    answers QUERY.
+    answers QUERY; files with its words in their names are named then.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
     definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
@@ -244,6 +244,8 @@ def search(
         hits = retriever.search(query, where=filters, group_by=group_by, **ranking.arguments())
         reader = reading.reader if reading.answers else None
         answered = retriever.answer(query, reader=reader, hits=hits) if reader else None
+    if not (hits and _may_answer(hits, ranking)):
+        say_named(query, retriever, filters, path_from_here(root))
     query = corrected(query, hits)
     if lines.paths_only:
         answering = _answering(hits, ranking)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
+from ...core.terms import query_stems
 from ...core.words import composed
 from ..documents.document import concealed_of, hidden_spans, metadata_of, take_internal, visible_text
 from ..documents.file_parts import file_of
@@ -37,6 +38,20 @@ def ids_passing(snapshot: Snapshot, where: Where) -> set[int]:
     """Return the row ids of the documents that pass a filter, of all if it has no conditions."""
     conditions, ids = parse(where), snapshot.document_rows["id"].to_numpy()
     return set((ids if conditions is None else ids[snapshot.select(conditions)]).tolist())
+
+
+def with_name(snapshot: Snapshot, query: str, where: Where = None) -> list[Row]:
+    """Return the documents that have all words of a query in their paths, one at least in the name itself.
+
+    Words are compared by their stems. The documents with the fewest other words come first.
+    """
+    words, passing = set(query_stems(query)), ids_passing(snapshot, where)
+    named = []
+    for row in snapshot.document_rows.select(["id", "path", "source"]).to_pylist():
+        own, name = set(query_stems(row["path"])), query_stems(row["path"].rstrip("/").rsplit("/", 1)[-1])
+        if row["id"] in passing and words <= own and not words.isdisjoint(name):
+            named.append((len(own), row["path"], row))
+    return [row for *_, row in sorted(named, key=lambda entry: entry[:2])]
 
 
 def readable(row: Row) -> Row:

@@ -141,6 +141,18 @@ def test_search_for_what_nothing_answers_names_the_nearest_and_exits_1(strict: P
     assert "relevance  4% of everyday questions seem answered, 2% of the documents' own" in run("status").out
 
 
+@pytest.mark.usefixtures("strict")
+def test_a_search_without_an_answer_names_the_files_with_its_words_in_their_names(run):
+    name = "binocle: the words are in the name of notes/guide/tasks.md\n"
+    for query in ("the guides of task.md", "tasks guide md"):
+        code, out, err = run("search", query, "--mode", "semantic")
+        assert (code, out) == (1, "") and err.startswith(name)
+    assert run("search", "tasks md", "--min-relevance", 1) == (1, "", name)
+    assert name not in run("search", "tasks md", "--where", "type=pdf").err
+    assert name not in run("search", "notes guide", "--mode", "semantic").err  # folders alone
+    assert name not in run("search", "tasks md gone", "--mode", "semantic").err
+
+
 def test_a_missing_option_is_explained(here: Path, run):
     problem = "Missing option '--reader': A trained reader: its folder, or its name on the hub."
     assert run("answer", "who ran", "README.md") == (2, "", f"binocle: {problem} (see 'binocle answer --help')\n")
