@@ -21,6 +21,7 @@ from ...core.errors import BinocleError, InputError
 from ...core.version import __version__
 from ..documents.document import visible_text
 from ..search.results.currency import changed_files
+from ..store.documents import with_name
 from .http.faults import describe
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _LINES = 200  # of a document, read at once
 _CHARACTERS = 20_000  # of a text, returned at once: some 5,000 tokens
 _PASSAGES = 50
 _DOCUMENTS = 500
-_NAMED = 5  # changed files of one answer
+_NAMED = 5  # documents in a note
 _NO_ANSWER = "nothing here seems to answer this"
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -216,7 +217,9 @@ class _Tools:
     ) -> Passages:
         """Find the passages that answer a query, best first, with path, lines, page and headings."""
         hits = self._retriever.search(query, k, mode=mode, where=where)
-        return Passages(passages=_passages(hits), note=self._note(hits, self._filtered_out(hits, where) or _note(hits)))
+        named = "" if hits and hits.answerable is not False else self._with_name(query, where)
+        notes = filter(None, [self._filtered_out(hits, where) or _note(hits), named])
+        return Passages(passages=_passages(hits), note=self._note(hits, "; ".join(notes)))
 
     def context(
         self,
@@ -286,13 +289,17 @@ class _Tools:
         conditions = " and ".join([where] if isinstance(where, str) else where)
         return f"no document passes {conditions}: the tool files lists the documents"
 
+    def _with_name(self, query: str, where: list[str] | str) -> str:
+        """Name documents that have the words of the query in their paths; "" for none."""
+        paths = [row["path"] for row in with_name(self._retriever.snapshot(), query, where)]
+        return f"the words are in the name of {_first(paths)}" if paths else ""
+
     def _changed(self, paths: Sequence[str]) -> str:
         """Say which of these files were changed or removed after indexing; "" for none."""
         changed = sorted(set(changed_files(self._retriever.snapshot(), self._retriever.folder, paths)))
         if not changed:
             return ""
-        named = [*changed[:_NAMED], *([f"{len(changed) - _NAMED:,} more"] if len(changed) > _NAMED else [])]
-        return f"changed or removed after indexing, so lines may have moved: {', '.join(named)}"
+        return f"changed or removed after indexing, so lines may have moved: {_first(changed)}"
 
     def files(
         self,
@@ -365,6 +372,11 @@ def _cut(path: str, line: int, characters: int) -> str:
         return ""
     uri = f"binocle://doc/{quote(path)}?lines={line}-{line}"
     return f"line {line} is cut: these are {_CHARACTERS:,} of its {characters:,} characters; the resource {uri} has all"
+
+
+def _first(paths: Sequence[str]) -> str:
+    """List some paths, and count the rest."""
+    return ", ".join([*paths[:_NAMED], *([f"{len(paths) - _NAMED:,} more"] if len(paths) > _NAMED else [])])
 
 
 def _note(hits: Hits) -> str:

@@ -93,6 +93,11 @@ def test_an_agent_learns_that_nothing_answers(server, monkeypatch):
     assert reply["passages"] and all(row["weak"] for row in reply["passages"])
     context = answer(server, "context", query="quixotic zebra")
     assert (context["text"], context["note"]) == ("", "nothing here seems to answer this")
+    note = "nothing here seems to answer this: these passages are only the nearest"
+    assert (
+        answer(server, "search", query="price csv")["note"] == f"{note}; the words are in the name of data/prices.csv"
+    )
+    assert answer(server, "search", query="price csv", where="type=markdown")["note"] == note
 
 
 @pytest.mark.parametrize("where", ["type=csv and size>1GB", ["type=csv", "size>1GB"]])
