@@ -12,8 +12,10 @@ from ...core.errors import InputError
 from ...core.files import expand_home, user_folder
 from ...core.progress import OnProgress, ignore
 from ...retriever.indexing.switch import check_own
+from ...retriever.indexing.vector_log import logged_vectors
 from ...retriever.models.defences import SECRET_BYTES
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
+from ...retriever.store.commits import SWITCHING
 from ...retriever.store.store import locked
 from . import defences, search_cost
 
@@ -62,11 +64,18 @@ def defend(
     encoder = save_defended_encoder(target, retriever.encoder, defence)
     try:
         report = retriever.switch(encoder, keep=keep, progress=progress)
-    except Exception:  # an interrupted switch goes on later, with this key
-        if retriever.snapshot().head.encoder.model != str(encoder):
-            shutil.rmtree(encoder)  # no vector was embedded with this secret
+    except BaseException:
+        if not _has_vectors_of(retriever, encoder):
+            shutil.rmtree(encoder)
         raise
     return AppliedDefence(defence_setting.name, encoder, report)
+
+
+def _has_vectors_of(retriever: Retriever, encoder: Path) -> bool:
+    """Whether any vector was embedded with an encoder's secret: an interrupted switch goes on with it later."""
+    snapshot = retriever.snapshot()
+    log = logged_vectors(snapshot.store.path / SWITCHING)
+    return snapshot.head.encoder.model == str(encoder) or (log is not None and log.model == str(encoder))
 
 
 def check(retriever: Retriever, folder: str | Path | None) -> None:

@@ -398,6 +398,20 @@ def test_an_interrupted_defence_keeps_its_key_and_goes_on_with_it(tmp_path, retr
     assert (report.switched, report.embedded) == (True, 0)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_defence_that_stops_leaves_its_key_only_if_vectors_were_embedded_with_it(
+    logged, error, tmp_path, retriever, monkeypatch
+):
+    def stop(*_, **__):
+        raise error
+
+    monkeypatch.setattr(switching, "_rows" if logged else "_embed", stop)
+    with pytest.raises(error):
+        defend(retriever, "rotation", folder=tmp_path / "key")
+    assert (tmp_path / "key").exists() is logged
+
+
 def test_undefended_vectors_stay_for_a_rollback_unless_they_are_erased(retriever, tmp_path):
     snapshot = retriever.snapshot()
     vector = np.array(snapshot.read("chunks", ["vector"])["vector"][3].as_py(), np.float32).tobytes()
