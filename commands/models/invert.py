@@ -10,7 +10,7 @@ from ...core.errors import InputError
 from ...core.units import count_of
 from ..documents import parse_citation
 from ..index_lookup import open_index
-from ..options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option
+from ..options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, report_to_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes
@@ -237,6 +237,7 @@ def _print_reading(reading: StateReading, *, as_json: bool) -> int:
 @click.option("--held-out", type=float, default=0.02, show_default=True, help="Share of documents to hold out.")
 @click.option("--evaluations", type=int, default=4, show_default=True, help="Checkpoints during the run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@report_to_option
 @json_option
 def inverter(
     texts: tuple[str, ...],

@@ -8,6 +8,7 @@ from ...core import checks
 from ...core.errors import InputError
 from ...retriever.inversion.decoder_settings import TokenDecoderSettings
 from ...retriever.inversion.inverter_info import INVERTER_KINDS
+from ..runs.trainers import trackers
 from .rows import SHORTEST
 
 _LENGTHS = {"embedding": 32, "hidden": 126}  # default maximum number of tokens in a text
@@ -33,6 +34,7 @@ class InverterConfig:
     held_out: float = 0.02  # share of the documents
     evaluations: int = 4
     seed: int = 0
+    report_to: str | None = None  # a tracker of `trackers.TRACKERS`
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
@@ -42,6 +44,7 @@ class InverterConfig:
         checks.above_0(self, "minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts", "held_out")
         checks.share(self, "held_out", "masked")
         checks.seed(self)
+        trackers.check(self.report_to)
         if self.max_length is not None and not checks.is_whole(self.max_length, SHORTEST):
             raise InputError(f"max length is in tokens, at least {SHORTEST}, not {self.max_length!r:.60}")
         self._check_unused()

@@ -20,6 +20,7 @@ from ..pretraining.data import rows as pretraining_rows
 from ..runs import environment
 from ..runs.checkpoints import last_checkpoint
 from ..runs.loop import Schedule, run_loop
+from ..runs.trainers import trackers
 from . import rows as inversion_rows
 from .evaluation import measure_recovery, summarize, with_threshold
 from .result import TrainedInverter
@@ -160,14 +161,16 @@ class StateInverterTraining(InverterTraining):
         if last_checkpoint(self.run.checkpoints) is None:
             self.run.report("fitting the linear part")
             inversion.begin()
-        result = run_loop(
-            inversion.decoder,
-            inversion.loss,
-            self.schedule(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
-            folder=self.run.checkpoints,
-            measure=lambda: inversion.accuracy(self.held_out, limit=50),
-            progress=self.run.progress,
-        )
+        with trackers.reporting(self.run.report_to, self.run.out) as report:
+            result = run_loop(
+                inversion.decoder,
+                inversion.loss,
+                self.schedule(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
+                folder=self.run.checkpoints,
+                measure=lambda: inversion.accuracy(self.held_out, limit=50),
+                progress=self.run.progress,
+                report=report,
+            )
         self.run.report("measuring on held-out texts")
         temperature, measures = self._measure(inversion)
         masked_temperature, masked_measures = self._measure(inversion, config.masked) if config.masked else (1.0, [])
@@ -240,17 +243,19 @@ class EmbeddingInverterTraining(InverterTraining):
         words = None
         if last_checkpoint(self.run.checkpoints / "bag") is None:
             words = token_vectors(self.encoder, self.tokens, decoder.settings.vocabulary, self.run.progress)
-        result = train_decoder(
-            decoder,
-            texts,
-            self.tokens,
-            self.schedule,
-            words=words,
-            batch_size=config.batch_size or 128,
-            seed=config.seed,
-            folder=self.run.checkpoints,
-            progress=self.run.progress,
-        )
+        with trackers.reporting(self.run.report_to, self.run.out) as report:
+            result = train_decoder(
+                decoder,
+                texts,
+                self.tokens,
+                self.schedule,
+                words=words,
+                batch_size=config.batch_size or 128,
+                seed=config.seed,
+                folder=self.run.checkpoints,
+                progress=self.run.progress,
+                report=report,
+            )
         encoder = self.encoder
         info = InverterInfo("embedding", encoder.name, encoder.fingerprint, encoder.dim, asdict(decoder.settings))
         self.run.report("comparing held-out texts with those learned from")

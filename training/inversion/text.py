@@ -9,7 +9,7 @@ wrong tokens. Cross-entropy is over the batch's own tokens and a random sample o
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -140,12 +140,14 @@ def train_decoder(
     seed: int = 0,
     folder: Path | None = None,
     progress: OnProgress = ignore,
+    report: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> LoopResult:
     """Train the bag of a decoder, then the rest.
 
     :param schedule: builds the schedule of a part: (share of the time, learning rate, batch size, rows).
     :param ordered: the texts that the order is learned from; all by default.
     :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has not been trained yet.
+    :param report: called with each row of both parts: the bag's has a `bag_loss`, and the steps of the rest follow.
     """
     bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
     bag_folder, text_folder = (folder / "bag", folder / "text") if folder else (None, None)
@@ -154,7 +156,14 @@ def train_decoder(
     progress(Progress("learning which words a vector holds"))
     bag_schedule = schedule(_BAG, 1e-3, 4 * batch_size, len(texts))
     bag_schedule = replace(bag_schedule, passes=max(_PASSES, _SMALL / len(texts)))
-    first = run_loop(decoder.bag, bag.loss, bag_schedule, folder=bag_folder, progress=progress)
+    first = run_loop(
+        decoder.bag,
+        bag.loss,
+        bag_schedule,
+        folder=bag_folder,
+        progress=progress,
+        report=lambda row: report({"bag_loss" if name == "loss" else name: value for name, value in row.items()}),
+    )
     spent = _BAG
     if bag_schedule.steps is None and bag_schedule.seconds:  # the rest gets the time that the bag has left
         spent *= min(1.0, first.seconds / bag_schedule.seconds)
@@ -163,7 +172,14 @@ def train_decoder(
     ordered = ordered or texts
     inversion = TextInversion(decoder, ordered, tokens.special, batch_size=batch_size, seed=seed)
     rest = schedule(1 - spent, 5e-4, batch_size, len(ordered))
-    result = run_loop(decoder, inversion.loss, rest, folder=text_folder, progress=progress)
+    result = run_loop(
+        decoder,
+        inversion.loss,
+        rest,
+        folder=text_folder,
+        progress=progress,
+        report=lambda row: report({**row, "step": first.steps + row["step"]}),
+    )
     decoder.bag.requires_grad_(requires_grad=True)
     result.resumed_from = first.resumed_from if result.resumed_from is None else first.steps + result.resumed_from
     result.seconds += first.seconds

@@ -12,6 +12,7 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.heads.config import HeadConfig
+from binocle.training.inversion.config import InverterConfig
 from binocle.training.pretraining.config import PretrainingConfig
 from binocle.training.runs.trainers import trackers
 from binocle.training.runs.training_config import check_training
@@ -85,6 +86,27 @@ def test_a_head_is_followed_too(tmp_path, tiny_model, run):
     assert "eval/span F1" in events.Tags()["scalars"] and losses
     with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
         HeadConfig(report_to="mlflow").check()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+def test_an_inverter_is_followed_through_all_its_steps(kind, tmp_path, tiny_model, run):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    lines = [f"the {a} and the {b} with a {a} and {b}" for a in WORDS for b in WORDS]
+    (tmp_path / "texts.txt").write_text("\n".join(lines), "utf-8")
+    out, options = tmp_path / "out", ("--from", kind, "--steps", 4, "--batch-size", 8, "--max-length", 8)
+    options = (*options, "--held-out", 0.2, "--encoder", tiny_model, "--report-to", "tensorboard")
+    shown = run("train", "inverter", tmp_path / "texts.txt", "--out", out, *options)
+    assert shown.code == 0, shown.err
+    events = reader.EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    losses = {event.step: event.value for event in events.Scalars("train/loss")}
+    bag = [event.step for event in events.Scalars("train/bag_loss")] if kind == "embedding" else []
+    assert [*bag, *losses] == [1, 2, 3, 4]
+    logged = [json.loads(line)["loss"] for line in (out / "log.jsonl").read_text().splitlines()]
+    assert [*losses.values()] == pytest.approx(logged, abs=1e-4)
+    with pytest.raises(InputError, match="expected one of tensorboard, wandb, trackio"):
+        InverterConfig(report_to="mlflow").check()
 
 
 @pytest.mark.filterwarnings("ignore")
