@@ -983,6 +983,26 @@ def test_text_and_charts_are_readable_on_a_light_and_on_a_dark_page(audited):
     assert text.count("<table>") == text.count('<div class="scroll" tabindex="0"><table>')
 
 
+def test_the_table_of_settings_has_eleven_columns_whatever_the_number_of_lengths(audited):
+    report = report_fields(audited)
+    text = page(report)
+    settings, by_length = re.search(r"<h2>Settings</h2>\n(.*?</table>)(.*?</table>)", text, re.DOTALL).groups()
+    assert settings.count("<th>") == 11 and settings.count("<tr>") == 1 + len(report["settings"])
+    heads = re.findall("<th>(.*?)</th>", by_length)
+    assert heads == ["setting", *(f"texts of {length} tokens" for length in report["frequent"])]
+    plain = report["settings"][0]
+    highest = max(attack["lengths"]["4"]["f1"]["value"] for attack in plain["attacks"].values())
+    assert f"<tr><td>1 none</td><td>{highest:.3f}</td>" in by_length
+
+
+def test_numbers_stay_on_one_line_and_the_name_of_a_row_in_sight(audited):
+    style = re.search("<style>(.*?)</style>", page(report_fields(audited)), re.DOTALL)[1]
+    assert "td{white-space:nowrap}" in style and "td small{display:block}" in style
+    assert re.search(r"th:first-child,td:first-child\{position:sticky;left:0;background:var\(--page\)", style)
+    (text,) = re.findall(r"td\.text\{[^}]*\}", style)
+    assert "white-space:normal" in text
+
+
 def _contrast(first, second):
     """The ratio of two colours' luminances by WCAG 2.2; 4.5 is enough for text, and 3 for charts."""
     luminances = []

@@ -78,9 +78,12 @@ body{{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page)
 body{{padding:0 1rem;overflow-wrap:anywhere}}
 h1{{font-size:1.6rem}}h2{{font-size:1.2rem;margin-top:2.2rem}}h3{{font-size:1rem}}
 table{{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0;overflow-wrap:normal}}
-th,td{{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}}
+th,td{{padding:.25rem .5rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}}
+th{{vertical-align:bottom}}td{{white-space:nowrap}}td small{{display:block}}
 th:first-child,td:first-child,td.text,th.text{{text-align:left}}
-td.text{{overflow-wrap:anywhere;min-width:14rem}}small{{color:var(--faint)}}.front{{font-weight:600}}
+th:first-child,td:first-child{{position:sticky;left:0;background:var(--page);white-space:normal}}
+th:first-child,td:first-child{{max-width:40vw;overflow-wrap:break-word}}
+td.text{{overflow-wrap:anywhere;white-space:normal;min-width:14rem}}small{{color:var(--faint)}}.front{{font-weight:600}}
 dt{{font-weight:600}}summary{{cursor:pointer}}mark{{background:var(--mark);color:var(--ink)}}
 .scroll,figure{{overflow-x:auto}}figure{{display:inline-block;max-width:100%;margin:.3rem 0}}
 svg{{display:block;max-width:100%;height:auto}}svg.wide{{min-width:40rem}}
@@ -173,10 +176,6 @@ def _settings(report: Report) -> str:
             f"<td>{_value(setting['share'])}</td>",
             *(f"<td>{_value(setting[f'highest_{name}'])}</td>" for name in ("content_f1", "names", "numbers")),
         ]
-        for length in report["frequent"]:
-            answers = [attack["lengths"].get(length) for attack in setting["attacks"].values()]
-            f1s = [answer["f1"]["value"] for answer in answers if answer]
-            cells.append(f"<td>{max(f1s):.3f}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = [
         "setting",
@@ -191,12 +190,25 @@ def _settings(report: Report) -> str:
         "names",
         "numbers",
     ]
-    heads += [f"F1, {texts_of(report, length)}" for length in report["frequent"]]
     note = (
         "Bold: on the Pareto front. Highest F1: of all attackers, guessing and the nearest own text included. "
         f"{_TWENTIETH} Share: 0 is guessing, 1 the whole text."
     )
-    return f"{_table(heads, rows)}<p><small>{note}</small></p>"
+    return f"{_table(heads, rows)}<p><small>{note}</small></p>{_lengths(report)}"
+
+
+def _lengths(report: Report) -> str:
+    """Lay out the highest F1 of each setting and length, in a table of its own: one with all columns is too wide."""
+    rows = []
+    for number, setting in enumerate(report["settings"], 1):
+        cells = [f"<td>{number} {escaped(setting['name'])}</td>"]
+        for length in report["frequent"]:
+            answers = [attack["lengths"].get(length) for attack in setting["attacks"].values()]
+            f1s = [answer["f1"]["value"] for answer in answers if answer]
+            cells.append(f"<td>{max(f1s):.3f}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    heads = ["setting", *(texts_of(report, length) for length in report["frequent"])]
+    return f"<h3>Highest F1 of the attackers, by length</h3>{_table(heads, rows)}"
 
 
 def _candidates(report: Report) -> Iterable[str]:
