@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...core import checks as limits
 from ...core.errors import InputError
+from ...retriever.models.files import split_length
 from ..runs.training_config import TrainingConfig, check_training
 
 SAMPLERS = {"proportional": "proportional", "round-robin": "round_robin"}  # ours -> sentence-transformers' name
@@ -40,6 +41,16 @@ def with_rate(config: EncoderConfig) -> EncoderConfig:
     """
     usual = 2e-4 if config.lora else 2e-5
     return config if config.learning_rate is not None else replace(config, learning_rate=usual)
+
+
+def check_whole(base: str) -> None:
+    """:raises InputError: for NAME@128, since a training changes whole vectors."""
+    whole, length = split_length(base)
+    if length is not None:
+        raise InputError(
+            f"{base} is the beginning of the vectors of {whole}, and a training starts from whole ones: expected "
+            f"{whole} as the base, with --matryoshka {length} for short vectors that keep their quality"
+        )
 
 
 def check(config: EncoderConfig) -> None:

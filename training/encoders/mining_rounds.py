@@ -24,7 +24,7 @@ from ..data.dataset import Shape
 from ..mining.mine import mine
 from ..runs import environment
 from ..runs.run_folder import ORDER, SETTINGS, check_order, files_of, finished_of, folder_of, refuse_finished
-from .config import EncoderConfig, check
+from .config import EncoderConfig, check, check_whole
 from .objectives import objectives
 from .train import train_encoder
 
@@ -64,6 +64,7 @@ def train_rounds(
     check(config)
     _check_objective(config, negatives)
     current = base or DEFAULT_MODEL
+    check_whole(current)
     for model in filter(None, (current, config.guide)):
         find(model)
     settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}

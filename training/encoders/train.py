@@ -19,7 +19,7 @@ from ..data.sources import by_name
 from ..runs import environment
 from ..runs.run_folder import check_outside, files_of
 from ..runs.training_run import TrainingRun
-from .config import EncoderConfig, check, with_rate
+from .config import EncoderConfig, check, check_whole, with_rate
 from .objectives import objectives
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def train_encoder(
     config = with_rate(config or EncoderConfig())
     check(config)
     base = base or model_files.DEFAULT_MODEL
+    check_whole(base)
     for model in filter(None, (base, teacher, config.guide)):  # before a large file is read
         model_files.find(model)
     sources = _sources(data, config)

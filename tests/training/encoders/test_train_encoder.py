@@ -935,6 +935,13 @@ def test_a_text_and_its_translation_learn_the_teachers_vector_of_the_text(tmp_pa
     assert distance(student, texts) < 0.05
 
 
+@pytest.mark.parametrize("options", [(), ("--mine", 1)])
+def test_shortened_vectors_are_refused_as_a_base_which_was_trained_whole(options, tmp_path, tiny_model, run):
+    shown = run("train", "encoder", tmp_path / "none.jsonl", "--base", f"{tiny_model}@16", "--out", tmp_path, *options)
+    assert shown.code == 2
+    assert f"expected {tiny_model} as the base, with --matryoshka 16 for short vectors" in shown.err
+
+
 def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
     with pytest.raises(ModelNotFoundError):
         train_encoder(tmp_path / "none.jsonl", tmp_path / "out", base="none/such", config=FAST)
