@@ -140,6 +140,40 @@ def visible(text: str) -> str:
     return _special().sub(_visible_part, plain)
 
 
+def first_of_repr(value: Any, length: int) -> str:
+    """Return a value's repr, cut after `length` characters. Of a huge text or list it writes only the beginning.
+
+    :raises ValueError: for a number of more digits than Python writes.
+    """
+    text = ""
+    for part in _repr_parts(value, length):
+        text += part
+        if len(text) > length:
+            return f"{text[:length]}…"
+    return text
+
+
+def _repr_parts(value: Any, length: int) -> Iterator[str]:
+    """Yield the parts of a value's repr, no text longer than `length`. Each level gives a bracket before the next."""
+    if type(value) in (list, tuple):
+        opening, closing = "[]" if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
+        yield opening
+        for number, member in enumerate(value):
+            yield ", " * (number > 0)
+            yield from _repr_parts(member, length)
+        yield closing
+    elif type(value) is dict:
+        yield "{"
+        for number, (name, member) in enumerate(value.items()):
+            yield ", " * (number > 0)
+            yield from _repr_parts(name, length)
+            yield ": "
+            yield from _repr_parts(member, length)
+        yield "}"
+    else:
+        yield repr(value[: length + 1] if isinstance(value, (str, bytes)) else value)
+
+
 def invisible_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of text written in invisible characters: tags, and others in long rows."""
     if not text.isascii() and _UNSEEN.search(text):

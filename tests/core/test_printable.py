@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binocle.core import printable as printing
 from binocle.core.printable import (
+    first_of_repr,
     invisible_spans,
     json_text,
     path_as_printed,
@@ -189,3 +191,25 @@ def test_json_has_no_nan():
         "score": None,
         "hits": [{"metadata": {"big": None, "n": 1, "text": "NaN\x7f"}}],
     }
+
+
+@pytest.mark.parametrize(
+    "value", ["it's", "a" * 60, b"bytes", 5, None, [], [1, ["a"]], (1,), (1, 2), {}, {"b": [1], "a": (True, None)}]
+)
+def test_the_first_characters_of_a_short_repr_are_all_of_it(value):
+    assert first_of_repr(value, 80) == repr(value)
+
+
+@pytest.mark.parametrize("wide", [["a"] * 10**5, {"key": ["a"] * 10**5}, ("a" * 10**5, 1), "a" * 10**5])
+def test_of_a_huge_value_only_the_characters_shown_are_written(wide, monkeypatch):
+    written = []
+    monkeypatch.setattr(printing, "repr", lambda value: written.append(repr(value)) or written[-1], raising=False)
+    assert first_of_repr(wide, 30) == f"{repr(wide)[:30]}…"
+    assert len("".join(written)) < 100
+
+
+def test_lists_in_each_other_without_end_are_cut():
+    deep = []
+    for _ in range(10**5):
+        deep = [deep]
+    assert first_of_repr(deep, 30) == "[" * 30 + "…"

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.printable import first_of_repr
 from ...core.words import encodable
 
 if TYPE_CHECKING:
@@ -230,8 +231,7 @@ def document_name(where: str, column: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Format a value for a message, with at most 60 characters."""
+    """Format a value for a message, cut if it is long."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "nothing" if value is None else "an empty text"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return first_of_repr(value, 60)

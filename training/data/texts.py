@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.checks import listed
 from ...core.errors import InputError
 from ...core.files import expand_home
+from ...core.printable import first_of_repr
 from ...core.progress import Progress, at_intervals, ignore
 from ...core.units import count_of
 from ...core.words import encodable
@@ -132,7 +133,7 @@ def _column(stream: Rows, column: str | None) -> Iterator[str]:
         text = row.get(name)
         if not isinstance(text, str):
             columns = ", ".join(map(repr, row)) or "none"
-            came = repr(text)[:60] if name in row else f"the columns {columns}"
+            came = first_of_repr(text, 60) if name in row else f"the columns {columns}"
             raise InputError(f"{where}: expected a text in {name!r}, but {came} came; --column says which it is")
         yield text
 

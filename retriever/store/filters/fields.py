@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ....core.errors import InputError
+from ....core.printable import first_of_repr
 from ....core.words import composed
 from ...documents.file_parts import file_of
 from ...documents.gitignore import Pattern
@@ -52,12 +53,9 @@ def check(key: str, operator: str, value: Any) -> None:
 def shown(value: Any) -> str:
     """Return a value for a message, cut if it is long."""
     try:
-        text = repr(value)
+        return first_of_repr(value, _SHOWN)
     except ValueError:  # a number of more digits than Python writes
         return "a number without end"
-    except RecursionError:
-        return f"a {type(value).__name__} with thousands of others in each other"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def pattern(glob: str) -> Pattern:

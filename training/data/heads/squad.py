@@ -16,6 +16,7 @@ import numpy as np
 
 from ....core.checks import is_whole
 from ....core.errors import InputError
+from ....core.printable import first_of_repr
 from ....core.words import encodable
 from ..columns import NAMES, document_of
 from ..dataset import hash_of, hold_out
@@ -189,4 +190,4 @@ def _object(location: str, value: Any) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    return "missing" if value is None else repr(value)[:_SHOWN]
+    return "missing" if value is None else first_of_repr(value, _SHOWN)
