@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ...core.errors import InputError, MissingExtraError, first_line
+from ...core.units import count_of
 from . import beir
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _row(where: str, header: list[str], cells: list[str], remedy: str) -> dict[s
     if len(cells) == len(header):
         return dict(zip(header, cells, strict=True))
     raise InputError(
-        f"{where} has {len(cells)} fields where the header has {len(header)}: "
+        f"{where} has {count_of(len(cells), 'field')} where the header has {len(header)}: "
         + (remedy if len(cells) > len(header) else "expected one for each column")
     )
 

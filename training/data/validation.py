@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import InputError
+from ...core.units import count_of
 from ...core.words import encodable
 from .columns import EXPECTED_SCORES, TRUTH, Columns, Shape, document_name, is_nan, shown, word
 
@@ -144,9 +145,8 @@ class RowValidator:
             values = value if isinstance(value, (list, tuple)) else [value]
             texts = [self._text(where, column, text) for text in values]
         if self._width and len(texts) < self._width:
-            raise InputError(
-                f"{where}: has {len(texts)} negatives, {self.columns.first} had {self._width}: give each as many"
-            )
+            have = count_of(len(texts), "negative")
+            raise InputError(f"{where} has {have}, {self.columns.first} had {self._width}: give each as many")
         self.unused_negatives += max(0, len(texts) - self._width) if self._width else 0
         return texts[: self._width or None]
 

@@ -262,7 +262,7 @@ WRONG = {  # name -> (file name, bytes, the message)
     "too few negatives": (
         "a.jsonl",
         b'{"query": "a", "pos": ["b"], "neg": ["c", "d"]}\n{"query": "a", "pos": ["b"], "neg": ["c"]}\n',
-        "a.jsonl:2: has 1 negatives, .*:1 had 2",
+        "a.jsonl:2 has 1 negative, .*:1 had 2",
     ),
     "a label of 2": ("a.csv", b"text1,text2,label\na,b,1\na,b,2\n", "a.csv:3: expected 0 or 1 in 'label'"),
     "a word for a score": (
@@ -272,7 +272,7 @@ WRONG = {  # name -> (file name, bytes, the message)
     ),
     "NaN for a score": ("a.tsv", b"sentence1\tsentence2\tscore\na\tb\tnan\n", "a.tsv:2: expected a number in 'score'"),
     "no class": ("a.csv", b"premise,hypothesis,label\na,b,entailment\na,b,-\n", "a.csv:3: expected a class"),
-    "a short row": ("a.csv", b"query,positive\na\n", "a.csv:2 has 1 fields where the header has 2"),
+    "a short row": ("a.csv", b"query,positive\na\n", "a.csv:2 has 1 field where the header has 2"),
     "column names in quotes": ("a.tsv", b'"query"\t"positive"\n"a"\t"b"\n', "a.tsv:1 has its names in quotes"),
     "a tab too many": ("a.tsv", b"query\tpositive\na\tb\tc\n", "a.tsv:2 has 3 fields where the header has 2"),
     "an open quote": ("a.csv", b'query,positive\na,"b\n', "a.csv:2 is not well-formed"),

@@ -336,7 +336,7 @@ def test_measures_are_those_of_scikit_learn_on_random_predictions():
         ([{"text": "a", "class": "b"}], "row 1 has the columns text, class: expected text"),
         ([{"text": "a", "label": "b"}, {"text": "c", "label": None}], "row 2: label is 'None': expected a name"),
         ([{"text": "a", "label": "b"}, {"text": " ", "label": "c"}], "row 2: text is ' ': expected a text"),
-        ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different labels: expected 2"),
+        ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different label: expected 2"),
         ([{"text": "a", "score": "x"}], "row 1: score is 'x': expected a finite number"),
         ([{"text": "a", "score": -3e38}], "row 1: score is '-3e.38': expected a finite number, up to 1e.30 in size"),
         ([{"text": "a", "label": ["x"]}, {"text": "a", "label": [3.5]}], "row 2: label is '3.5'"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....core.checks import is_flag, is_real
 from ....core.errors import InputError
+from ....core.units import count_of
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
 from ..columns import document_of
@@ -149,7 +150,8 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
     if task == "number":
         labels = (NUMBER,)
     elif len(labels) < 2 or len(labels) > _MOST_LABELS:
-        raise InputError(f"the data have {len(labels):,} different labels: expected 2 to {_MOST_LABELS:,}")
+        have = count_of(len(labels), "different label")
+        raise InputError(f"the data have {have}: expected 2 to {_MOST_LABELS:,}")
     keys = np.array([hash_of(example.document) for example in examples], np.uint64)
     part = hold_out(keys, share, maximum, seed).tolist()
     learned, held_out = ([row for row, number in zip(examples, part, strict=True) if number == side] for side in (0, 1))
