@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +47,19 @@ def open_corpus(source: Corpus | None, column: str | None) -> Retriever | Iterab
     path = expand_home(source)
     folder = path.parent if path.name == "corpus.jsonl" and path.is_file() else path
     if beir.is_collection(folder):
-        return _beir(folder)
+        return _some(_beir(folder), path)
     for index in (path, path / INDEX_NAME):
         if is_index(index):
             return Retriever.open(index)
-    return (("", text) for text in texts.documents([source], column))
+    return _some((("", text) for text in texts.documents([source], column)), path)
+
+
+def _some(documents: Iterator[Named], name: Path) -> Iterator[Named]:
+    """Return documents, of which there must be one: without it, negatives would come from the positives alone."""
+    first = next(documents, None)
+    if first is None:
+        raise InputError(f"{name} holds no texts: expected some to take negatives from")
+    return chain([first], documents)
 
 
 def _in_memory(source: Iterable[str | Named]) -> Iterator[Named]:

@@ -696,6 +696,19 @@ def test_data_that_is_not_pairs_is_told_with_its_line(tmp_path, name, content, m
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name", ["corpus.txt", "folder", "beir"])
+def test_a_corpus_without_texts_is_refused(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "corpus.txt").write_text("\n \n", "utf-8")
+    (tmp_path / "beir").mkdir()
+    for file in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / "beir" / file).write_text('{"_id": "a", "text": " "}\n', "utf-8")
+    pairs = [{"query": f"query {number}", "positive": f"answer {number}"} for number in range(9)]
+    with pytest.raises(InputError, match=f"{tmp_path / name} holds no texts: expected some to take negatives from"):
+        mine(pairs, tmp_path / "out.jsonl", corpus=tmp_path / name, model=Angles(), negatives=1)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_pairs_without_a_negative_to_be_had_are_an_error_that_says_why(tmp_path):
     with pytest.raises(InputError, match=r"no query has 5 negatives among 3 texts \(dropped: positive 1\)"):
         mined(tmp_path, ONE, ["t 40", "t 50"], form="tuple")
