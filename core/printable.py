@@ -12,12 +12,13 @@ flags of England, Scotland and Wales are made of tags, and stay too.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
 from functools import cache, partial
 from typing import TYPE_CHECKING
+
+from .strict_json import strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,19 +188,8 @@ def json_text(record: Any) -> str:
 
     JSON has neither NaN nor infinity: they are null.
     """
-    try:
-        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(json.loads(json.dumps(record))), ensure_ascii=False)
+    text = strict_json(record, ensure_ascii=False)
     return text.replace("\x7f", "\\u007f") if text.isascii() else _escaped().sub(_json_escape, text)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_finite(member) for member in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _json_escape(match: re.Match[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from ...core.errors import InputError, MissingExtraError
 from ...core.files import write_atomic
 from ...core.printable import printable
+from ...core.strict_json import strict_json
 from ...core.version import __version__
 from ...retriever.models.files import split_length, split_precision
 from . import hub_metadata
@@ -74,7 +75,7 @@ def write_card(folder: Path, card: Card, name: str | None = None) -> None:
         "hardware": hardware(card.device),
         "versions": _versions(),
     }
-    file.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+    file.write_text(strict_json(facts, indent=1) + "\n", "utf-8")
 
 
 def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextvars import ContextVar
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...core.errors import InputError
 from ...core.files import check_name, expand_home, write_atomic
+from ...core.strict_json import strict_json
 from ...retriever.documents.scan import is_index, scan
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _version(file: Path) -> tuple[str, int, int]:
 
 def write_log(file: Path, history: list[dict[str, Any]]) -> None:
     """Write the whole history, one JSON object a line, so that a resumed run has each step once."""
-    write_atomic(file, "".join(json.dumps(_rounded(row)) + "\n" for row in history))
+    write_atomic(file, "".join(strict_json(_rounded(row)) + "\n" for row in history))
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 from dataclasses import replace
@@ -11,7 +12,9 @@ from dataclasses import replace
 import pytest
 
 from binocle.core.printable import printable, printable_lines, shell_word
-from binocle.training.runs.model_card import Card, write_card
+from binocle.training.runs.model_card import Card, finish, write_card
+
+FILES = ("binocle.json", "log.jsonl")
 
 
 @pytest.fixture
@@ -64,3 +67,14 @@ def test_a_card_has_any_name_in_its_python_and_in_its_command(name, card, tmp_pa
     assert f"`binocle index FOLDER --model {shell_word(name)}`" in text
     assert f"- source: {printable(name)}\n" in text
     assert hub.ModelCard(text).data.model_name == printable(name)
+
+
+def test_the_files_beside_a_model_have_null_for_what_is_no_number(card, tmp_path):
+    ready, out = tmp_path / "ready", tmp_path / "out"
+    ready.mkdir()
+    out.mkdir()
+    measure = {"name": "spearman", "value": 0.5, "interval": [math.nan, math.nan], "rows": 1}
+    finish(ready, out, replace(card, measures=[measure]), [{"step": 1, "loss": 0.1, "grad_norm": math.inf}], None)
+    facts, row = (json.loads((out / name).read_text("utf-8"), parse_constant=pytest.fail) for name in FILES)
+    assert facts["measures"] == [{**measure, "interval": [None, None]}]
+    assert row == {"step": 1, "loss": 0.1, "grad_norm": None}

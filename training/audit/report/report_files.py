@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
 from ....core.files import write_atomic
+from ....core.strict_json import strict_json
 from . import html_report
 from .report_fields import report_fields
 
@@ -33,6 +33,6 @@ def write(report: AuditReport, folder: Path) -> list[Path]:
     """Write both files and return their paths."""
     fields = report_fields(report)
     json_file, html_file = folder / "report.json", folder / "report.html"
-    json_file.write_bytes(json.dumps(fields, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    json_file.write_bytes(strict_json(fields, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
     write_atomic(html_file, html_report.page(fields))
     return [json_file, html_file]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import tempfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.errors import InputError
 from ....core.files import expand_home, write_atomic
 from ....core.progress import Progress, ignore, within
+from ....core.strict_json import strict_json
 from ....retriever.models import files as model_folder
 from ....retriever.models import settings as model_settings
 from ....retriever.models.load import load_reranker
@@ -390,7 +390,7 @@ def _write(
         for suffix in ("svg", "png"):
             for file in out.glob(f"{name}.{suffix}"):
                 file.unlink()
-    (out / "comparison.json").write_text(json.dumps(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
+    (out / "comparison.json").write_text(strict_json(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
     write_atomic(out / "comparison.txt", comparison.text())
     for pair, result in comparison.evaluations.items():
         if isinstance(result, JudgedRowsResult) and result.run:
