@@ -2,7 +2,8 @@
 
 The number of a step and the seed determine everything in it: rows, random draws and learning rate. So a checkpoint is
 the weights, the optimizer's state and a number, and a resumed run takes the same steps as an uninterrupted one.
-A run that is limited by time is the exception: its learning rate follows the clock.
+There are two exceptions. The learning rate of a run that is limited by time follows the clock. And another number of
+threads, or another processor, adds float32 numbers in another order, which rounds differently.
 """
 
 from __future__ import annotations
