@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -291,6 +292,9 @@ def _beir(path: Path, split: str) -> Rows:
 
 def _dataset(name: str, split: str) -> Rows:
     """Read a data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" if it has several."""
+    name, _, configuration = name.partition(":")
+    if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
+        raise InputError(f"there is no file or folder {name[:200]!r}, which is no name of a data set either")
     try:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
@@ -299,7 +303,6 @@ def _dataset(name: str, split: str) -> Rows:
         raise MissingExtraError("datasets", "train", f"the data set {name}") from None
     disable_progress_bar()  # it would draw over ours
     set_verbosity_error()
-    name, _, configuration = name.partition(":")
     try:
         with _quiet_retries():
             table = load_dataset(name, configuration or None, split=split)
