@@ -9,7 +9,7 @@ import contextlib
 import io
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError, first_line, tensor_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,16 +35,17 @@ def refuse_pickles(folder: Path) -> None:
             raise InputError(f"{pickle} is a pickle and is not loaded: expected model.safetensors beside it")
 
 
-def check_vocabulary(folder: Path, model: Any) -> None:
+def check_vocabulary(folder: Path, tokenizer: Any, model: Any) -> None:
     """Refuse a tokenizer that is not the model's: transformers creates an empty one if its files are missing.
 
+    :param model: of transformers; None for a table of word vectors.
     :raises InputError: when it has less than half of the model's tokens.
     """
-    config = getattr(model.transformers_model, "config", None)
+    config = getattr(model, "config", None)
     expected = getattr(config, "vocab_size", None)
-    if isinstance(expected, int) and 2 * len(model.tokenizer) < expected:
+    if isinstance(expected, int) and 2 * len(tokenizer) < expected:
         raise InputError(
-            f"{folder} has {len(model.tokenizer)} tokens in its tokenizer and {expected} in its weights: "
+            f"{folder} has {len(tokenizer)} tokens in its tokenizer and {expected} in its weights: "
             "are files missing? copy the model folder again"
         )
 
@@ -59,7 +60,7 @@ def loading(source: str | Path, expected: str) -> Iterator[None]:
     try:
         with quiet_transformers():
             yield
-    except LOADING_ERRORS as error:
+    except tensor_errors() + LOADING_ERRORS as error:
         raise InputError(f"{source} does not load as {expected} ({first_line(error)})") from error
 
 

@@ -45,7 +45,7 @@ class TorchReranker(Reranker):
             raise InputError(
                 f"{folder} gives {self._model.num_labels} scores a pair: expected a cross-encoder with one"
             )
-        check_vocabulary(folder, self._model)
+        check_vocabulary(folder, self._model.tokenizer, self._model.transformers_model)
         self._check_head(folder)
         self.name = name
         self.fingerprint = fingerprint(folder, settings)

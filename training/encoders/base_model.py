@@ -8,10 +8,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer, WeightedLayerPooling
 
-from ...core.errors import InputError, MissingExtraError, first_line
+from ...core.errors import InputError, MissingExtraError
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.settings import PADDED_POSITIONS
+from ...retriever.models.torch_loading import check_vocabulary, loading
 from ..runs import attention, environment
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ def make_model(base: str, config: EncoderConfig) -> Any:
     environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
-    try:
+    with loading(base, "an encoder"):
         model = _load(folder)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        reason = first_line(error)
-        raise InputError(f"{base} does not load as an encoder ({reason})") from error
+    check_vocabulary(folder, model.tokenizer, model.transformers_model)
     if config.pooling is not None:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from ...core.errors import InputError, first_line
 from ...retriever.models import files as model_files
 from ...retriever.models.heads.torch_head import load_tokenizer
 from ...retriever.models.settings import read_config, read_modules
+from ...retriever.models.torch_loading import check_vocabulary, loading
 from ..encoders.base_model import join_segments, keep_first_layers, set_dropout
 from ..runs import attention, environment
 
@@ -34,10 +34,9 @@ def make_model(base: str, kind: HeadKind, config: HeadConfig, **options: Any) ->
     tokenizer = load_tokenizer(folder)
     auto: Any = getattr(transformers, f"AutoModelFor{kind.task}")
     fixed = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    try:
+    with loading(base, f"a base for a {kind.noun}"):
         model = auto.from_pretrained(str(folder), **fixed, **options)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise InputError(f"{base} does not load as a base for a {kind.noun} ({first_line(error)})") from error
+    check_vocabulary(folder, tokenizer, model)
     if config.layers is not None:
         keep_first_layers(base, model, config.layers)
     set_dropout(model, config.dropout)

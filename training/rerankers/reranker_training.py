@@ -17,11 +17,12 @@ from sentence_transformers.cross_encoder import losses
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError
 from ...core.units import count_of
 from ...retriever.models import files as model_files
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
+from ...retriever.models.torch_loading import check_vocabulary, loading
 from ..data import dataset as datasets
 from ..data.batches import Batches
 from ..encoders import heldout
@@ -191,7 +192,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     environment.silence()
     torch.manual_seed(config.seed)
     folder = model_files.find(base)
-    try:
+    with loading(base, "a base for a reranker"):
         model = CrossEncoder(
             str(folder),
             num_labels=1,
@@ -201,9 +202,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
             device=environment.device(),
             model_kwargs={"use_safetensors": True},
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        reason = first_line(error)
-        raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
+    check_vocabulary(folder, model.tokenizer, model.transformers_model)
     if config.layers is not None:
         keep_first_layers(base, model[0].auto_model, config.layers)
     model.max_seq_length = shortest(config.max_length, model)

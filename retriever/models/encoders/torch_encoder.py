@@ -35,7 +35,7 @@ class TorchEncoder:
             self._model: Any = SentenceTransformer(
                 str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
             )
-        check_vocabulary(folder, self._model)
+        check_vocabulary(folder, self._model.tokenizer, self._model.transformers_model)
         self.name = name
         self.fingerprint = fingerprint(folder, settings)
         self._settings = settings

@@ -591,3 +591,24 @@ def test_defaults_of_options_are_those_of_the_library(words, settings, tmp_path)
     usual = {field.name: field.default for field in fields(settings) if field.name in parameters}
     assert len(usual) > 8
     assert {name: parameters[name] for name in usual} == usual
+
+
+@pytest.mark.parametrize("fault", ["weights cut short", "no tokenizer"])
+@pytest.mark.parametrize("kind", ["encoder", "reranker", "tagger"])
+def test_a_damaged_base_is_named_before_a_training(kind, fault, tmp_path, tiny_model, run):
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    if fault == "no tokenizer":
+        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+            (base / name).unlink(missing_ok=True)
+        says = "are files missing? copy the model folder again"
+    else:
+        (base / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()[:1_000])
+        says = f"{base} does not load as "
+    triplet = {"query": "the cat", "positive": "a cat", "negative": "a dog"}
+    row = {"tokens": ["cat", "ran"], "tags": ["B-IT", "O"]} if kind == "tagger" else triplet
+    data = tmp_path / "rows.jsonl"
+    data.write_text(20 * (json.dumps(row) + "\n"), "utf-8")
+    shown = run("train", kind, data, "--base", base, "--out", tmp_path / "out", "--steps", 1)
+    assert shown.code == 2
+    assert says in shown.err.splitlines()[-1], shown.err
+    assert not (tmp_path / "out").exists()
