@@ -954,6 +954,7 @@ def read_while(retriever, write):
     return faults
 
 
+@pytest.mark.thorough
 def test_threads_share_a_retriever_while_another_adds(retriever):
     assert (
         read_while(
@@ -964,6 +965,7 @@ def test_threads_share_a_retriever_while_another_adds(retriever):
     )
 
 
+@pytest.mark.thorough
 def test_threads_share_a_retriever_while_another_deletes(retriever):
     def write(writer, number):
         writer.add([{"id": f"{number}", "text": f"The queen number {number} of the sea."}])

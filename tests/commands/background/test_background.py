@@ -138,6 +138,7 @@ def test_every_search_prints_the_same_bytes(start, here, run, warm, monkeypatch,
     assert len(warm("search", "cat", "--json")[1].splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_index_its_model_and_what_the_user_allows_are_those_of_now(
     place, start, run, warm, tiny_model, monkeypatch, tmp_path
 ):
@@ -161,6 +162,7 @@ def test_index_its_model_and_what_the_user_allows_are_those_of_now(
     assert "searched by words alone" in warm("search", "zebra", folder)[2]
 
 
+@pytest.mark.thorough
 def test_index_that_is_removed_is_gone(start, here, run, warm):
     start("search", "cat")
     assert warm("search", "cat")[0] == 0

@@ -262,6 +262,7 @@ def test_every_trained_model_has_a_recipe_that_trains_the_same_from_another_fold
     assert (home / "two" / "recipe.toml").read_text("utf-8") == recipe
 
 
+@pytest.mark.thorough
 def test_a_recipe_of_binocles_own_is_called_by_its_name(home, run, tiny_model):
     from binocle.commands.models.recipes import BUILT_IN
 
@@ -275,6 +276,7 @@ def test_a_recipe_of_binocles_own_is_called_by_its_name(home, run, tiny_model):
     assert (code, "general is no recipe" in err) == (2, True)
 
 
+@pytest.mark.thorough
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
     code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30", "--steps", "3")
     assert code == 0, err

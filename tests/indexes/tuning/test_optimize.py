@@ -335,6 +335,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path, monkeypatch):
     queries = vectors_of(1_000, 5)
     result = optimizing.optimize(bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8"])

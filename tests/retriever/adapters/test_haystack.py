@@ -259,6 +259,7 @@ VALUES = [None, 0, 1, 2.5, -1, "a", "2020-01-01", "2021-02-03", ["a"], [1, 2], {
 VALUES += [{"b": value} for value in (None, ["a"], [{"c": 1}], {"c": None}, {"c": ["a"]}, {})]
 
 
+@pytest.mark.thorough
 def test_random_filters_pass_what_haystack_passes(store):
     generator = random.Random(7)
     documents = [

@@ -109,6 +109,7 @@ def test_a_head_without_its_key_or_its_source_is_told_which_is_lacking(run, pets
     assert refused.code == 2 and message in refused.err
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 def test_a_classifier_with_a_tuned_encoder_encodes_the_passages_and_says_so(pets, probe, tiny_model, tmp_path, run):
     pytest.importorskip("accelerate")

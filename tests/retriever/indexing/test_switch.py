@@ -431,6 +431,7 @@ def test_documents_before_and_after_a_switch_to_longer_texts_are_cut_alike(tmp_p
         assert (retriever.status().passage_tokens, retriever.encoder.max_tokens) == (62, 88)
 
 
+@pytest.mark.thorough
 def test_passages_keep_their_length_through_more_switches(tmp_path, models, longer, make_model):
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add(LONG)
@@ -1090,6 +1091,7 @@ def pa_with(column, value):
     return pa.array([value, *column.to_pylist()[1:]], pa.binary())
 
 
+@pytest.mark.thorough
 def test_a_damaged_table_is_damage_and_not_switched(index, models, tmp_path):
     """Every file of the tables, gone or cut: one line, and what can be read still can; or the file does not matter."""
     index.switch(models["wide"])

@@ -303,6 +303,7 @@ def test_a_file_that_a_limit_stopped_is_read_by_the_next_run(world, monkeypatch)
     assert world.sync() == {"indexed": 1}
 
 
+@pytest.mark.thorough
 def test_a_file_that_a_limit_stopped_twice_waits_for_a_change_or_a_request(world, monkeypatch):
     world.write("a.html", "<b></b>" * 60_000 + "The cat sat on the mat.")
     monkeypatch.setitem(ReaderPool.__init__.__kwdefaults__, "seconds", 0.02)
@@ -1100,6 +1101,7 @@ def test_a_forgotten_member_stays_out_until_a_retry(world):
     assert world.sync() == {"skipped": 1}
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_reads_an_archive_again(world):
     files = {f"{number}.txt": TEXT.format(number) * 30 for number in range(40)}
     archive(world, files)

@@ -166,6 +166,7 @@ def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_
     assert 0 <= measures["token accuracy, masked states"] < measures["token accuracy"]
 
 
+@pytest.mark.thorough
 def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, tiny_model: str, tmp_path: Path):
     result = train_inverter(
         texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=1e-6, steps=2)

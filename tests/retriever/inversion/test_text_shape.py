@@ -49,6 +49,7 @@ def test_the_evidence_is_the_log_likelihood_ratio_of_two_normal_distributions(mo
     np.testing.assert_allclose(shape.evidence(drawn.astype(np.float32)), expected.max(0), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_one_of_a_thousand_vectors_of_no_text_seems_to_be_of_a_text(shape: TextShape):
     random = np.random.default_rng(4)
     directions = random.standard_normal((20_000, DIM)).astype(np.float32)

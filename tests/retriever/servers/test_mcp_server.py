@@ -262,6 +262,7 @@ def test_a_client_that_starts_the_command_gets_answers(retriever, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("revision", ["2025-06-18"])
 def test_a_client_of_an_older_revision_gets_answers_in_it(retriever, revision):
     client = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "older", "version": "1"}}
@@ -310,6 +311,7 @@ def over_http(retriever, **streams):
             process.terminate()
 
 
+@pytest.mark.thorough
 def test_a_client_over_http_gets_answers(retriever):
     with over_http(retriever) as address:
         reply = answer(address, "search", query="cancel a task", k=1)

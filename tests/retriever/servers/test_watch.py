@@ -279,6 +279,7 @@ def test_network_shares_are_polled(mounts, events, monkeypatch):
     assert watching._has_events(watching.Path("/mnt/notes")) is events
 
 
+@pytest.mark.thorough
 def test_the_command_prints_each_change_and_ends_without_a_word(folder, retriever):
     command = [sys.executable, "-m", "binocle.cli", "watch", str(folder), "--json"]
     process = subprocess.Popen(

@@ -59,6 +59,7 @@ def disk(request, tmp_path):
         yield folder, after_power_cut
 
 
+@pytest.mark.thorough
 def test_a_power_cut_right_after_a_command_loses_nothing(disk, folder, tiny_model):
     mount, after_power_cut = disk
     shutil.copytree(folder, mount / "folder")

@@ -505,6 +505,7 @@ def test_the_verdict_names_a_setting_only_if_it_leaks_less(audited):
     assert all(sentence in page(report_fields(audited)).replace("&#x27;", "'") for sentence in (known, *more))
 
 
+@pytest.mark.thorough
 def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
     texts = [
         {

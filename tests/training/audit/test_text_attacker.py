@@ -17,6 +17,8 @@ from binocle.training.audit.attacks.candidates import Comparison
 from binocle.training.audit.attacks.text_attacker import TextAttackers
 from binocle.training.inversion.metrics import overlap
 
+pytestmark = pytest.mark.thorough  # all need a trained attacker
+
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
 
 
@@ -72,7 +74,6 @@ def f1(true: list[str], found: list[str]) -> float:
     return float(np.mean([overlap(one.split(), other.split())[2] for one, other in zip(true, found, strict=True)]))
 
 
-@pytest.mark.thorough
 def test_stolen_vectors_give_words_back_whatever_their_defence(attackers, tiny, texts, rotation):
     true, vectors = texts[-60:], tiny.encode(texts[-60:])
     chance = f1(true, [texts[0]] * 60)

@@ -380,6 +380,7 @@ def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_p
         train_encoder(DATA[Shape.TEXTS], tmp_path / "not", base=str(long), teacher=tiny_model, config=config)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lora", [None, 2])
 def test_weights_of_the_base_are_kept_by_share(lora, tmp_path, tiny_model):
     if lora:
@@ -542,6 +543,7 @@ GROUPED = [{"text": f"{a} {b} {n}", "label": a} for a in ANIMALS[:4] for n, b in
 SENTENCES = [{"text": f"the {a} and the {b} in the night"} for a in ANIMALS for b in ANIMALS]
 
 
+@pytest.mark.thorough
 def test_each_of_several_data_sets_has_its_objective_prompts_and_card(tmp_path, tiny_model):
     data = {"pairs": PAIRS, "first": (SCORED, "cosine"), "classes": CLASSED, "data": GROUPED, "texts": SENTENCES}
     config = replace(FAST, steps=12, sampler="round-robin", query_prompt="query: ")
@@ -835,6 +837,7 @@ def test_a_worsened_model_is_said_to_be_worse(tmp_path, tiny_model):
     assert result.as_dict()["difference"]["verdict"] == "worse"
 
 
+@pytest.mark.thorough
 def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
     rows = [{"query": f"{a} {b}", "positive": ANIMALS[n % 3]} for a in ANIMALS for n, b in enumerate(ANIMALS)]
     events = []
@@ -918,6 +921,7 @@ def test_a_teacher_of_what_is_no_text_is_told(tmp_path, tiny_model):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_text_and_its_translation_learn_the_teachers_vector_of_the_text(tmp_path, tiny_model):
     """The teacher is the base itself, so that the loss is the distance of a translation from its text."""
     rows = [{"english": row["query"], "non_english": row["positive"]} for row in PAIRS]

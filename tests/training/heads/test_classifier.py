@@ -490,6 +490,7 @@ def test_fine_tuning_keeps_a_probe_on_the_trained_encoder_and_is_compared_with_o
     assert "then ridge regression" in (tmp_path / "moved" / "README.md").read_text("utf-8")
 
 
+@pytest.mark.thorough
 def test_fine_tuning_keeps_the_head_if_that_is_right_more_often(tmp_path, tiny_model, monkeypatch):
     pytest.importorskip("accelerate")
     from transformers import AutoModelForSequenceClassification
@@ -588,6 +589,7 @@ def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastiv
     assert len(calls) == 1 and result.fingerprint == contrastive[1].fingerprint
 
 
+@pytest.mark.thorough
 def test_a_base_that_cannot_be_tuned_is_refused_and_another_one_taken(contrastive, tmp_path, tiny_model, tiny):
     from binocle.retriever.models.encoders.adapted_encoder import save_adapted_encoder
 

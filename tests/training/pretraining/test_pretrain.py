@@ -157,6 +157,7 @@ def until(step: int):
     return progress
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [2, 8, 11])
 def test_a_run_that_was_stopped_ends_as_if_it_never_was(step, uninterrupted, texts, bert, tmp_path):
     with pytest.raises(Killed):
@@ -208,6 +209,7 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
     }
 
 
+@pytest.mark.thorough
 def test_the_run_stops_early_keeps_the_best_and_resumes_so(texts, bert, tmp_path):
     config = dataclasses.replace(QUICK, steps=40, evaluations=40, patience=2, learning_rate=0.3, warmup=0.5)
     result = pretrain(texts, tmp_path / "model", base=bert, config=config)
@@ -286,6 +288,7 @@ def test_a_documents_text_is_on_one_side_and_the_share_is_kept():
     assert 0.07 < np.mean(flags) < 0.13
 
 
+@pytest.mark.thorough
 def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupted, tmp_path, quick_training):
     program = (
         "import os, sys, time\nfrom binocle.training.pretraining.config import PretrainingConfig\n"

@@ -47,6 +47,7 @@ def trained(tmp_path_factory, tiny_model):
     return result, events
 
 
+@pytest.mark.thorough
 def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_ordinary_one(trained):
     from sentence_transformers import CrossEncoder
 

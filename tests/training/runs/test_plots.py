@@ -50,6 +50,7 @@ def test_a_picture_is_the_same_each_time_and_as_wide_as_a_readme(name, tmp_path)
     assert not re.search(rb"<dc:date>|20\d\d-\d\d-\d\d", first.read_bytes())
 
 
+@pytest.mark.thorough
 def test_another_process_draws_the_same_and_leaves_pyplot_alone(tmp_path):
     script = (
         "import sys; from binocle.training.runs.plots import *\n"

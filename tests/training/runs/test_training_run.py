@@ -26,6 +26,7 @@ def test_the_time_of_measuring_the_base_is_known_to_a_resumed_run(tmp_path):
     assert first.measuring_seconds == second.measuring_seconds > 0
 
 
+@pytest.mark.thorough
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path, monkeypatch):
     run = TrainingRun(tmp_path / "out", "base", EncoderConfig())
     program = (

@@ -118,6 +118,7 @@ def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, ind
     ]
 
 
+@pytest.mark.thorough
 def test_a_finished_encoder_is_published_by_the_next_run_if_the_index_was_locked(index, willing, monkeypatch):
     monkeypatch.setattr(Judges, "judge", lambda *_: verdict(comparison(title=0.1, claim=0.1), SAME))
 
@@ -402,6 +403,7 @@ def test_half_of_the_queries_drawn_are_of_the_log():
     assert ranking_distillation.drawing_shares(logged).tolist() == [0.25] * 4
 
 
+@pytest.mark.thorough
 def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
     from dataclasses import replace
 
@@ -419,6 +421,7 @@ def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
         assert (len(session.pairs) == len(logged)) == (count >= 3)
 
 
+@pytest.mark.thorough
 def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
     from dataclasses import replace
 

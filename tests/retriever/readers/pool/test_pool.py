@@ -193,6 +193,7 @@ def test_a_reader_that_waits_for_ever_is_ended(orders: Path) -> None:
     assert [reading.reason for reading in readings] == ["", "it was not read within 2 s", ""]
 
 
+@pytest.mark.thorough
 def test_a_file_that_waits_for_a_busy_machine_is_read(orders: Path) -> None:
     with pool(seconds=0.3) as workers:
         assert [reading.state for reading in workers.read_all(write(orders, "sleep 0.9", "fine"))] == ["ok", "ok"]
@@ -228,6 +229,7 @@ def test_every_file_may_be_bad(orders: Path) -> None:
         assert [reading.state for reading in workers.read_all(files)] == ["failed", "failed", "ok"] * 3
 
 
+@pytest.mark.thorough
 def test_memory_left_over_from_one_file_does_not_fail_the_next(orders: Path) -> None:
     files = write(orders, *["leak 150"] * 7)
     with pool(workers=1, memory=800_000_000) as workers:
@@ -387,6 +389,7 @@ def test_the_pool_works_without_a_main_module(tmp_path: Path, stdin: bool) -> No
     assert shown == "hello\n"
 
 
+@pytest.mark.thorough
 def test_workers_end_with_their_parent(orders: Path) -> None:
     files = write(orders, *["sleep 0.5"] * 4)
     code = (

@@ -745,6 +745,7 @@ def test_the_command_serves_and_ends_when_told_with_running_requests_answered(re
             process.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("head", "more"),
     [
@@ -922,6 +923,7 @@ def test_a_server_with_other_options_sends_its_answer_anew(retriever):
         assert ask.get("/status", headers=tag).json()["writable"] is True
 
 
+@pytest.mark.thorough
 def test_work_ends_when_its_deadline_has_passed(retriever, monkeypatch):
     encoder, encoded = retriever.encoder, []
     encode = type(encoder).encode

@@ -110,6 +110,7 @@ def test_a_forgotten_word_is_in_no_file(retriever):
     check_same(retriever.snapshot().lexical, retriever.snapshot())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["remove", "cut", "change", "manifest", "folder", "analysis"])
 def test_a_damaged_segment_is_one_fault_and_lance_answers(damage, retriever, monkeypatch):
     (name,) = retriever.snapshot().head.words

@@ -330,6 +330,7 @@ def test_rows_of_a_writer_taken_for_dead_are_noticed(bucket, objects, folder, ti
     assert rows_of(store)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["optimize_indices", "compact_files"])
 @pytest.mark.parametrize("deletes", [False, True])
 def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committed(

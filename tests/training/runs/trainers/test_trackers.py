@@ -88,6 +88,7 @@ def test_a_head_is_followed_too(tmp_path, tiny_model, run):
         HeadConfig(report_to="mlflow").check()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["embedding", "hidden"])
 def test_an_inverter_is_followed_through_all_its_steps(kind, tmp_path, tiny_model, run):
