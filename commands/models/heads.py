@@ -275,14 +275,15 @@ def _print_result(result: HeadResult, *, as_json: bool) -> None:
     if as_json:
         echo_json(result.as_dict())
         return
+    from ...training.evaluation.significance import reach
+
     loop = result.loop
     steps = count_of(loop.steps, "step") if loop.steps else "a probe"
     echo(f"{result.kind}: {steps} in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
     echo(f"{count_of(result.rows['training'], 'row')} to learn from, {result.rows['held_out']:,} held out")
     for measure in result.measures:
-        echo(
-            f"{measure.name} {measure.value:.4f} (95 % {measure.low:.4f} to {measure.high:.4f}, {measure.rows:,} rows)"
-        )
+        interval = reach(measure.low, measure.high, measure.rows)
+        echo(f"{measure.name} {measure.value:.4f} ({interval}, {count_of(measure.rows, 'row')})")
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
     for note in result.notes:
         echo(note)

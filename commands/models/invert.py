@@ -259,6 +259,7 @@ def inverter(
     binocle train inverter docs notes --out inverter
     binocle train inverter docs --from hidden --decoder lstm --minutes 20 --out state-inverter
     """
+    from ...training.evaluation.significance import reach
     from ...training.inversion.config import InverterConfig
     from ...training.inversion.train import train_inverter
 
@@ -284,8 +285,8 @@ def inverter(
         return
     echo(f"{count_of(result.steps, 'step')} in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
     for row in result.measures:
-        low, high = row["interval"]
-        echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {count_of(row['rows'], 'text')})")
+        interval = reach(*row["interval"], row["rows"])
+        echo(f"{row['name']:<32} {row['value']:.4f} ({interval}, {count_of(row['rows'], 'text')})")
     echo(result.folder)
 
 

@@ -265,6 +265,8 @@ def reranker(
 
 def _print_result(result: TrainingResult, *, as_json: bool) -> int:
     """Print the result; return the exit code."""
+    from ...training.evaluation.significance import reach
+
     code = EXIT_NEGATIVE if result.is_worse else 0
     if os.environ.get("RANK", "0") != "0":  # of several processes, only one prints
         return code
@@ -278,9 +280,9 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> int:
     echo(result.account)
     if result.after:
         was = f"{result.before.value:.4f} -> " if result.before else ""
-        low, high = result.after.low, result.after.high
+        interval = reach(result.after.low, result.after.high, result.after.rows)
         rows = count_of(result.after.rows, "held-out row")
-        echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
+        echo(f"{result.after.name} {was}{result.after.value:.4f} ({interval}, {rows})")
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
     if result.notes:
         echo("; ".join(result.notes))

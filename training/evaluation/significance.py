@@ -80,6 +80,11 @@ def bounds(value: float, low: float, high: float, *, digits: int = 4) -> str:
     return NO_INTERVAL if math.isnan(low) and math.isfinite(value) else f"{low:.{digits}f}, {high:.{digits}f}"
 
 
+def reach(low: float, high: float, rows: int) -> str:
+    """Return an interval for people; one row gives none."""
+    return NO_INTERVAL if rows < 2 or math.isnan(low) else f"95 % {low:.4f} to {high:.4f}"
+
+
 def interval(values: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:
     """Bootstrap interval of the mean of values, one a query or row; NaN if there is only one."""
     return _percentiles(bootstrap(mean(values), np.size(values), samples=samples, seed=seed), level, np.size(values))

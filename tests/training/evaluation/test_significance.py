@@ -19,6 +19,7 @@ from binocle.training.evaluation.significance import (
     mean,
     paired_interval,
     randomisation,
+    reach,
 )
 
 MEAN = Statistic(lambda scores, gold: mean(scores), lambda scores: scores)
@@ -149,6 +150,8 @@ def test_nineteen_of_twenty_intervals_hold_the_mean():
 def test_one_value_gives_no_interval():
     assert np.isnan(interval([0.5])).all()
     assert bounds(0.5, *interval([0.5])) == "one gives no interval"
+    assert reach(0.5, 0.5, 1) == reach(*interval([0.5]), 1) == "one gives no interval"
+    assert reach(0.5, 0.5, 2) == "95 % 0.5000 to 0.5000"
     gain = difference([0.75], [0.5])
     assert gain.sentence("gain") == "gain +0.2500 (one gives no interval, p 1): no better and no worse"
     assert gain.as_dict() == {"value": 0.25, "low": None, "high": None, "p": 1.0, "verdict": "same"}
