@@ -285,7 +285,8 @@ def inverter(
         return
     echo(f"{count_of(result.steps, 'step')} in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
     for row in result.measures:
-        interval = reach(*row["interval"], row["rows"])
+        low, high = row["interval"]
+        interval = reach(low, high, row["rows"])
         echo(f"{row['name']:<32} {row['value']:.4f} ({interval}, {count_of(row['rows'], 'text')})")
     echo(result.folder)
 
