@@ -19,26 +19,32 @@ if importlib.util.find_spec("mteb") is None:
     pytest.skip("needs mteb", allow_module_level=True)
 
 
+def local_metadata(name, kind, main_score):
+    """The metadata of a task of English texts on this machine."""
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    return TaskMetadata(
+        name=name,
+        description="A test collection on this machine",
+        dataset={"path": "local", "revision": "1"},
+        type=kind,
+        modalities=["text"],
+        eval_splits=["test"],
+        eval_langs=["eng-Latn"],
+        main_score=main_score,
+    )
+
+
 @cache
 def task_class():
     """Made when the first test needs it: MTEB takes seconds to import, and one process of a run has these tests."""
     from datasets import Dataset
     from mteb.abstasks.retrieval import AbsTaskRetrieval
-    from mteb.abstasks.task_metadata import TaskMetadata
 
     class Collection(AbsTaskRetrieval):
         """A folder in BEIR's layout as a task."""
 
-        metadata = TaskMetadata(
-            name="LocalCollection",
-            description="A test collection on this machine",
-            dataset={"path": "local", "revision": "1"},
-            type="Retrieval",
-            modalities=["text"],
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score="ndcg_at_10",
-        )
+        metadata = local_metadata("LocalCollection", "Retrieval", "ndcg_at_10")
 
         def __init__(self, folder, top_ranked=None):
             super().__init__()
@@ -61,21 +67,11 @@ def pairs_class():
     """As `task_class`, for pairs of sentences with a score."""
     from datasets import Dataset
     from mteb.abstasks.sts import AbsTaskSTS
-    from mteb.abstasks.task_metadata import TaskMetadata
 
     class Pairs(AbsTaskSTS):
         """Rows of two sentences and a score as a task."""
 
-        metadata = TaskMetadata(
-            name="LocalPairs",
-            description="Test pairs on this machine",
-            dataset={"path": "local", "revision": "1"},
-            type="STS",
-            modalities=["text"],
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score="cosine_spearman",
-        )
+        metadata = local_metadata("LocalPairs", "STS", "cosine_spearman")
 
         def __init__(self, rows):
             super().__init__()

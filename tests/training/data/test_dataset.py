@@ -486,7 +486,7 @@ def test_a_data_set_by_name_and_one_that_is_not_to_be_had(tmp_path, monkeypatch)
     with pytest.raises(InputError, match=r"there is no file or folder no/such, nor a data set .* doesn't exist\)$"):
         data.prepare("no/such", tmp_path / "made")
     for name in ("a text in place of a file", "-"):
-        with pytest.raises(InputError, match=f"no file or folder '{name}', which is no name of a data set either$"):
+        with pytest.raises(InputError, match=f"no file or folder '{name}', and no data set can have this name$"):
             data.prepare(name, tmp_path / "made")
 
 
