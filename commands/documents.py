@@ -158,7 +158,7 @@ def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
 
 
 def _spelling(name: str, paths: set[str]) -> str:
-    """The path of the document or folder with this name, whose accents may be written otherwise; else the name."""
+    """The path of the document or folder with this name, however its accents are written; else the name."""
     if name.isascii() or name in paths or _is_folder_of(name, paths):
         return name
     depth = name.count("/") + 1

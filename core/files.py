@@ -141,9 +141,9 @@ def json_or_make(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def existing_spelling(path: Path) -> Path:
-    """Return the path of an existing file whose accents may be written otherwise: é is one letter, or e with a mark.
+    """Return the path of an existing file, however its accents are written: é is one letter, or e with a mark.
 
-    People type the first, and macOS writes the second into names. What does not exist stays as it is.
+    People type the first, and macOS writes the second into names. The path of a missing file stays the same.
     """
     if str(path).isascii() or os.path.exists(path):  # noqa: PTH110 - False for a name that no file can have
         return path

@@ -1,4 +1,4 @@
-"""JSON for other programs, whose readers refuse the NaN and Infinity that Python's writes."""
+"""JSON for other programs: their readers refuse NaN and Infinity, and Python writes them."""
 
 from __future__ import annotations
 

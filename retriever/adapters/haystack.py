@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-_NAMES = ("file_path", "file_name", "url")  # where Haystack's components say what a byte stream is
+_NAMES = ("file_path", "file_name", "url")  # keys of the metadata of a byte stream with its name
 
 
 @component
@@ -314,12 +314,12 @@ def _documents(source: str | Path | ByteStream, exclude: Sequence[str]) -> Itera
 class BinocleSplitter:
     """Documents cut as an index cuts passages: at headings, paragraphs, sentences and definitions, to fit the encoder.
 
-    A passage has the headings above it in `meta["heading"]`, which are embedded with it where an embedder has
-    `meta_fields_to_embed=["heading"]`.
+    A passage has the headings above it in `meta["heading"]`. An embedder with `meta_fields_to_embed=["heading"]` embeds
+    them too.
     """
 
     def __init__(self, model: str) -> None:
-        """:param model: the folder or name of an encoder, whose tokens measure the passages."""
+        """:param model: the folder or name of an encoder. Its tokens measure the passages."""
         self.model = model
         self._encoding = _Encoding(model)
 

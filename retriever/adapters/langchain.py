@@ -187,9 +187,9 @@ class BinocleParser(BaseBlobParser):
     """
 
     def lazy_parse(self, blob: Blob) -> Iterator[Document]:
-        """Yield a document for the file, after those of attachments or members; what cannot be read gives a warning.
+        """Yield a document for the file, after its attachments or members; a file that cannot be read gives a warning.
 
-        The metadata of the blob come before those of the file.
+        Metadata of the blob replace the same keys of the file.
         """
         name = blob.source or "a blob"
         with contextlib.ExitStack() as stack:

@@ -390,7 +390,7 @@ class BinocleNodeParser(NodeParser):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    model_name: str = Field(description="The encoder whose tokens measure the nodes.")
+    model_name: str = Field(description="The encoder: its tokens measure the nodes.")
     _encoder: Any = PrivateAttr()
 
     def __init__(self, model: Any, **options: Any) -> None:

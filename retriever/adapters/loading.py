@@ -36,7 +36,7 @@ def read_files(
     cannot be read gives a warning.
 
     :param exclude: patterns of files to leave out, as in `.gitignore`.
-    :param name: stands for the path in what is yielded.
+    :param name: replaces the path in the results.
     :raises InputError: when there is no such file or folder.
     """
     root = folder = expand_home(path)
@@ -57,7 +57,7 @@ def read_files(
 
 @contextmanager
 def temporary_file(data: bytes, name: str, mimetype: str | None = None) -> Iterator[Path]:
-    """Write a file for as long as it is read, with a name that tells the readers its format.
+    """Write a temporary file. Its name tells the readers its format.
 
     :param name: the path or address of the data.
     :param mimetype: stands in for a name without a known ending. HTML may come from a server under any name.

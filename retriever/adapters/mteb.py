@@ -133,7 +133,8 @@ class BinocleSearch:
 class BinocleEncoder(AbsEncoder):
     """An encoder that MTEB's tasks of all types measure: an object of MTEB's `EncoderProtocol`.
 
-    A text is one vector here, and what is longer than the encoder reads is left out. `BinocleSearch` cuts documents.
+    A text is one vector here, and a longer text than the encoder reads is cut off. `BinocleSearch` cuts documents into
+    passages.
     """
 
     def __init__(self, model: str | os.PathLike[str] | Encoder | Retriever | None = None) -> None:
@@ -178,7 +179,7 @@ class BinocleReranker:
 
 
 class BinocleIndex:
-    """One of Binocle's vector indexes below any encoder of MTEB, to measure what it loses against exact search.
+    """One of Binocle's vector indexes below any encoder of MTEB, to measure its loss against exact search.
 
     It is an object of MTEB's `IndexEncoderSearchProtocol`:
 
@@ -190,7 +191,7 @@ class BinocleIndex:
     ) -> None:
         """Choose a kind of index.
 
-        :param model: the encoder of MTEB, whose similarity decides the metric.
+        :param model: the encoder of MTEB. Its similarity decides the metric.
         :param kind: as `binocle optimize` names it.
         :param build: parameters that are fixed when the index is built.
         :param search: parameters of a search.
@@ -228,7 +229,7 @@ class BinocleIndex:
     ) -> tuple[list[list[float]], list[list[int]]]:
         """Return the scores of the best documents for each query, best first, and their positions.
 
-        :param top_ranked: the documents to choose from for each query; positions are those in its list then.
+        :param top_ranked: the documents to choose from for each query; positions then count in its list.
         """
         self._index = self._index or self._built()
         queries = _array(embeddings)
@@ -262,7 +263,7 @@ def _array(embeddings: Any) -> Floats:
 
 
 def _answers(scores: Floats, ids: Ids) -> tuple[list[list[float]], list[list[int]]]:
-    """Return scores and ids without what fills short answers."""
+    """Return scores and ids without the padding of short answers."""
     counts = (ids >= 0).sum(1).tolist()
     values = [row[:count] for row, count in zip(scores.tolist(), counts, strict=True)]
     return values, [row[:count] for row, count in zip(ids.tolist(), counts, strict=True)]

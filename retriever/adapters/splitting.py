@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
 
 _NAMES = ("file_path", "file_name", "source")  # keys of metadata with the path of a file
-_OWN_TEXT = (".markup.lightweight:", ".plain_text.text:")  # readers whose text is that of the file
+_OWN_TEXT = (".markup.lightweight:", ".plain_text.text:")  # these readers return the text of the file unchanged
 _ENDINGS = {name: ending for ending, (name, reader) in FORMATS.items() if reader.startswith(_OWN_TEXT)}
 
 

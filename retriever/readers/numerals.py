@@ -1,4 +1,4 @@
-"""Write the numbers of lists, which HTML and office files leave to the program that shows them: 4, d, iv."""
+"""Write the numbers of lists (4, d, iv). In HTML and office files the program that shows the list writes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Leave out the running headers and footers of a PDF, which would stand in its passages as if they were about them.
+"""Leave out the running headers and footers of a PDF: in its passages they would seem to be about the subject.
 
-It is the first or the last line of most pages, the same but for the number of
-the page. The first page with such a line keeps it, so no words are lost.
+A running line is the first or the last line of most pages, the same but for the number of the page. The first page with
+such a line keeps it, so no words are lost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _last_line(text: str) -> Line | None:
 
 
 def _running(lines: dict[int, str]) -> set[int]:
-    """The pages whose lines repeat those of earlier pages.
+    """The pages with lines that repeat lines of earlier pages.
 
     In a book, left pages have one header and right pages another: it is enough that most pages of a side have it.
     """

@@ -24,7 +24,7 @@ _HEADER, _CHECKSUM = 2, 4  # bytes of zlib before and behind the DEFLATE data
 
 
 def count_damaged(data: bytes) -> int:
-    """Count the damaged streams that may hold text; none in an encrypted file, whose data look like noise."""
+    """Count the damaged streams that may hold text; none in an encrypted file: its data look like noise."""
     if b"/Encrypt" in data:
         return 0
     return sum(not _is_whole(stream) for stream in _streams(data))

@@ -294,7 +294,7 @@ def _dataset(name: str, split: str) -> Rows:
     """Read a data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" if it has several."""
     name, _, configuration = name.partition(":")
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
-        raise InputError(f"there is no file or folder {name[:200]!r}, which is no name of a data set either")
+        raise InputError(f"there is no file or folder {name[:200]!r}, and no data set can have this name")
     try:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError

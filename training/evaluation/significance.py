@@ -269,7 +269,7 @@ def _share(count: int, total: int, rows: int) -> float:
 
 
 def _percentiles(drawn: Doubles, level: float, rows: int) -> tuple[float, float]:
-    """Return the ends of an interval; NaN for one row, whose samples are all the same: a width of 0 looks certain."""
+    """Return the ends of an interval; NaN for one row: all its samples are the same, and a width of 0 looks certain."""
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is a number between 0 and 1, not {level!r}")
     drawn = drawn[np.isfinite(drawn)]

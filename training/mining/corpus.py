@@ -55,7 +55,7 @@ def open_corpus(source: Corpus | None, column: str | None) -> Retriever | Iterab
 
 
 def _some(documents: Iterator[Named], name: Path) -> Iterator[Named]:
-    """Return documents, of which there must be one: without it, negatives would come from the positives alone."""
+    """Return documents. There must be one: without it, negatives would come from the positives alone."""
     first = next(documents, None)
     if first is None:
         raise InputError(f"{name} holds no texts: expected some to take negatives from")

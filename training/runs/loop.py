@@ -3,7 +3,7 @@
 The number of a step and the seed determine everything in it: rows, random draws and learning rate. So a checkpoint is
 the weights, the optimizer's state and a number, and a resumed run takes the same steps as an uninterrupted one.
 There are two exceptions. The learning rate of a run that is limited by time follows the clock. And another number of
-threads, or another processor, adds float32 numbers in another order, which rounds differently.
+threads, or another processor, adds float32 numbers in another order, and rounds differently.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class _Layers:
         return state.values * self.constant(state.weight) + self.dense(x, name, state.bias)
 
     def embeddings(self, ids: Any, types: Any | None) -> _State:
-        """Return the sum of the embeddings of words, positions and token types, which are all 0 if not given."""
+        """Return the sum of the embeddings of words, positions and token types. Types that are not given are 0."""
         op, weights = self._op, self._weights
         tokens = op.gather(op.shape_of(ids), self.axes(1), self.axes(0))
         added = weights[POSITIONS] if types is not None else weights[POSITIONS] + weights[TYPES][0]

@@ -11,7 +11,7 @@ _MARK, _END = b"PK\3\4", b"PK\5\6"
 def open_zip(data: bytes) -> zipfile.ZipFile:
     """Open a ZIP by the directory at its end.
 
-    :raises zipfile.BadZipFile: also when that is the directory of a ZIP inside it, which a cut has left as the last.
+    :raises zipfile.BadZipFile: also when that is the directory of a ZIP inside it: after a cut it may be the last.
     """
     archive = zipfile.ZipFile(BytesIO(data))
     end = data.rfind(_END)

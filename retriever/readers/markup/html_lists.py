@@ -24,10 +24,10 @@ class Lists:
     def start(self, tag: Tag, *, is_navigation: bool) -> None:
         """Note an element that opens.
 
-        :param is_navigation: whether it is in a menu, whose lists have no numbers on most pages.
+        :param is_navigation: whether it is in a menu: on most pages lists have no numbers there.
         """
         if tag.name in _LISTS:
-            # One that counts down needs the number of its items, which come later.
+            # A list that counts down needs the number of its items, and they come later.
             is_numbered = tag.name == "ol" and not is_navigation and "reversed" not in tag.attributes
             is_numbered = is_numbered and not _NO_NUMBERS.search(tag.attributes.get("style", ""))
             form = tag.attributes.get("type") or "1"

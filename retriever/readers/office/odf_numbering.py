@@ -24,7 +24,7 @@ class _Level:
     prefix: str = ""
     suffix: str = ""
     start: int = 1
-    shown: int = 1  # numbers of levels, of this one and of those above
+    shown: int = 1  # number of levels to show, this one and the levels above it
 
 
 @dataclass(slots=True)

@@ -183,7 +183,7 @@ class Package:
             self._damaged[name] = None
 
     def describe(self, builder: DocumentBuilder) -> None:
-        """Add the damaged files and those behind a cut to the metadata, as a part that was not read.
+        """Note in the metadata that damaged files, and files behind a cut, were not read.
 
         :raises UnreadableError: when the others have no text.
         """
@@ -249,7 +249,7 @@ class Package:
         return part, self.tree(part)
 
     def without(self, name: str) -> UnreadableError:
-        """Return the error of a package whose main part is missing."""
+        """Return the error of a package without its main part."""
         return UnreadableError(f"damaged: {self._cut or f'no {name} in it'}")
 
     def title(self) -> str:

@@ -32,7 +32,7 @@ _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def decode(data: bytes, charset: str = "") -> str:
-    """Decode the text of a file, with \\n as its newlines and without soft hyphens, which would split its words.
+    """Decode the text of a file, with \\n as its newlines and without soft hyphens, since they would split its words.
 
     In a text with other newlines, a lone \\r only returns a progress bar to the start of its line: it becomes a space.
 
