@@ -71,6 +71,28 @@ def test_a_search_that_no_longer_rises_begins_again_and_gets_further():
     assert once.rounds > few.rounds
 
 
+class Habit(Anything):
+    """Thinks every token likely but 7 and 8, which cost a text of two tokens a nat each per token."""
+
+    def rates(self, vector):
+        return lambda ids: -2.0 * (ids.count(7) + ids.count(8)) / len(ids)
+
+
+def test_near_the_vector_the_cosine_decides_and_far_from_it_the_likelihood():
+    def heights(*cosines):  # the cosine of a text with neither of these tokens, with one and with both
+        def embed_heights(texts):
+            reached = [cosines[len({7, 8} & set(ids))] if len(ids) == 2 else 0.1 for ids in texts]
+            return np.array([(cosine, (1 - cosine**2) ** 0.5) for cosine in reached], np.float32)
+
+        return embed_heights
+
+    target, start = np.array([1, 0], np.float32), [(0, 0)]
+    near = correct(target, start, Habit(), heights(0.98, 0.99, 1.0), seconds=60, rounds=10)
+    assert set(near.ids) == {7, 8}
+    far = correct(target, start, Habit(), heights(0.60, 0.61, 0.62), seconds=60, rounds=10)
+    assert not {7, 8} & set(far.ids)
+
+
 def test_no_time_gives_the_nearest_proposal():
     vector = embed([(1, 2, 3)])[0]
     result = correct(vector, [(4, 5), (1, 2), (8,)], Anything(), embed, seconds=0)
