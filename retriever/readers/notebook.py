@@ -71,10 +71,14 @@ def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str)
     before: tuple[str, ...] = ()
     for part in document.parts:
         text = document.text[part.start : part.end]
-        if part.heading and part.heading != before:
-            headings.enter(_level(text), part.heading[-1])
-        before = part.heading
-        builder.add(text, heading=headings.path, kind=part.kind)
+        columns: tuple[str, ...] = ()
+        if part.kind == "table":  # below the headings of its section
+            columns = part.heading[len(before) :]
+        elif part.heading != before:
+            if part.heading:
+                headings.enter(_level(text), part.heading[-1])
+            before = part.heading
+        builder.add(text, heading=headings.path + columns, kind=part.kind)
 
 
 def _level(section: str) -> int:

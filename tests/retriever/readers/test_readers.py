@@ -61,6 +61,25 @@ def test_a_heading_that_comes_again_in_one_cell_of_a_notebook_opens_a_section_ag
     assert [part.heading for part in document.parts] == [part.heading for part in reading(source, "a.md").parts]
 
 
+def test_the_columns_of_a_long_table_in_a_notebook_head_the_table_alone() -> None:
+    table = "| item | cost |\n|---|---|\n" + "| apple | 3 |\n" * 60
+    cells = [
+        {"cell_type": "markdown", "source": f"## Prices\n\n{table}\nbehind"},
+        {"cell_type": "code", "source": "x"},
+        {"cell_type": "markdown", "source": table},
+        {"cell_type": "code", "source": "y"},
+    ]
+    document = reading(json.dumps({"cells": cells}), "a.ipynb")
+    assert [(part.kind, part.heading) for part in document.parts] == [
+        ("prose", ("Prices",)),
+        ("table", ("Prices", "item, cost")),
+        ("prose", ("Prices",)),
+        ("code", ("Prices",)),
+        ("table", ("Prices", "item, cost")),
+        ("code", ("Prices",)),
+    ]
+
+
 def test_displayed_html_of_a_notebook_is_read_instead_of_its_placeholder() -> None:
     shown: list[dict[str, str | list[str]]] = [
         {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": ["**Result**: 42 ", "ducks"]},
