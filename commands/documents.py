@@ -177,7 +177,7 @@ def is_forgotten(retriever: Retriever, path: str) -> bool:
     names = [*local, *(reading.rstrip("/") for reading in readings)]
     if root is not None and snapshot.tombstones:  # they tell a name only when it is asked for
         names += [file.relative_to(root).as_posix() for name in local for file in (root / name).rglob("*")]
-    return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
+    return any(map(snapshot.is_forgotten, names)) and not named(snapshot, names)
 
 
 def _path_in(root: Path | None, path: str, *, follow: bool = False) -> str:

@@ -104,6 +104,13 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def spellings(text: str) -> tuple[str, ...]:
+    """Return a text as it is, and with all its accents joined and all apart, as macOS writes names."""
+    if text.isascii():
+        return (text,)
+    return tuple(dict.fromkeys((text, composed(text), unicodedata.normalize("NFD", text))))
+
+
 def encodable(text: str) -> str:
     """Join halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold; a lone one becomes U+FFFD."""
     try:

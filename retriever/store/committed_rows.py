@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
+from ...core.words import spellings
 from . import tombstones
 from .derived.fragment_columns import FragmentColumns
 from .derived.recent_rows import RecentRows
@@ -147,6 +148,10 @@ class CommittedRows:
     def tombstone_of(self, path: str) -> int | None:
         """Return the id of a forgotten file's row; None if the file was not forgotten."""
         return self.tombstones.get(tombstones.digest(path, self.head.tombstone_key)) if self.tombstones else None
+
+    def is_forgotten(self, path: str) -> bool:
+        """Whether the file with this name was forgotten, however its accents are written."""
+        return any(self.tombstone_of(name) is not None for name in spellings(path))
 
     @locked_cached_property
     def _rows(self) -> pa.Table:

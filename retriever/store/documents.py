@@ -66,7 +66,7 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     """Return one document with its text; if a file and an added document share a name, the file if it has text."""
     path = os.fspath(path)
     candidates = _rows_at(snapshot, path).to_pylist()
-    if not candidates and snapshot.tombstone_of(path) is not None:
+    if not candidates and snapshot.is_forgotten(path):
         raise NotFoundError(f"{path!r} was forgotten on request: 'binocle index --retry' reads it again")
     if not candidates:
         names = snapshot.document_rows["path"].to_pylist()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from binocle import Retriever
 
 
@@ -129,6 +131,18 @@ def test_a_folder_that_was_forgotten_is_known_as_a_file_is(here: Path, run):
     assert run("forget", "notes/deep").out == "2 documents forgotten\n"
     assert run("forget", "notes/deep/") == (1, "notes/deep/ was forgotten already\n", "")
     assert run("forget", "notes").code == 0
+
+
+@pytest.mark.parametrize(("stored", "typed"), [("Cafe\u0301", "Caf\u00e9"), ("Caf\u00e9", "Cafe\u0301")])
+def test_a_forgotten_file_that_is_gone_is_known_however_its_accents_are_written(here: Path, run, stored, typed):
+    file = here / f"notes/{stored}.md"
+    file.write_text("A ship at sea.\n")
+    run("index", ".")
+    assert run("forget", f"notes/{typed}.md").code == 0
+    file.unlink()
+    run("index", ".")
+    assert run("forget", f"notes/{typed}.md") == (1, f"notes/{typed}.md was forgotten already\n", "")
+    assert "was forgotten on request" in run("show", f"notes/{typed}.md").err
 
 
 def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
