@@ -51,6 +51,7 @@ _READERS: dict[str, tuple[str, str]] = {
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
 VERSIONS = {
     "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
+    "markdown": 2, "notebook": 2,
 }  # fmt: skip
 
 _LANGUAGES = {

@@ -10,7 +10,7 @@ from ...core.errors import UnreadableError
 from ...core.words import encodable
 from .base import DocumentBuilder, HeadingStack
 from .markup.html_text import HtmlReader
-from .markup.lightweight import parse_markdown
+from .markup.lightweight import parse_markdown, with_letters
 from .plain_text.encoding import decode
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _join_lines(value: Any) -> str:
 def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str) -> None:
     """Add a Markdown cell; its headings continue from the cells above."""
     valid_text = encodable(source)  # JSON can hold half a surrogate pair
-    document = parse_markdown(valid_text.replace("\r\n", "\n"), "markdown")
+    document = with_letters(parse_markdown(valid_text.replace("\r\n", "\n"), "markdown"))
     builder.title = builder.title or document.title
     before: tuple[str, ...] = ()
     for part in document.parts:

@@ -124,7 +124,7 @@ def test_the_metadata_of_a_file_are_not_updated(retriever):
 # Formats
 
 
-MARKDOWN = "# Guide\n\nWelcome, cat.\n\n## Install\n\nThe ship sails at night.\n\n```sh\n# run it\n```\n"
+MARKDOWN = "# Guide\n\nWelcome, cat &amp; dog.\n\n## Install\n\nThe ship sails at night.\n\n```sh\n# run it\n```\n"
 
 
 def test_the_passages_of_markdown_have_its_headings(notes):

@@ -1,17 +1,20 @@
 """Read Markdown, reStructuredText, Org, LaTeX and AsciiDoc.
 
-The text of the file is not changed, and keeps its marks. It is split at headings, code and tables.
+The text of the file keeps its marks; only the character references of Markdown, such as &amp;, become letters. It is
+split at headings, code and tables.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
+from html.entities import html5
 from typing import TYPE_CHECKING
 
 from ...documents.document import Document
 from ..base import HeadingStack, PartStart, split_parts
-from ..plain_text.encoding import decode
+from ..plain_text.encoding import SOFT_HYPHEN, decode
 from ..tables import columns_heading
 
 if TYPE_CHECKING:
@@ -38,6 +41,13 @@ _MARKS = re.compile(
     r"|</?[a-z][a-z\d-]*+(?:\s[^<>]*)?/?>|<[A-Z]+\s[^<>]*=[^<>]*>|<!--.*?-->"
 )
 _EMPHASIS = re.compile(r"(\*+)(?=[^\s*])(.*?[^\s*])\1")
+_REFERENCE = re.compile(
+    r"^(?: {4}|\t).*"  # code, perhaps
+    r"|(?<!`)(?P<ticks>`++)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)(?P=ticks)(?!`)"
+    r"|\\[&`\\]"
+    r"|(?P<entity>&(?:\w{2,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)",
+    re.MULTILINE,
+)
 _STAR = "\0"  # stands for a literal star until the emphasis marks are removed
 
 
@@ -113,14 +123,43 @@ def _displayed(match: re.Match[str]) -> str:
     if match["link"]:
         return _MARKS.sub(_displayed, match["link"])
     if match["entity"]:
-        return unescape(match["entity"]).replace("*", _STAR)
+        return _letters(match["entity"]).replace("*", _STAR)
     literal = (match["code"] or "").strip() or match["escaped"] or ""
     return literal.replace("*", _STAR) or match["address"] or ""
 
 
+def _letters(reference: str) -> str:
+    """The letters that a character reference stands for; itself if there are none that one can see."""
+    if reference[1] != "#" and reference[1:] not in html5:
+        return reference
+    letters = unescape(reference).replace("\xa0", " ").replace(SOFT_HYPHEN, "")
+    return letters if letters.isprintable() else reference
+
+
 def read_markdown(data: bytes, format_name: str) -> Document:
-    """Read Markdown, with its front matter as code."""
-    return parse_markdown(decode(data), format_name)
+    """Read Markdown, with its front matter as code and its character references as the letters that a page shows."""
+    return with_letters(parse_markdown(decode(data), format_name))
+
+
+def with_letters(document: Document) -> Document:
+    """Replace the character references of a Markdown document by their letters; in code they stand for themselves.
+
+    Lines stay as they are. So does a text that a program adds: it is stored as it was given.
+    """
+    if "&" not in document.text:
+        return document
+    pieces: list[str] = []
+    parts = []
+    position = length = 0
+    for part in document.parts:
+        text = document.text[part.start : part.end]
+        if part.kind != "code":
+            text = _REFERENCE.sub(lambda match: _letters(match["entity"]) if match["entity"] else match[0], text)
+        pieces += [document.text[position : part.start], text]
+        start = length + part.start - position
+        position, length = part.end, start + len(text)
+        parts.append(replace(part, start=start, end=length))
+    return replace(document, text="".join([*pieces, document.text[position:]]), parts=tuple(parts))
 
 
 def parse_markdown(text: str, format_name: str) -> Document:

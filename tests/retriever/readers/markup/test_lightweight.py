@@ -73,6 +73,36 @@ def test_a_markdown_title_is_what_a_browser_shows(markdown: str, title: str) -> 
     assert reading(f"# {markdown}\n", "a.md").title == title
 
 
+@pytest.mark.parametrize(
+    ("markdown", "text"),
+    [
+        ("AT&amp;T &eacute;t&#233;&#xe9; x&shy;y&nbsp;z", "AT&T étéé xy z"),
+        ("&notit; &amp &#10; &#x2028; \\&amp; \\\\&amp;", "&notit; &amp &#10; &#x2028; \\&amp; \\\\&"),
+        ("`&amp;` ``a`\n&amp;`` ` &amp;\n\n` &amp;", "`&amp;` ``a`\n&amp;`` ` &\n\n` &"),
+        ("```\n&amp;\n```\n\n    &lt;", "```\n&amp;\n```\n\n    &lt;"),
+        ("---\nname: R&amp;D\n---\nR&amp;D", "---\nname: R&amp;D\n---\nR&D"),
+    ],
+)
+def test_character_references_of_markdown_are_letters_except_in_code(markdown: str, text: str) -> None:
+    assert reading(markdown, "a.md").text == text
+
+
+def test_the_parts_of_markdown_stand_where_they_are_when_its_references_are_letters() -> None:
+    document = reading("&amp;\n\n# R&amp;D\n&lt;p&gt;\n\n| &amp; |\n|---|\n| &quot; |\n\nend &amp;\n", "a.md")
+    assert outline(document) == [
+        ((), 1, "prose", "&"),
+        (("R&D",), 3, "prose", "# R&D\n<p>"),
+        (("R&D",), 6, "table", '| & |\n|---|\n| " |'),
+        (("R&D",), 10, "prose", "end &"),
+    ]
+
+
+@pytest.mark.parametrize("line", ["&", "&amp", "` `` ", "\\", "    &amp;\n"])
+def test_references_of_markdown_are_read_in_linear_time(line: str) -> None:  # else this runs for minutes
+    markdown = line * 100_000
+    assert reading(markdown, "a.md").text == markdown
+
+
 @pytest.mark.parametrize("line", ["*", "`", "<a", "[", "*a", "`a``", "a* "])
 def test_a_title_of_marks_is_read_in_linear_time(line: str) -> None:  # else this runs for minutes
     markdown = f"# {line * 20_000}\n"
