@@ -9,8 +9,8 @@ come before those that do not, definitions before uses. An ordinary sentence has
 Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
 passage about the subject in other words is often the better one. There only the definition of such a name comes first.
 With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-If a query is a single word, such as Table, its definition comes first too. A query that is a number is a token, and so
-is one of signs alone, such as => or an emoji: the encoder knows few signs, and full-text search none.
+If a query is a single word, such as Table, its definition comes first too. A query that is a number is a token. So is
+one of signs alone, such as => or an emoji, and one like C++ or C#: the encoder knows few signs, full-text search none.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _PLAIN_NAME = re.compile(  # an identifier that may be a word of a text: no sign
 _SOLE_NAME = re.compile(
     r"(?:(?:class|def|enum|fn|func|function|interface|struct|trait|type)\s+)?([^\W\d]\w*)"
 )  # a query
+_SOLE_TOKEN = re.compile(r"\d+|\w+(?:\+\+|#)|\W+")  # a query
 _CODE = re.compile(r"[A-Z]{1,4}-?\d{4,}|0[xX]\w+")  # E0382
 _IDENTIFIER = re.compile(
     rf"""
@@ -180,17 +181,16 @@ def parse(query: str) -> ExactQuery:
         pieces += [before, "" if is_excluded else literal]
         position = match.end()
     tokens += _tokens(query[position:])
-    is_token = query.strip().isdecimal() or (query and not re.search(r"\w", query))
-    if is_token and not pieces and len(query) <= _MAX_CHARACTERS:
-        tokens = [query.strip()]
+    if not pieces and len(query) <= _MAX_CHARACTERS and _SOLE_TOKEN.fullmatch(sole := query.strip()):
+        tokens = [sole]
     text = " ".join("".join([*pieces, query[position:]]).split()) if pieces else query
     if not text:
         return ExactQuery(query)  # it says only what not to find
     distinct = [token for token in dict.fromkeys(tokens) if token not in required][:_MAX_TOKENS]
     is_sentence = bool(distinct) and len(text.split()) >= _SENTENCE
     names = [token for token in distinct if is_sentence and _PLAIN_NAME.fullmatch(token) and not _CODE.fullmatch(token)]
-    if not distinct and not pieces and len(text) <= _MAX_CHARACTERS and (sole := _SOLE_NAME.fullmatch(text)):
-        names = [sole[1]]
+    if not distinct and not pieces and len(text) <= _MAX_CHARACTERS and (name := _SOLE_NAME.fullmatch(text)):
+        names = [name[1]]
     return ExactQuery(
         text,
         tuple(dict.fromkeys(required)),

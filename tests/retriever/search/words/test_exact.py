@@ -109,6 +109,9 @@ def test_of_a_query_that_is_one_word_the_definition_counts(query):
         ("=>", ExactQuery("=>", tokens=("=>",))),
         ("307", ExactQuery("307", tokens=("307",))),
         ("code 307", ExactQuery("code 307")),
+        ("C++", ExactQuery("C++", tokens=("C++",))),
+        ("F#", ExactQuery("F#", tokens=("F#",))),
+        ("Hello!", ExactQuery("Hello!")),
         ("🍕 🍕", ExactQuery("🍕 🍕", tokens=("🍕 🍕",))),
     ],
 )
