@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
+from io import StringIO
 from itertools import islice
 
 from ....core.words import encodable
 from ...documents.document import Document
-from ..base import PartStart, split_parts
+from ..base import PartStart, collapse_spaces, split_parts
 from ..tables import column_names, is_header, is_number
 from .definitions import definition_starts
 from .encoding import SOFT_HYPHEN, decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_QUOTED = re.compile(r'"[^"]*"')
 _DELIMITERS = ",;\t|"
 
 
@@ -84,12 +86,12 @@ def _header(text: str, delimiter: str | None) -> str:
     first = head.partition("\n")[0]
     if first.lower().startswith("sep=") and len(first) == 5:  # Excel names the delimiter on such a line
         delimiter, head = first[4], head.partition("\n")[2]
-    delimiter = delimiter or max(_DELIMITERS, key=first.count)
+    delimiter = delimiter or max(_DELIMITERS, key=_QUOTED.sub("", head).partition("\n")[0].count)
     try:
-        rows = list(islice(csv.reader(head.split("\n"), delimiter=delimiter), 6))
+        rows = list(islice(csv.reader(StringIO(head), delimiter=delimiter), 6))
     except csv.Error:
         return ""
-    names, *below = [[cell.strip() for cell in row] for row in rows if any(row)] or [[]]
+    names, *below = [[collapse_spaces(cell) for cell in row] for row in rows if any(row)] or [[]]
     if not below or not is_header(names):
         return ""
     if len(names) == 1 and not any(is_number(row[0]) for row in below):

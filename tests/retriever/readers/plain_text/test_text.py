@@ -123,6 +123,17 @@ def test_source_code_is_one_part_of_code(name: str, language: str) -> None:
     assert outline(document) == [((), 2, "code", "    first:\n\tsecond")]
 
 
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ('"Name, first";"City, country, zip";Note\nAnn;Bern;x\n', "Name, first, City, country, zip, Note"),
+        ('"Unit\nprice",Quantity\n3,4\n', "Unit price, Quantity"),
+    ],
+)
+def test_quotes_in_the_header_of_a_csv_may_hold_other_delimiters_and_line_breaks(table: str, names: str) -> None:
+    assert [(part.line, part.heading) for part in reading(table, "a.csv").parts] == [(1, (names,))]
+
+
 def test_a_csv_part_carries_its_header() -> None:
     document = reading("name;age\nAda;36\nBob;41\n", "a.csv")
     assert outline(document) == [(("name, age",), 1, "table", "name;age\nAda;36\nBob;41")]
