@@ -27,6 +27,8 @@ _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*+(`{3,}|~{3,})(.*)$")
 _RAW_HTML = re.compile(r" {0,3}<(?:pre|script|style|textarea)(?:[\s>]|$)", re.IGNORECASE)
 _RAW_END = re.compile(r".*</(?:pre|script|style|textarea)>", re.IGNORECASE)
+_HTML_HEADING = re.compile(r" {0,3}<h([1-6])(?:\s[^>]*)?>(.*?)</h\1\s*>", re.DOTALL | re.IGNORECASE)
+_ATTRIBUTES = re.compile(r"(?<=\S)[ \t]+\{:?[ \t]*[#.][\w-][^{}]*\}$")  # of a heading: {#install}
 _ITEM = re.compile(r"[ \t]*(?:[-*+>]|\d+[.)])[ \t]")
 _RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \t]*(?:[-*_][ \t]*){3,}$")
@@ -112,8 +114,8 @@ def _last_starts(starts: list[PartStart]) -> Iterator[PartStart]:
 
 
 def plain_title(markdown: str) -> str:
-    """A Markdown title without its marks, as a page shows it."""
-    text = _MARKS.sub(_displayed, markdown)
+    """A Markdown title without its marks and its attributes, as a page shows it."""
+    text = _MARKS.sub(_displayed, _ATTRIBUTES.sub("", markdown.rstrip()))
     for _ in range(3):  # emphasis inside emphasis
         text = _EMPHASIS.sub(r"\2", text)
     return text.replace(_STAR, "*")
@@ -124,6 +126,8 @@ def _displayed(match: re.Match[str]) -> str:
         return _MARKS.sub(_displayed, match["link"])
     if match["entity"]:
         return _letters(match["entity"]).replace("*", _STAR)
+    if match[0][:3].lower() == "<br":
+        return " "
     literal = (match["code"] or "").strip() or match["escaped"] or ""
     return literal.replace("*", _STAR) or match["address"] or ""
 
@@ -195,7 +199,7 @@ def _markdown_block(scanner: _LineScanner, index: int) -> int:
     line = scanner.lines[index]
     if not line.strip():
         return index + 1
-    if "<" in line and (end := _end_of_html(scanner, index)):
+    if "<" in line and (end := _end_of_html(scanner, index) or _html_heading(scanner, index)):
         return end
     if match := _ATX.match(line):
         title = line[match.end() : 2000].rstrip()
@@ -226,6 +230,15 @@ def _end_of_html(scanner: _LineScanner, index: int) -> int:
     if _RAW_HTML.match(line):
         return scanner.block(index, scanner.line_after(index, _RAW_END.match), "code")
     return 0
+
+
+def _html_heading(scanner: _LineScanner, index: int) -> int:
+    """Enter a heading in HTML, as many README files begin with; returns the line after it, 0 if there is none."""
+    text = "\n".join(scanner.lines[index : index + 10])[:2000]
+    if not (match := _HTML_HEADING.match(text)) or not (title := plain_title(match[2]).strip()):
+        return 0
+    scanner.enter_heading(index, int(match[1]), title)
+    return index + 1 + match[0].count("\n")
 
 
 def _opens(fence: str, information: str) -> bool:
@@ -337,7 +350,7 @@ _COMMAND = re.compile(
     r"[ \t]*\\(title|part|chapter|section|subsection|subsubsection|paragraph|subparagraph)"
     r"\*?[ \t]*(?:\[[^\]]*\])?\{(.*)"
 )
-_VERBATIM = re.compile(r"[ \t]*\\begin\{(verbatim\*?|lstlisting|minted|Verbatim)\}")
+_VERBATIM = re.compile(r"[ \t]*\\begin\{(verbatim\*?|lstlisting|minted|Verbatim|comment)\}")
 _LEVELS = {
     "part": 0,
     "chapter": 1,

@@ -64,6 +64,10 @@ def test_front_matter_names_a_markdown_file_where_it_gives_a_title(line: str, ti
         ("[`a*b`](x) or `` c`d ``", "a*b or c`d"),
         ("**bold *and* `*`**, ***all***, **bold *it***", "bold and *, all, bold it"),
         ("R&amp;D &#39;&lt;`&amp;`", "R&D '<&amp;"),
+        ("Install { #install .wide }", "Install"),
+        ("{#each} of `{#if}` {.x}", "{#each} of {#if}"),
+        ("{#each}", "{#each}"),
+        ("A<br/>B", "A B"),
         ("A* search, *args and \\*so on\\*", "A* search, *args and *so on*"),
         ("Map<K, V> if a < b > c", "Map<K, V> if a < b > c"),
         ('<a id="x"></a>x<sup>2</sup> <!-- no --> <https://x.y> ![duck](d.png)', "x2 https://x.y duck"),
@@ -101,6 +105,19 @@ def test_the_parts_of_markdown_stand_where_they_are_when_its_references_are_lett
 def test_references_of_markdown_are_read_in_linear_time(line: str) -> None:  # else this runs for minutes
     markdown = line * 100_000
     assert reading(markdown, "a.md").text == markdown
+
+
+def test_headings_of_markdown_may_be_html() -> None:
+    markdown = (
+        '<h1 align="center">\n  <img src="logo.svg">\n  The&nbsp;Guide\n</h1>\n\nintro\n\n'
+        "<H2>Install</H2>\ntext\n\n<h1><img></h1>\n\n<h3>open\n"
+    )
+    document = reading(markdown, "a.md")
+    assert document.title == "The Guide"
+    assert [(part.line, part.heading) for part in document.parts] == [
+        (1, ("The Guide",)),
+        (8, ("The Guide", "Install")),
+    ]
 
 
 @pytest.mark.parametrize("line", ["*", "`", "<a", "[", "*a", "`a``", "a* "])
@@ -334,6 +351,11 @@ def test_older_titles_and_comments_of_asciidoc() -> None:
         (("NAME",), "code"),
         (("NAME", "A part"), "prose"),
     ]
+
+
+def test_a_section_in_a_comment_of_latex_is_none() -> None:
+    document = reading("\\section{A}\n\\begin{comment}\n\\section{no}\n\\end{comment}\ny\n", "a.tex")
+    assert {part.heading for part in document.parts} == {("A",)}
 
 
 def test_a_listing_of_latex_may_end_on_its_line() -> None:
