@@ -21,6 +21,7 @@ HIDDEN = "hidden"  # the key of metadata with spans of text that a person does n
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
 BESIDE = "beside the text"  # in a reason: little is not read, so the file does not count as read in part
 READER = "reader_version"  # the key of metadata with the version of the reader, where it is not the first
+INTERNAL = frozenset({HIDDEN, READER})  # of a file: only the index needs them
 OCR = "ocr"  # the key of metadata with the languages that OCR read the pictures in: "deu+eng"
 
 SOURCE_CODE = frozenset(

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from ....core.errors import DamagedError
 from ....core.words import composed
+from ...documents.document import INTERNAL
 from ...documents.file_parts import file_of
 from . import fields
 
@@ -153,6 +154,10 @@ class Column:
         return self.kinds.texts if isinstance(value, str) else self.kinds.numbers
 
 
+def _keys(metadata: pa.ChunkedArray) -> set[str]:
+    return {key for record in map(_decode, metadata.unique().to_pylist()) for key in record}
+
+
 def _kind(value: Any) -> int:
     if isinstance(value, bool):
         return 0
@@ -189,10 +194,11 @@ class DocumentColumns:
         return column
 
     def keys(self, among: Mask | None = None) -> list[str]:
-        """Return the keys of the metadata of these documents, of all by default."""
-        positions = range(self.count) if among is None else np.flatnonzero(among).tolist()
-        texts = self._rows["metadata"].take(pa.array(positions, pa.int64())).unique().to_pylist()
-        return sorted({key for record in map(_decode, texts) for key in record})
+        """Return the keys of the metadata of these documents, of all by default, as their readers see them."""
+        rows = self._rows if among is None else self._rows.filter(pa.array(among))
+        is_file = pc.equal(rows["source"], "file")
+        of_files, of_others = rows.filter(is_file)["metadata"], rows.filter(pc.invert(is_file))["metadata"]
+        return sorted((_keys(of_files) - INTERNAL) | _keys(of_others))
 
     @cached_property
     def moments(self) -> Doubles:

@@ -395,6 +395,12 @@ def test_a_key_that_no_document_has_is_refused_with_keys_like_it():
         select(F.other == 1, many)
 
 
+def test_keys_of_the_index_alone_are_not_proposed():
+    own = {"hidden": [1, 2], "reader_version": 2}
+    assert documents(row(author="Ada", **own)).keys() == ["author"]
+    assert documents(row(**own), row(source="added", hidden=1)).keys() == ["hidden"]
+
+
 def test_an_empty_index_has_no_unknown_keys():
     assert not len(select(F.tenant == "t1", DocumentColumns(documents(row())._rows[:0])))
 
