@@ -19,7 +19,7 @@ from ...core.checks import listed
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
-from ...retriever.models.files import find
+from ...retriever.models.files import find, split_length
 from ...retriever.models.load import load_encoder
 from ..data import beir
 from ..data.columns import Shape, is_text
@@ -89,12 +89,13 @@ def distill(
     :param layers: transformer layers of the student; 0 for a table of word vectors.
     :param evaluate_on: a folder in BEIR's layout to measure both on.
     :param config: `student_settings(layers)` unless given.
-    :raises InputError: if the teacher does not have more layers.
+    :raises InputError: if the teacher does not have more layers, or its vectors are shorter than its layers give.
     """
     environment.require("distillation")
     on_progress, out = progress or ignore, Path(out)
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
+    _check_teacher(model, layers)
     config = config or student_settings(layers)
     check(config)
     objectives.check_uses(config, objectives.choose(config.objective, Shape.TEXTS, teacher=True))
@@ -128,6 +129,16 @@ def distill(
     result = DistillationResult(out, layers, measures, rates, card["seconds"], student.fingerprint)
     _write_card(result, card, model, len(every), facts)
     return result
+
+
+def _check_teacher(model: str, layers: int) -> None:
+    """:raises InputError: for NAME@128 where the student keeps layers, since these give whole vectors."""
+    whole, length = split_length(model)
+    if layers and length is not None:
+        raise InputError(
+            f"{model} is the beginning of the vectors of {whole}, and a student with layers has whole ones: expected "
+            f"{whole}, or --layers 0 for a table of {length:,} dimensions"
+        )
 
 
 def _train(

@@ -84,3 +84,12 @@ def test_a_student_is_not_written_inside_its_teacher(tmp_path, tiny_model):
     with pytest.raises(InputError, match="inside the model"):
         train_encoder([{"query": "a", "positive": "b"}] * 9, teacher / "new", base=str(teacher))
     assert load_encoder(str(teacher)).fingerprint == load_encoder(tiny_model).fingerprint
+
+
+def test_shortened_vectors_are_refused_for_a_student_with_layers_before_anything_is_read(tmp_path, tiny_model):
+    with pytest.raises(InputError, match=r"a student with layers has whole ones: expected .*, or --layers 0 for a"):
+        distill(f"{tiny_model}@8", tmp_path / "student", texts=tmp_path / "missing.txt", layers=1)
+    result = distill(
+        f"{tiny_model}@8", tmp_path / "table", texts=TEXTS, layers=0, config=student_settings(0, **SETTINGS)
+    )
+    assert load_encoder(str(result.folder)).dim == 8
