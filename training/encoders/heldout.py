@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from ...core.units import count_of
 from ...indexes.metric import cosines, normalized
-from ..data.dataset import Shape, TrainingSet, counts, take
+from ..data.dataset import TRAIN, Shape, TrainingSet, counts, take
 from ..evaluation import significance
 from ..evaluation.significance import SAMPLES, Statistic
 from ..evaluation.similarity import MEASURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -171,7 +171,7 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in _RETRIEVED:
-        return mean(name, _retrieval(encode, texts, _distractors(data, texts)), seed)
+        return mean(name, _retrieval(encode, texts, _distractors(data, texts), _answers(data)), seed)
     if data.shape is Shape.TEXTS:
         if teacher is None:
             return None
@@ -192,23 +192,35 @@ def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
     return texts_of_rows
 
 
-def _retrieval(encode: Encode, texts: dict[str, list[str]], distractors: Sequence[str]) -> Floats:
-    """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors."""
+def _answers(data: TrainingSet) -> Iterator[tuple[str, str]]:
+    """Yield query and positive of the held-out rows, and of those left out: these may answer a held-out query too."""
+    rows = take(data.table().select(["query", "positive"]), np.flatnonzero(data.part != TRAIN))
+    yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _retrieval(
+    encode: Encode, texts: dict[str, list[str]], distractors: Sequence[str], answers: Iterable[tuple[str, str]]
+) -> Floats:
+    """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors.
+
+    :param answers: queries with their positives; those of other queries, and other documents, do not count.
+    """
     queries = list(dict.fromkeys(texts["query"]))
-    own = (text for name, column in texts.items() if name != "query" for text in column)
-    documents = list(dict.fromkeys(chain(own, distractors)))
+    judged = (text for name, column in texts.items() if name != "query" for text in column)
+    documents = list(dict.fromkeys(chain(judged, distractors)))
     numbers = {text: number for number, text in enumerate(documents)}
-    relevant: dict[str, set[int]] = {}
-    for query, positive in zip(texts["query"], texts["positive"], strict=True):
-        relevant.setdefault(query, set()).add(numbers[positive])
+    relevant: dict[str, set[int]] = {query: set() for query in queries}
+    for query, positive in answers:
+        if query in relevant and positive in numbers:
+            relevant[query].add(numbers[positive])
     query_vectors, vectors = encode(queries, "query"), encode(documents, "document")
     values = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), _BLOCK):
         scores = query_vectors[start : start + _BLOCK] @ vectors.T
         for row, ranking in enumerate(np.argsort(-scores, axis=1, kind="stable")[:, :10]):
-            answers = relevant[queries[start + row]]
-            gains = np.array([number in answers for number in ranking]) / np.log2(np.arange(2, len(ranking) + 2))
-            values[start + row] = gains.sum() / (1 / np.log2(np.arange(2, min(len(answers), 10) + 2))).sum()
+            own = relevant[queries[start + row]]
+            gains = np.array([number in own for number in ranking]) / np.log2(np.arange(2, len(ranking) + 2))
+            values[start + row] = gains.sum() / (1 / np.log2(np.arange(2, min(len(own), 10) + 2))).sum()
     return values
 
 

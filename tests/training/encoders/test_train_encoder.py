@@ -1325,3 +1325,15 @@ def test_held_out_queries_look_among_documents_that_are_learned_from_too(maximum
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1), "D": (2, 0)}
     measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
     np.testing.assert_allclose(measure.values, values or [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
+
+
+def test_an_answer_in_a_row_that_is_left_out_is_an_answer_where_a_held_out_query_meets_it(tmp_path, monkeypatch):
+    from binocle.training.data import dataset as data
+
+    monkeypatch.setattr(heldout, "_FEWEST", 1)
+    rows = [("a", "A"), ("a", "B"), ("b", "B"), ("c", "C"), ("a", "unmet")]
+    dataset = data.prepare([{"query": query, "positive": text} for query, text in rows], tmp_path, held_out=0)
+    dataset.part[:] = [data.HELD_OUT, data.LEFT_OUT, data.TRAIN, data.HELD_OUT, data.LEFT_OUT]
+    vectors = {"a": (1, 0), "B": (1, 0), "A": (0.9, 0), "C": (0.5, 0.5), "c": (0, 1)}
+    measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
+    np.testing.assert_allclose(measure.values, [1, 1], atol=1e-6)
