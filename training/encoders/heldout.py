@@ -203,11 +203,13 @@ def _retrieval(
 ) -> Floats:
     """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors.
 
+    Of equal scores the positive comes last: an encoder gains nothing by giving all texts one vector.
+
     :param answers: queries with their positives; those of other queries, and other documents, do not count.
     """
     queries = list(dict.fromkeys(texts["query"]))
     judged = (text for name, column in texts.items() if name != "query" for text in column)
-    documents = list(dict.fromkeys(chain(judged, distractors)))
+    documents = [*dict.fromkeys(chain(judged, distractors))][::-1]  # the positives last
     numbers = {text: number for number, text in enumerate(documents)}
     relevant: dict[str, set[int]] = {query: set() for query in queries}
     for query, positive in answers:
