@@ -10,9 +10,13 @@ from ...core.errors import InputError
 from ..data.sources import check_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .measures import Run
+
+
+_STEP = 1e-6  # the last decimal
+_SINGLE = 2.4e-7  # twice the relative distance of two numbers in single precision
 
 
 def check_run_file(file: str | Path | None, data: str | Path) -> None:
@@ -25,14 +29,28 @@ def check_run_file(file: str | Path | None, data: str | Path) -> None:
 
 
 def write_run(file: Path, run: Run, tag: str) -> None:
-    """Write a line for each document: query, Q0, document, rank, score, tag."""
+    """Write a line for each document: query, Q0, document, rank, score, tag.
+
+    trec_eval sorts by score, in single precision, and not by rank. So a score that is not below the one before, because
+    passages are equal or exact words come first, is lowered a little below that.
+    """
     file.write_text("".join(_lines(run, tag)), "utf-8")
 
 
 def _lines(run: Run, tag: str) -> Iterator[str]:
     for query, ranking in run.items():
-        for rank, (document, score) in enumerate(ranking, 1):
+        scores = _falling(score for _, score in ranking)
+        for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), 1):
             yield f"{_cell(query)} Q0 {_cell(document)} {rank} {score:.6f} binocle-{tag}\n"
+
+
+def _falling(scores: Iterable[float]) -> Iterator[float]:
+    """Yield the scores, each at least a step below the one before."""
+    highest = float("inf")
+    for score in scores:
+        falling = round(min(score, highest), 6)
+        highest = falling - max(_STEP, abs(falling) * _SINGLE)
+        yield falling
 
 
 def _cell(name: str) -> str:
