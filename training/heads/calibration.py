@@ -76,9 +76,10 @@ def calibration_error(likely: Doubles, right: Doubles) -> float:
 def precisions(likely: Doubles, right: Doubles) -> Precisions:
     """Return probabilities with the precision of the rows that are as sure or surer, the surest first."""
     order = np.argsort(-likely, kind="stable")
-    precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-    ends = np.unique(np.linspace(0, len(order), _PRECISIONS + 1).astype(int)[1:])
-    return tuple((float(likely[order[end - 1]]), float(precision[end - 1])) for end in ends if end)
+    sure, precision = likely[order], np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    ends = np.linspace(0, len(order), _PRECISIONS + 1).astype(int)
+    ends = np.unique(np.searchsorted(-sure, -sure[ends[ends > 0] - 1], side="right"))  # with all that are equally sure
+    return tuple((float(sure[end - 1]), float(precision[end - 1])) for end in ends)
 
 
 def measures(likely: Doubles, right: Doubles, seed: int) -> list[Estimate]:

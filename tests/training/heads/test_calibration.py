@@ -53,3 +53,9 @@ def test_the_threshold_gives_the_highest_f1_over_all_questions():
 
         best = max(total(threshold) for threshold in scores)  # a reader that never answers is none
         assert total(best_threshold(scores, f1, has)) == pytest.approx(best)
+
+
+def test_a_promised_precision_counts_all_rows_that_are_equally_sure():
+    likely, right = np.array([0.9] * 40 + [0.7] * 40), np.array([1.0] * 10 + [0.0] * 30 + [1.0] * 40)
+    assert calibration.precisions(likely, right) == ((0.9, 0.25), (0.7, 0.625))
+    assert calibration.precisions(np.empty(0), np.empty(0)) == ()
