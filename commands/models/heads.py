@@ -280,7 +280,9 @@ def _print_result(result: HeadResult, *, as_json: bool) -> None:
     loop = result.loop
     steps = count_of(loop.steps, "step") if loop.steps else "a probe"
     echo(f"{result.kind}: {steps} in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
-    echo(f"{count_of(result.rows['training'], 'row')} to learn from, {result.rows['held_out']:,} held out")
+    parts = f"{count_of(result.rows['training'], 'row')} to learn from, {result.rows['held_out']:,} held out"
+    left_out = result.rows.get("left_out", 0)
+    echo(parts + (f", {left_out:,} left out because they have the text of a held-out row" if left_out else ""))
     for measure in result.measures:
         interval = reach(measure.low, measure.high, measure.rows)
         echo(f"{measure.name} {measure.value:.4f} ({interval}, {count_of(measure.rows, 'row')})")

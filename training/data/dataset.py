@@ -223,6 +223,21 @@ def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) ->
     return part
 
 
+def divide(documents: Iterable[str], texts: Iterable[str], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:
+    """Hold out whole documents of rows in memory, and leave out each other row that has the text of a held-out one.
+
+    :param documents: of each row, as `texts`.
+    :returns: TRAIN, HELD_OUT or LEFT_OUT for each row.
+    :raises InputError: when no row would be left to learn from.
+    """
+    keys, own = (np.array(list(map(hash_of, column)), np.uint64) for column in (documents, texts))
+    part = hold_out(keys, share, maximum, seed)
+    part[(part == TRAIN) & np.isin(own, own[part == HELD_OUT])] = LEFT_OUT
+    if len(part) and not (part == TRAIN).any():
+        raise InputError("every row to learn from has the text of a held-out row: give other rows, or --held-out 0")
+    return part
+
+
 def _small_documents(salted: NDArray[np.uint64], count: int, maximum: int) -> NDArray[np.uint64]:
     """Return documents of `count` rows at most, where the first one by hash has more.
 

@@ -66,10 +66,11 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         self.size = min(self.config.max_length, settings.limit)
         self._order: tuple[int, Any] = (-1, None)  # of the rows in an epoch
 
-    def train(self, facts: dict[str, Any]) -> HeadResult:
+    def train(self, facts: dict[str, Any], left_out: int = 0) -> HeadResult:
         """Train, measure and write the model.
 
         :param facts: of the data, for the card.
+        :param left_out: number of rows in neither part, because a held-out row has their text.
         """
         start_weights.share(self.run, self.model)
         prepared = PreparedSteps(self._prepare)
@@ -91,6 +92,7 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         settings, measures = self.judge(head)
         (folder / "binocle.json").write_text(json.dumps({self.kind.noun: settings}), "utf-8")
         rows = {"training": len(self.rows), "held_out": len(self.held_out)}
+        rows |= {"left_out": left_out} if left_out else {}
         card_rows = [measure.as_dict() | {"when": "after"} for measure in measures]
         fingerprint = self.fingerprint(head)
         card = self.run.card(self.kind.noun, self.objective, facts | rows, card_rows, loop, fingerprint)

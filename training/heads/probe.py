@@ -119,6 +119,8 @@ class Probe:
         if examples.unlabelled:
             rows["unlabelled"] = len(examples.unlabelled)
         loop = self._cost(sum(rows.values()))
+        if examples.left_out:
+            rows["left_out"] = examples.left_out
         facts = classifier_training.facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
         objective = self.objective

@@ -18,7 +18,7 @@ class HeadResult:
 
     folder: Path
     kind: str
-    rows: dict[str, int]  # learned from, and held out
+    rows: dict[str, int]  # learned from, held out and, if any, left out
     loop: LoopResult
     measures: list[Estimate]
     fingerprint: str

@@ -76,7 +76,8 @@ def train_reader(
         training = ReaderTraining(run, rows, held_out, teacher)
     source = {"source": Path(data).name} if isinstance(data, (str, Path)) else {}
     with run.release_on_error():
-        return training.train({**source, "questions": len(questions), **taught})
+        left_out = len(questions) - len(rows) - len(held_out)
+        return training.train({**source, "questions": len(questions), **taught}, left_out)
 
 
 def train_classifier(
@@ -157,7 +158,7 @@ def _fine_tune(run: TrainingRun[ClassifierConfig], examples: Examples, fingerpri
         from .fine_tuning import ClassifierTraining
 
         training = ClassifierTraining(run, examples)
-    result = training.train(facts_of(training.settings))
+    result = training.train(facts_of(training.settings), examples.left_out)
     if probe:
         alternative = "the probe is enough: train without --fine-tune"
         result.notes += [*training.notes, _comparison(probe, training, "fine-tuning", alternative)]
@@ -191,7 +192,7 @@ def train_tagger(
 
         training = TaggerTraining(run, texts)
     with run.release_on_error():
-        return training.train({"labels": len(texts.labels)})
+        return training.train({"labels": len(texts.labels)}, texts.left_out)
 
 
 def _open_run(

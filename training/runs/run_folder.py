@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "asked.json"  # settings of the run; a second call compares its own
 RECIPE: ContextVar[str] = ContextVar("recipe", default="")  # content of the model's recipe.toml; "" for none
-ORDER = 4  # version of the batches: raise it if the same settings draw others, because no run may mix versions
+ORDER = 5  # version of the batches: raise it if the same settings draw others, because no run may mix versions
 
 
 def check_out(out: Path, kind: str = "model") -> None:

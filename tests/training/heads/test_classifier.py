@@ -68,6 +68,24 @@ def test_rows_of_a_document_with_a_number_are_in_one_part(name):
         read_examples([made[1] | {name: {"id": 1}}], "train", 0.2, 1_000, 0)
 
 
+def test_a_text_of_several_documents_is_not_in_both_parts():
+    made = [{"text": f"Text {number % 30}", "label": "ab"[number % 2], "document_id": number} for number in range(60)]
+    examples = read_examples(made, "train", 0.2, 1_000, 0)
+    learned, held_out = ({row.text for row in part} for part in (examples.learned, examples.held_out))
+    assert held_out and learned.isdisjoint(held_out)
+    assert examples.left_out == 60 - len(examples.learned) - len(examples.held_out) > 0
+    with pytest.raises(InputError, match="every row to learn from has the text of a held-out row"):
+        read_examples([row | {"text": "one"} for row in made], "train", 0.2, 1_000, 0)
+
+
+def test_rows_that_are_left_out_are_counted(tmp_path, tiny_model, run):
+    data = tmp_path / "data.jsonl"
+    made = [row | {"document_id": f"{number}-{copy}"} for number, row in enumerate(rows()) for copy in (0, 1)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in made), "utf-8")
+    _, out, _ = run("train", "classifier", data, "--base", tiny_model, "--out", tmp_path / "out")
+    assert re.search(r" held out, \d+ left out because they have the text of a held-out row", out)
+
+
 def test_a_probe_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
     result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
     measures = {measure.name: measure.value for measure in result.measures}

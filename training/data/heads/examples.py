@@ -15,7 +15,7 @@ from ....core.units import count_of
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
 from ..columns import document_of
-from ..dataset import hash_of, hold_out
+from ..dataset import HELD_OUT, LEFT_OUT, TRAIN, divide
 from ..sources import rows
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Examples:
     learned: list[Example]
     held_out: list[Example]
     unlabelled: tuple[Example, ...] = ()  # of the same kind
+    left_out: int = 0  # rows of other documents with the text of a held-out row
 
     def targets(self, examples: list[Example]) -> Floats:
         """Return (examples, labels), 1 for each label that one has; (examples, 1), the number."""
@@ -74,7 +75,8 @@ def read_examples(
     """Read and check every row, and hold some out.
 
     The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`. Rows
-    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part.
+    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part. A text of
+    several documents, some of them held out, is not learned from.
 
     :param source: what `data.sources.rows` reads.
     :param split: of a data set.
@@ -152,10 +154,17 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
     elif len(labels) < 2 or len(labels) > _MOST_LABELS:
         have = count_of(len(labels), "different label")
         raise InputError(f"the data have {have}: expected 2 to {_MOST_LABELS:,}")
-    keys = np.array([hash_of(example.document) for example in examples], np.uint64)
-    part = hold_out(keys, share, maximum, seed).tolist()
-    learned, held_out = ([row for row, number in zip(examples, part, strict=True) if number == side] for side in (0, 1))
-    return Examples(task, labels, pairs, learned, held_out)
+    documents, texts = (example.document for example in examples), (_whole(example.text) for example in examples)
+    part = divide(documents, texts, share, maximum, seed).tolist()
+    learned, held_out = (
+        [row for row, own in zip(examples, part, strict=True) if own == side] for side in (TRAIN, HELD_OUT)
+    )
+    return Examples(task, labels, pairs, learned, held_out, left_out=part.count(LEFT_OUT))
+
+
+def _whole(text: Text) -> str:
+    """Return a text, or both of a pair in two lines."""
+    return text if isinstance(text, str) else "\n".join(text)
 
 
 def _task(location: str, row: Mapping[str, Any]) -> str:
@@ -171,7 +180,7 @@ def _task(location: str, row: Mapping[str, Any]) -> str:
 
 def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -> Example:
     text = _texts(location, row, pairs=pairs)
-    document = document_of(location, row) or (text if isinstance(text, str) else "\n".join(text))
+    document = document_of(location, row) or _whole(text)
     if task == "number":
         number = row.get(NUMBER)
         if isinstance(number, str):

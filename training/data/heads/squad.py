@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ....core.checks import is_whole
 from ....core.errors import InputError
 from ....core.printable import first_of_repr
 from ....core.words import encodable
 from ..columns import NAMES, document_of
-from ..dataset import hash_of, hold_out
+from ..dataset import HELD_OUT, TRAIN, divide
 from ..sources import rows
 
 if TYPE_CHECKING:
@@ -68,11 +66,17 @@ def is_squad(path: Path) -> bool:
 
 
 def split(questions: list[Question], share: float, maximum: int, seed: int) -> tuple[list[Question], list[Question]]:
-    """Hold out whole documents. Return the questions to learn from and the held-out ones, about `maximum` at most."""
-    keys = np.array([hash_of(question.document) for question in questions], np.uint64)
-    part = hold_out(keys, share, maximum, seed)
-    learned = [question for question, is_held_out in zip(questions, part, strict=True) if not is_held_out]
-    return learned, [question for question, is_held_out in zip(questions, part, strict=True) if is_held_out]
+    """Hold out whole documents. Return the questions to learn from and the held-out ones, about `maximum` at most.
+
+    A question about the same passage in another document is in neither part.
+    """
+    documents = (question.document for question in questions)
+    texts = (f"{question.text}\n{question.passage}" for question in questions)
+    part = divide(documents, texts, share, maximum, seed)
+    learned, held_out = (
+        [question for question, own in zip(questions, part, strict=True) if own == side] for side in (TRAIN, HELD_OUT)
+    )
+    return learned, held_out
 
 
 def _rows(source: str | Path | Iterable[Mapping[str, Any]]) -> Iterator[Row]:

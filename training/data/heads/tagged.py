@@ -14,7 +14,7 @@ from ....core.errors import InputError
 from ....core.words import encodable
 from ....retriever.models.heads.tagger import OUTSIDE, entities, word_spans
 from ..columns import document_of
-from ..dataset import hash_of, hold_out
+from ..dataset import HELD_OUT, LEFT_OUT, TRAIN, divide
 from ..sources import rows
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class TaggedTexts:
 
     learned: list[TaggedText]
     held_out: list[TaggedText]
+    left_out: int = 0  # texts of other documents that are held out too
 
     @property
     def labels(self) -> list[str]:
@@ -60,7 +61,7 @@ class TaggedTexts:
 
 
 def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, maximum: int, seed: int) -> TaggedTexts:
-    """Read and check every text, and hold some out, by document or by text.
+    """Read and check every text, and hold some out, by document or by text. No text is in both parts.
 
     :param source: anything that `read_texts` reads.
     :raises InputError: naming the place of the first text that does not fit.
@@ -68,9 +69,11 @@ def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, 
     texts = read_texts(source)
     if not any(text.spans for text in texts):
         raise InputError("the data have no marked name to learn from")
-    keys = np.array([hash_of(text.document) for text in texts], np.uint64)
-    part = hold_out(keys, share, maximum, seed).tolist()
-    return TaggedTexts(*([text for text, number in zip(texts, part, strict=True) if number == side] for side in (0, 1)))
+    part = divide((text.document for text in texts), (text.text for text in texts), share, maximum, seed).tolist()
+    learned, held_out = (
+        [text for text, own in zip(texts, part, strict=True) if own == side] for side in (TRAIN, HELD_OUT)
+    )
+    return TaggedTexts(learned, held_out, part.count(LEFT_OUT))
 
 
 def read_texts(source: str | Path | Iterable[Mapping[str, Any]]) -> list[TaggedText]:

@@ -87,6 +87,12 @@ def test_whole_documents_are_held_out():
     assert {row.document for row in learned}.isdisjoint(row.document for row in held_out)
 
 
+def test_a_question_about_one_passage_of_several_documents_is_not_in_both_parts():
+    rows = [{"title": str(n), "context": PASSAGE, **asked(question=f"Where {n % 30}?")} for n in range(60)]
+    learned, held_out = squad.split(squad.read_questions(rows), 0.2, 1_000, 0)
+    assert held_out and {row.text for row in learned}.isdisjoint(row.text for row in held_out)
+
+
 @pytest.mark.parametrize("row", [{"title": 2}, {"doc_id": 2}, {"Source_ID": "2", "title": "Mats"}])
 def test_a_number_names_a_document_and_a_list_does_not(row):
     (question,) = squad.read_questions([{"context": PASSAGE, **row, **asked()}])

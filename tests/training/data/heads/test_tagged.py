@@ -89,6 +89,14 @@ def test_texts_of_a_document_with_a_number_are_in_one_part(name):
         read_texts([made[0] | {name: [1]}])
 
 
+def test_a_text_of_several_documents_is_not_in_both_parts():
+    made = [{"tokens": ["Ann", str(number % 30)], "tags": ["B-P", "O"], "document_id": number} for number in range(60)]
+    texts = read_tagged(made, 0.2, 1_000, 0)
+    learned, held_out = ({text.text for text in part} for part in (texts.learned, texts.held_out))
+    assert held_out and learned.isdisjoint(held_out)
+    assert texts.left_out == 60 - len(texts.learned) - len(texts.held_out) > 0
+
+
 def test_marked_characters_become_whole_words():
     def spans(*ends):
         entities = [{"label": "PET", "start": start, "end": end} for start, end in ends]
