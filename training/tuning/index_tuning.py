@@ -28,6 +28,7 @@ from .adapter import fit_map, weaken
 from .passages import Passages
 from .query_log import read_log
 from .ranking_distillation import drawing_shares, learn_ranking, scores_of_others
+from .term_weights import normalised
 from .tuning_config import ADAPTER_QUERIES, HYBRID
 from .verdict import Judges, LogJudges, judging_share, natural
 
@@ -79,6 +80,7 @@ class IndexTuning:
             maximum = min(maximum, ADAPTER_QUERIES)
         self.pairs = queries.sample(pairs, maximum, config.seed)
         self._headings = queries.HeadingCounts(sources)
+        self._learned = {normalised(pair.query) for pair in (*self.pairs, *logged)}
         self.judging_pairs = self._natural(judging, config.queries)
         self._choosing = choosing
         judges = len({pair.document for pair in self.judging_pairs})
@@ -116,9 +118,10 @@ class IndexTuning:
         return logged[held_back:], logged[count:held_back], logged[:count]
 
     def _natural(self, documents: Iterable[Source], maximum: int) -> list[SyntheticPair]:
-        """Return natural queries that ask for one document: no title that others have, too."""
+        """Return natural queries that ask for one document: no title that others have too, and none that teaches."""
         pairs = queries.make(documents, seed=self.config.seed)
-        return natural((pair for pair in pairs if not self._headings.is_shared(pair.query)), maximum, self.config.seed)
+        own = (pair for pair in pairs if normalised(pair.query) not in self._learned)
+        return natural((pair for pair in own if not self._headings.is_shared(pair.query)), maximum, self.config.seed)
 
     @cached_property
     def teacher(self) -> Teacher:

@@ -315,6 +315,17 @@ def test_a_title_that_documents_share_judges_nothing(tmp_path, tiny_model):
     assert session._headings.is_shared("the sea")
 
 
+def test_a_sentence_of_two_documents_does_not_teach_and_judge(tmp_path, tiny_model):
+    copies = [
+        row | {"id": f"{row['id']}-{copy}", "title": f"{row['title']} {copy}"} for row in documents() for copy in (1, 2)
+    ]
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(copies)
+    session = tuning_of(retriever, tmp_path / "out")
+    assert session.judging_pairs
+    assert not {pair.query for pair in session.pairs} & {pair.query for pair in session.judging_pairs}
+
+
 def test_a_heading_or_link_text_of_several_documents_is_shared():
     def page(name, title, *headings, text="a text"):
         return corpus.Source(name, title, tuple(corpus.Passage(text, (title, heading)) for heading in headings))
