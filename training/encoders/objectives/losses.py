@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ class LossOptions:
     gather: bool = False  # negatives of all devices
     guide: Any = None  # a `SentenceTransformer` that drops false negatives
     temperature: float | None = None  # of a teacher's scores; None: 1/scale if they look like cosines, else 1
+    unit: bool = False  # whether vectors reach the loss at length 1, though no module of the model brings them there
 
 
 def build(
@@ -56,7 +57,7 @@ def build(
     :param model: the `SentenceTransformer` to train.
     :param matryoshka: lengths at which the beginning of a vector is trained too (arXiv:2205.13147), besides the full.
     """
-    loss = _BUILDERS[name](model, data, options)
+    loss = _BUILDERS[name](model, data, replace(options, unit=bool(matryoshka)))  # which MatryoshkaLoss does
     if not matryoshka:
         return loss
     full = model.get_embedding_dimension()
@@ -98,9 +99,9 @@ class ShortenedMSELoss(losses.MSELoss):
     def compute_loss_from_embeddings(
         self, embeddings: list[torch.Tensor], teacher_embeddings: list[torch.Tensor]
     ) -> torch.Tensor:
-        """Cut longer teacher's vectors (rows, dim) to the student's dimension, at length 1; return a scalar."""
+        """Cut the teacher's vectors (rows, dim) as the student's are, at length 1; return a scalar."""
         length = embeddings[0].shape[-1]
-        if length < teacher_embeddings[0].shape[-1]:
+        if length < self.model.get_embedding_dimension():
             teacher_embeddings = [normalize(vectors[..., :length], dim=-1) for vectors in teacher_embeddings]
         return super().compute_loss_from_embeddings(embeddings, teacher_embeddings)
 
@@ -202,7 +203,8 @@ def _softmax(model: Any, data: TrainingSet, _options: LossOptions) -> torch.nn.M
 
 def _margin_mse(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
     """Cosines of unit vectors differ by 2 at most: scale them unless the teacher's scores are cosines too."""
-    scale = options.scale if isinstance(model[-1], Normalize) and not _are_cosines(data) else 1.0
+    is_unit = options.unit or isinstance(model[-1], Normalize)
+    scale = options.scale if is_unit and not _are_cosines(data) else 1.0
     return losses.MarginMSELoss(model, similarity_fct=partial(scaled_dot, scale=scale))
 
 

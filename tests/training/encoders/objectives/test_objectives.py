@@ -80,3 +80,36 @@ def test_triplets_in_a_batch_have_the_distance_of_their_source(name, distance):
     built = losses._BUILDERS[name](None, None, losses.LossOptions())
     distances = built.distance_metric(torch.tensor([(1.0, 0.0), (0.6, 0.8)]))
     assert float(distances[0, 1]) == pytest.approx(distance)
+
+
+@pytest.fixture
+def unbounded_model(tiny_model):
+    """The tiny encoder without the module that brings its vectors to length 1."""
+    from binocle.training.encoders.base_model import make_model
+    from binocle.training.encoders.config import EncoderConfig
+
+    model = make_model(tiny_model, EncoderConfig()).eval()
+    return type(model)(modules=list(model)[:2])
+
+
+def test_the_beginning_of_a_teachers_vector_is_learned_at_length_1(unbounded_model):
+    import torch
+    from torch.nn.functional import mse_loss, normalize
+
+    model = unbounded_model
+    texts, size = ["the cat", "a king and a queen"], model.get_embedding_dimension()
+    teacher = normalize(torch.randn(2, size, generator=torch.Generator().manual_seed(0)), dim=1)
+    loss = losses.build("embeddings", model, None, losses.LossOptions(), [4])
+    with torch.no_grad():
+        vectors = torch.from_numpy(model.encode(texts))
+        parts = [mse_loss(*(normalize(own[:, :length], dim=1) for own in (vectors, teacher))) for length in (size, 4)]
+        assert float(loss([model.preprocess(texts)], teacher)) == pytest.approx(float(sum(parts)), rel=1e-4)
+
+
+def test_margins_of_vectors_that_matryoshka_brings_to_length_1_are_scaled(unbounded_model, monkeypatch):
+    monkeypatch.setattr(losses, "_are_cosines", lambda _: False)
+    plain, shortened = (
+        losses.build("margin-mse", unbounded_model, None, losses.LossOptions(), dims) for dims in ((), [4])
+    )
+    assert plain.similarity_fct.keywords == {"scale": 1.0}  # dot products of any size reach a teacher's margins
+    assert shortened.loss.similarity_fct.keywords == {"scale": 20.0}
