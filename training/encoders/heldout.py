@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ...core.units import count_of
 from ...indexes.metric import cosines, normalized
-from ..data.dataset import TRAIN, Shape, TrainingSet, counts, take
+from ..data.dataset import TRAIN, Shape, TrainingSet, counts, hash_of, take
 from ..evaluation import significance
 from ..evaluation.significance import SAMPLES, Statistic
 from ..evaluation.similarity import MEASURES
@@ -178,7 +178,7 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
         return replace(mean(name, _agreement(encode, texts["text"], teacher), seed), rows=len(table))
     labels = table["label"].to_numpy()
     if data.shape is Shape.GROUPED:
-        return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
+        return mean(name, _neighbours(encode(texts["text"], "document"), texts["text"], labels), seed)
     similarities = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
     return statistic(name, similarities, labels, seed)
 
@@ -243,11 +243,12 @@ def _pairs(vectors: Floats) -> Floats:
     return similarities[np.triu_indices(len(unit), 1)]
 
 
-def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
-    """Return 1 for each text with a nearest neighbour of its class, else 0."""
+def _neighbours(vectors: Floats, texts: Sequence[str], labels: NDArray[np.int64]) -> Floats:
+    """Return 1 for each text with a nearest neighbour of its class, else 0; an equal text is no neighbour."""
     unit = normalized(vectors)
     similarities = unit @ unit.T
-    np.fill_diagonal(similarities, -np.inf)
+    keys = np.array(list(map(hash_of, texts)), np.uint64)
+    similarities[keys[:, None] == keys] = -np.inf
     same: Floats = (labels[similarities.argmax(1)] == labels).astype(np.float32)
     return same
 

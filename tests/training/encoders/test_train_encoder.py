@@ -1346,3 +1346,14 @@ def test_an_answer_in_a_row_that_is_left_out_is_an_answer_where_a_held_out_query
     vectors = {"a": (1, 0), "B": (1, 0), "A": (0.9, 0), "C": (0.5, 0.5), "c": (0, 1)}
     measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
     np.testing.assert_allclose(measure.values, [1, 1], atol=1e-6)
+
+
+def test_an_equal_text_is_no_neighbour_of_its_class(tmp_path):
+    from binocle.training.data import dataset as data
+
+    rows = [("hello", "a"), ("Hello ", "a"), ("goodbye", "b"), ("bye", "b"), ("thanks", "a")]
+    dataset = data.prepare([{"text": text, "label": label} for text, label in rows], tmp_path, held_out=0)
+    dataset.part[:] = data.HELD_OUT
+    vectors = {"hello": (1, 0), "Hello ": (1, 0), "goodbye": (0.9, 0.1), "bye": (0, 1), "thanks": (0.1, 0.9)}
+    measure = heldout.measure(lambda texts, _: np.array([vectors[text] for text in texts], np.float32), dataset)
+    assert measure.values.tolist() == [0, 0, 0, 0, 0]
