@@ -1357,3 +1357,10 @@ def test_an_equal_text_is_no_neighbour_of_its_class(tmp_path):
     vectors = {"hello": (1, 0), "Hello ": (1, 0), "goodbye": (0.9, 0.1), "bye": (0, 1), "thanks": (0.1, 0.9)}
     measure = heldout.measure(lambda texts, _: np.array([vectors[text] for text in texts], np.float32), dataset)
     assert measure.values.tolist() == [0, 0, 0, 0, 0]
+
+
+def test_all_epochs_are_run_where_accumulated_batches_leave_a_rest(tmp_path, tiny_model):
+    rows = [{"query": f"cat {number}", "positive": f"the king {number}"} for number in range(9)]
+    config = EncoderConfig(batch_size=3, accumulate=2, epochs=3, held_out=0.0)
+    result = train_encoder(rows, tmp_path / "out", base=tiny_model, config=config)
+    assert (result.steps, result.history[-1]["epoch"]) == (6, 3)

@@ -101,8 +101,9 @@ def schedule(run: TrainingRun[Any], batches: Any, metric: str | None) -> dict[st
 
 
 def count_steps(config: Any, batches: Any) -> int:
-    """Return the steps of a run with these batches in an epoch."""
-    steps: int = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
+    """Return the steps of a run with these batches in an epoch. The last step of an epoch may have fewer batches."""
+    of_epoch = max(1, math.ceil(len(batches) / processes() / config.accumulate))
+    steps: int = config.steps or math.ceil(of_epoch * config.epochs)
     return steps
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from binocle.training.runs.trainers import callbacks
 from binocle.training.runs.trainers.callbacks import EvaluateSome
-from binocle.training.runs.trainers.trainer import affordable
+from binocle.training.runs.trainers.trainer import affordable, count_steps
 
 from ..test_loop import Clock
 
@@ -22,6 +22,15 @@ from ..test_loop import Clock
 )
 def test_evaluations_take_a_tenth_of_a_run_unless_a_number_is_given(configured, trained, evaluated, count):
     assert affordable(SimpleNamespace(evaluations=configured), trained, evaluated) == count
+
+
+@pytest.mark.parametrize(
+    ("batches", "accumulate", "epochs", "steps"),
+    [(9, 1, 3, 27), (9, 8, 3, 6), (9, 16, 3, 3), (9, 8, 0.5, 1), (0, 8, 2, 2)],
+)
+def test_an_epoch_of_accumulated_batches_has_a_last_step_for_the_rest(batches, accumulate, epochs, steps):
+    config = SimpleNamespace(steps=None, accumulate=accumulate, epochs=epochs)
+    assert count_steps(config, range(batches)) == steps
 
 
 @pytest.mark.parametrize(
