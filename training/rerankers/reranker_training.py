@@ -28,6 +28,7 @@ from ..data.batches import Batches
 from ..encoders import heldout
 from ..encoders.base_model import join_segments, keep_first_layers, save_model, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
+from ..encoders.objectives.objectives import are_cosines
 from ..encoders.result import TrainingResult
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment, start_weights
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ..runs.training_run import LoopResult, TrainingRun
     from .config import RerankerConfig
 
-_CERTAIN = 20.0  # label of a positive: ListNet's target is the softmax of the labels, and 1 would be nearly uniform
+_SURE = 20.0  # of cosines, or of 1 and 0: ListNet's target is their softmax, which would be nearly uniform
 
 
 class RerankerTrainer(ResumableTrainer, CrossEncoderTrainer):
@@ -128,9 +129,10 @@ class RerankerTraining:
         batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
         if not self.has_lists or self.as_pairs:
             return dataset, batches, size
-        positive = _CERTAIN if self.objective == "listwise" else 1.0
+        is_flat = not labels or are_cosines(self.data)
+        scale = _SURE if self.objective == "listwise" and is_flat else 1.0
         spread = self.objective == "lambda"
-        dataset.set_transform(partial(reranker_rows.as_lists, names=names, positive=positive, spread=spread))
+        dataset.set_transform(partial(reranker_rows.as_lists, names=names, scale=scale, spread=spread))
         return dataset, batches, size * (len(names) - 1)
 
     def _report_measuring(self, model: str) -> None:

@@ -133,16 +133,17 @@ def _lists(run: TrainingRun[RerankerConfig], stage: FirstStage, part: int) -> It
 
 
 def as_lists(
-    batch: dict[str, list[Any]], names: tuple[str, ...], positive: float, *, spread: bool = False
+    batch: dict[str, list[Any]], names: tuple[str, ...], scale: float, *, spread: bool = False
 ) -> dict[str, list[Any]]:
     """Turn the columns query, positive, negatives into a query and the list of its passages, the positive first.
 
+    :param scale: of the labels: a teacher's scores, or 1 for the positive and 0 for the others.
     :param spread: bring each list's labels to 0 to 1, since LambdaLoss raises 2 to their power and takes negative
         labels for 0.
     """
     passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
-    labels = batch.get("label") or [[positive, *[0.0] * (len(names) - 2)]] * len(passages)
-    labels = [_spread(scores) if spread else list(map(float, scores)) for scores in labels]
+    labels = batch.get("label") or [[1.0, *[0.0] * (len(names) - 2)]] * len(passages)
+    labels = [_spread(scores) if spread else [scale * score for score in scores] for scores in labels]
     return {"query": batch["query"], "passages": passages, "label": labels}
 
 

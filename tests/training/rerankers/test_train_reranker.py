@@ -383,6 +383,27 @@ def test_lambda_learns_the_order_of_scores_wherever_they_lie(scores):
     assert made == {"query": ["a"], "passages": [["b", "c", "d"]], "label": [[1.0, 0.0, 0.5]]}
 
 
+@pytest.mark.parametrize(
+    ("scores", "objective", "label"),
+    [
+        (None, "listwise", [20.0, 0.0]),
+        ([0.75, 0.5], "listwise", [15.0, 10.0]),
+        ([7.5, -2.5], "listwise", [7.5, -2.5]),
+        ([0.75, 0.5], "pairwise", [0.75, 0.5]),
+    ],
+)
+def test_a_teacher_with_cosines_is_as_sure_as_one_with_logits(
+    scores, objective, label, tmp_path, tiny_model, monkeypatch
+):
+    made = []
+    real = reranker_rows.as_lists
+    monkeypatch.setattr(reranker_rows, "as_lists", lambda *a, **b: made.append(real(*a, **b)) or made[-1])
+    rows = [row | ({"scores": scores} if scores else {}) for row in SHAPES["listwise"]]
+    config = RerankerConfig(objective=objective, steps=1, batch_size=2, held_out=0.0, max_length=48)
+    train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
+    assert made[0]["label"][0] == label
+
+
 def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_path):
     import pyarrow as pa
 

@@ -18,7 +18,7 @@ from torch.nn.functional import normalize, pad
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from ....core.errors import InputError
-from .objectives import OBJECTIVES, score_range
+from .objectives import OBJECTIVES, are_cosines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ def _softmax(model: Any, data: TrainingSet, _options: LossOptions) -> torch.nn.M
 def _margin_mse(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
     """Cosines of unit vectors differ by 2 at most: scale them unless the teacher's scores are cosines too."""
     is_unit = options.unit or isinstance(model[-1], Normalize)
-    scale = options.scale if is_unit and not _are_cosines(data) else 1.0
+    scale = options.scale if is_unit and not are_cosines(data) else 1.0
     return losses.MarginMSELoss(model, similarity_fct=partial(scaled_dot, scale=scale))
 
 
@@ -212,19 +212,13 @@ def _kl(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
     """Bring both sides to one scale, so that a teacher with cosines for scores is as sure as the student."""
     temperature = options.temperature
     if temperature is None:
-        temperature = 1 / options.scale if _are_cosines(data) else 1.0
+        temperature = 1 / options.scale if are_cosines(data) else 1.0
     return losses.DistillKLDivLoss(
         model,
         similarity_fct=partial(scaled_cosine, scale=options.scale),
         student_temperature=1.0,
         teacher_temperature=temperature,
     )
-
-
-def _are_cosines(data: TrainingSet) -> bool:
-    """Check whether all of a teacher's scores lie between -1 and 1."""
-    low, high = score_range(data)
-    return low >= -1.001 and high <= 1.001
 
 
 def _embeddings(model: Any, _data: TrainingSet, _options: LossOptions) -> torch.nn.Module:

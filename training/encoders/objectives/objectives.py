@@ -119,3 +119,9 @@ def score_range(data: TrainingSet) -> tuple[float, float]:
     """Return the lowest and the highest of a teacher's scores."""
     chunks = [pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in data.table()["label"].chunks if len(chunk)]
     return min(chunk["min"] for chunk in chunks), max(chunk["max"] for chunk in chunks)
+
+
+def are_cosines(data: TrainingSet) -> bool:
+    """Check whether all of a teacher's scores lie between -1 and 1."""
+    low, high = score_range(data)
+    return low >= -1.001 and high <= 1.001
