@@ -12,7 +12,7 @@ from ..encoders import heldout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.arrays import Doubles
+    from ...core.arrays import Doubles, Integers
     from ...retriever.models.heads.promised_precision import Precisions
     from ..encoders.heldout import Estimate
 
@@ -68,9 +68,12 @@ def best_temperature(losses: Sequence[float] | Doubles) -> float:
 
 def calibration_error(likely: Doubles, right: Doubles) -> float:
     """Return the expected calibration error of probabilities, over ten bins (Guo et al. 2017, arXiv:1706.04599)."""
-    bins = np.minimum((likely * _BINS).astype(int), _BINS - 1)
-    gaps = [abs(float((likely - right)[bins == number].sum())) for number in range(_BINS)]
-    return sum(gaps) / max(1, len(right))
+    gaps = np.bincount(_bins(likely), likely - right, minlength=_BINS)
+    return float(np.abs(gaps).sum()) / max(1, len(right))
+
+
+def _bins(likely: Doubles) -> Integers:
+    return np.minimum((likely * _BINS).astype(int), _BINS - 1)
 
 
 def precisions(likely: Doubles, right: Doubles) -> Precisions:
@@ -82,13 +85,31 @@ def precisions(likely: Doubles, right: Doubles) -> Precisions:
     return tuple((float(sure[end - 1]), float(precision[end - 1])) for end in ends)
 
 
-def measures(likely: Doubles, right: Doubles, seed: int) -> list[Estimate]:
-    """Return the calibration error, and the errors among the surest rows (risk and coverage, arXiv:1705.08500)."""
+def measures(likely: Doubles, right: Doubles, seed: int, owners: Integers | None = None) -> list[Estimate]:
+    """Return the calibration error, and the errors among the surest answers (risk and coverage, arXiv:1705.08500).
+
+    :param owners: the row of each answer; None: one answer a row. The intervals draw whole rows, since the answers of a
+        row depend on each other.
+    """
     if not len(right):
         return []
-    rows = [heldout.resampled("calibration error", calibration_error, likely, right, seed)]
+    owners = np.arange(len(right)) if owners is None else np.unique(owners, return_inverse=True)[1]
+    gaps = np.zeros((owners.max() + 1, _BINS))
+    np.add.at(gaps, (owners, _bins(likely)), likely - right)
+    estimates = [heldout.resampled("calibration error", _error_of_rows, gaps, np.bincount(owners), seed)]
     order = np.argsort(-likely, kind="stable")
     for share in _COVERAGES:
         surest = order[: max(1, round(share * len(order)))]
-        rows.append(heldout.mean(f"wrong among the surest {share:.0%}", 1 - right[surest].astype(np.float32), seed))
-    return rows
+        counts, wrong = np.bincount(owners[surest]), np.bincount(owners[surest], 1 - right[surest])
+        name, rows = f"wrong among the surest {share:.0%}", counts > 0
+        estimates.append(heldout.resampled(name, _share_of_rows, wrong[rows], counts[rows], seed))
+    return estimates
+
+
+def _error_of_rows(gaps: Doubles, counts: Integers) -> float:
+    """Return the calibration error from each row's gap in each bin, and its number of answers."""
+    return float(np.abs(gaps.sum(0)).sum() / counts.sum())
+
+
+def _share_of_rows(wrong: Doubles, counts: Integers) -> float:
+    return float(wrong.sum() / counts.sum())

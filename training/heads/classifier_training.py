@@ -40,7 +40,8 @@ def judge(
         micro = heldout.resampled("micro-F1", label_metrics.micro_f1, likely >= 0.5, targets > 0, seed)
         right = ((likely >= 0.5) == (targets > 0)).ravel().astype(np.float64)
         sure = np.maximum(likely, 1 - likely).ravel().astype(np.float64)
-        return settings, [micro, *calibration.measures(sure, right, seed)]
+        owners = np.repeat(np.arange(len(likely)), likely.shape[1])
+        return settings, [micro, *calibration.measures(sure, right, seed, owners)]
     predicted, classes = likely.argmax(1), targets.argmax(1)
     right, sure = (predicted == classes).astype(np.float64), likely.max(1).astype(np.float64)
     settings = replace(settings, sure=calibration.precisions(sure, right))

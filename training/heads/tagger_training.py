@@ -110,12 +110,13 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         hits, totals = _counts(tagged, rows)
         measures = [heldout.resampled("span F1", span_f1, hits, totals, seed)]
         pairs = [(entity, row) for entities, row in zip(tagged, rows, strict=True) for entity in entities]
+        owners = np.repeat(np.arange(len(tagged)), [len(entities) for entities in tagged])
         scores = np.array([entity.score for entity, _ in pairs], np.float64)
         right = np.array([_key(entity) in row.spans for entity, row in pairs], np.float64)
         slope, offset = calibration.platt(scores, right) if pairs else (1.0, 0.0)
         likely = calibration.probabilities(slope * scores + offset)
         settings = replace(settings, slope=slope, offset=offset, sure=calibration.precisions(likely, right))
-        return settings.as_dict(), measures + calibration.measures(likely, right, seed)
+        return settings.as_dict(), measures + calibration.measures(likely, right, seed, owners)
 
 
 def _key(entity: Entity) -> tuple[str, int, int]:

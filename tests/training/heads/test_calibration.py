@@ -59,3 +59,15 @@ def test_a_promised_precision_counts_all_rows_that_are_equally_sure():
     likely, right = np.array([0.9] * 40 + [0.7] * 40), np.array([1.0] * 10 + [0.0] * 30 + [1.0] * 40)
     assert calibration.precisions(likely, right) == ((0.9, 0.25), (0.7, 0.625))
     assert calibration.precisions(np.empty(0), np.empty(0)) == ()
+
+
+def test_the_intervals_of_several_answers_a_row_draw_rows():
+    random = np.random.default_rng(0)
+    likely, right = random.random(60), (random.random(60) < 0.6).astype(float)
+    single = calibration.measures(likely, right, 0)
+    copied = calibration.measures(np.repeat(likely, 5), np.repeat(right, 5), 0, np.repeat(np.arange(60), 5))
+    assert [row.as_dict() for row in copied] == [row.as_dict() for row in single]
+    assert [row.rows for row in single] == [60, 30, 48]
+    assert single[0].value == pytest.approx(calibration.calibration_error(likely, right))
+    assert single[0].high - single[0].low > 0.05
+    assert calibration.measures(np.empty(0), np.empty(0), 0) == []
