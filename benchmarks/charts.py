@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -192,7 +193,13 @@ def _svg(title: str, parts: Sequence[str], height: float) -> str:
     return "\n".join([opening, f"<title>{escape(title)}</title>", frame, heading, *parts, "</svg>\n"])
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Draw all charts, unless asked for help."""
+    ArgumentParser(description=str(__doc__), formatter_class=RawDescriptionHelpFormatter).parse_args()
     CHARTS.mkdir(exist_ok=True)
-    for chart_name, draw in CHART_OF.items():
-        (CHARTS / f"{chart_name}.svg").write_text(draw(), "utf-8")
+    for name, draw in CHART_OF.items():
+        (CHARTS / f"{name}.svg").write_text(draw(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

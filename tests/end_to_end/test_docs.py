@@ -409,6 +409,16 @@ def test_charts_match_the_committed_results():
     assert {file.stem for file in charts.CHARTS.glob("*.svg")} == charts.CHART_OF.keys()
 
 
+def test_the_help_of_charts_draws_nothing(monkeypatch, capsys, tmp_path):
+    charts = load_script(ROOT / "benchmarks" / "charts.py")
+    monkeypatch.setattr(charts, "CHARTS", tmp_path / "charts")
+    monkeypatch.setattr("sys.argv", ["charts", "--help"])
+    with pytest.raises(SystemExit):
+        charts.main()
+    assert "Draw the charts" in capsys.readouterr().out
+    assert not charts.CHARTS.exists()
+
+
 def test_pages_quote_the_committed_results():
     results = {file.stem: json.loads(file.read_text("utf-8"))["results"] for file in charts_results()}
     text = (DOCS / "measurements.md").read_text("utf-8")
