@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from .core.version import __version__ as __version__
 
-TYPE_CHECKING = False  # that of `typing`, which takes as long to import as all that a program does to ask another one
+# Type checkers know this name. To import `typing` for it takes as long as all else in a search of `search --stay`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.errors import (
         BinocleError,
@@ -92,56 +93,55 @@ __all__ = [
     "load_reranker",
 ]
 
-_PLACES = {
-    "Batch": ("retriever.indexing.batch", "Batch"),
-    "BinocleError": ("core.errors", "BinocleError"),
-    "Context": ("retriever.search.context", "Context"),
-    "DamagedError": ("core.errors", "DamagedError"),
-    "DeadlineError": ("core.errors", "DeadlineError"),
-    "Document": ("retriever.documents.document", "Document"),
-    "Encoder": ("retriever.models.encoder", "Encoder"),
-    "EncoderMismatchError": ("core.errors", "EncoderMismatchError"),
-    "F": ("retriever.store.filters.filter", "F"),
-    "Facet": ("retriever.store.records", "Facet"),
-    "Failure": ("retriever.indexing.report", "Failure"),
-    "Filter": ("retriever.store.filters.filter", "Filter"),
-    "Hit": ("retriever.search.results.hit", "Hit"),
-    "Hits": ("retriever.search.results.hits", "Hits"),
-    "InputError": ("core.errors", "InputError"),
-    "LockedError": ("core.errors", "LockedError"),
-    "MissingExtraError": ("core.errors", "MissingExtraError"),
-    "Mode": ("retriever.search.mode", "Mode"),
-    "ModelNotFoundError": ("core.errors", "ModelNotFoundError"),
-    "NoIndexError": ("core.errors", "NoIndexError"),
-    "NotFoundError": ("core.errors", "NotFoundError"),
-    "Passage": ("retriever.search.results.passage", "Passage"),
-    "Record": ("retriever.store.records", "Record"),
-    "Report": ("retriever.indexing.report", "Report"),
-    "RemoteRetriever": ("retriever.servers.remote", "RemoteRetriever"),
-    "Reranker": ("retriever.models.reranker", "Reranker"),
-    "Retriever": ("retriever.retriever", "Retriever"),
-    "Scope": ("retriever.scope", "Scope"),
-    "SearchEvent": ("retriever.search.events", "SearchEvent"),
-    "StoreError": ("core.errors", "StoreError"),
-    "UnreadableError": ("core.errors", "UnreadableError"),
-    "UnsupportedError": ("core.errors", "UnsupportedError"),
-    "UntrustedError": ("core.errors", "UntrustedError"),
-    "Where": ("retriever.store.filters.where", "Where"),
-    "evaluate": ("training.evaluation.retrieval", "evaluate"),
-    "load_encoder": ("retriever.models.load", "load_encoder"),
-    "load_reranker": ("retriever.models.load", "load_reranker"),
+_MODULES = {
+    "Batch": "retriever.indexing.batch",
+    "BinocleError": "core.errors",
+    "Context": "retriever.search.context",
+    "DamagedError": "core.errors",
+    "DeadlineError": "core.errors",
+    "Document": "retriever.documents.document",
+    "Encoder": "retriever.models.encoder",
+    "EncoderMismatchError": "core.errors",
+    "F": "retriever.store.filters.filter",
+    "Facet": "retriever.store.records",
+    "Failure": "retriever.indexing.report",
+    "Filter": "retriever.store.filters.filter",
+    "Hit": "retriever.search.results.hit",
+    "Hits": "retriever.search.results.hits",
+    "InputError": "core.errors",
+    "LockedError": "core.errors",
+    "MissingExtraError": "core.errors",
+    "Mode": "retriever.search.mode",
+    "ModelNotFoundError": "core.errors",
+    "NoIndexError": "core.errors",
+    "NotFoundError": "core.errors",
+    "Passage": "retriever.search.results.passage",
+    "Record": "retriever.store.records",
+    "RemoteRetriever": "retriever.servers.remote",
+    "Report": "retriever.indexing.report",
+    "Reranker": "retriever.models.reranker",
+    "Retriever": "retriever.retriever",
+    "Scope": "retriever.scope",
+    "SearchEvent": "retriever.search.events",
+    "StoreError": "core.errors",
+    "UnreadableError": "core.errors",
+    "UnsupportedError": "core.errors",
+    "UntrustedError": "core.errors",
+    "Where": "retriever.store.filters.where",
+    "evaluate": "training.evaluation.retrieval",
+    "load_encoder": "retriever.models.load",
+    "load_reranker": "retriever.models.load",
 }
 
 
-if not TYPE_CHECKING:  # a type checker is to see that there are no other names
+if not TYPE_CHECKING:  # with this function, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        if name not in _PLACES:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        module, attribute = _PLACES[name]
-        value = getattr(import_module(f".{module}", __name__), attribute)
+        value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
         globals()[name] = value
         return value
 
