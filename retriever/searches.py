@@ -130,7 +130,7 @@ class Searches:
         start = time.perf_counter()
         hits = self._index.read(lambda snapshot: request.hits(snapshot, self._index.models.encoder_of))
         page = hits.after(int(offset))
-        self._tell(request, page, time.perf_counter() - start)
+        self._report(request, page, time.perf_counter() - start)
         return page
 
     def search_many(
@@ -166,7 +166,7 @@ class Searches:
         seconds = (time.perf_counter() - start) / max(len(answers), 1)
         pages = [hits.after(offset) for hits in answers]
         for request, page in zip(requests, pages, strict=True):
-            self._tell(request, page, seconds)
+            self._report(request, page, seconds)
         return pages
 
     def answer(
@@ -284,11 +284,11 @@ class Searches:
             return find_context(snapshot, request, hits, encoder_of, packing, count), hits, seconds
 
         context, hits, seconds = self._index.read(packed)
-        self._tell(request, hits, seconds)
+        self._report(request, hits, seconds)
         return context
 
-    def _tell(self, request: SearchRequest, hits: Hits, seconds: float) -> None:
-        """Tell who observes of a search."""
+    def _report(self, request: SearchRequest, hits: Hits, seconds: float) -> None:
+        """Log a search, and call `on_search`."""
         event = SearchEvent(request.text, hits, seconds)
         event.log()
         if self.on_search:

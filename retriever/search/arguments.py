@@ -10,7 +10,7 @@ from ...core.vectors import unit_vector
 from ...core.words import encodable
 from ..store.filters.where import among, parse
 from .mode import MODES, Mode
-from .query import Reranking
+from .query import Reranking, Selection
 from .ranking.relevance import check_relevance
 from .request import SearchRequest
 from .results.joining import check_join
@@ -70,23 +70,24 @@ def search_request(
     check_join(join=join, collapse=collapse, by_document=by_document)
     conditions = parse(among(where, ids))
     reranker = None if rerank is None else models.reranker_of(rerank)
-    return SearchRequest(
-        text,
+    diversity = None
+    if mmr is not None:
+        from .results.diversity import Diversity  # few searches need it
+
+        diversity = Diversity(mmr, min_relevance or 0.0)
+    selection = Selection(
         int(depth),
         mode,
         conditions,
-        None if reranker is None else Reranking(reranker, rerank_depth, rerank_seconds),
-        per_document,
-        bool(collapse),
-        min_relevance,
-        array,
-        bool(with_vectors),
-        by_document,
-        mmr,
-        deadline,
-        bool(join),
-        int(offset),
+        reranking=None if reranker is None else Reranking(reranker, rerank_depth, rerank_seconds),
+        per_document=per_document,
+        collapse=bool(collapse),
+        with_vectors=bool(with_vectors),
+        by_document=by_document,
+        diversity=diversity,
+        offset=int(offset),
     )
+    return SearchRequest(text, selection, min_relevance, array, deadline, bool(join))
 
 
 def check_query(

@@ -249,14 +249,14 @@ class Query:
         literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
         shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
         nearest = relevances.highest(candidates.semantic)
-        of = partial(relevances.relevance, read.semantic, shares, literal, self._snapshot.scale, nearest, total)
-        relevance = of()
+        judge = partial(relevances.relevance, read.semantic, shares, literal, self._snapshot.scale, nearest, total)
+        relevance = judge()
         line = relevances.line(self._snapshot, mode)
         is_weak = len(relevance) > 0 and relevance[0] < line
         if is_weak and self._encode_texts and relevances.is_small(total):
             first = read.take(np.arange(min(relevances.FIRST, len(read.ids))))
-            if of(first.semantic + relevances.HIGHER)[0] >= line:
-                relevance = of(self._best_sentences(first.ids))
+            if judge(first.semantic + relevances.HIGHER)[0] >= line:
+                relevance = judge(self._best_sentences(first.ids))
         return relevance
 
     def _best_sentences(self, ids: Ids) -> Floats:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...core.vectors import check_dimension
 from ...indexes.base import SEARCH_DEPTH
 from ..models.encoder import encode_finite
 from ..models.encoders.no_encoder import check_encoder
-from .query import Query, Reranking, Selection
+from .query import Query
 from .results.joining import with_neighbours_joined
 from .steps import finish, finish_together
 from .words import exact
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats, Ids
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
-    from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
     from .deadline import Deadline
     from .mode import Mode
+    from .query import Selection
     from .results.hits import Hits
     from .steps import Steps
 
 _TOGETHER = 64  # searches that read their rows at once
 _ENCODED = 256  # queries at least, encoded at once
-_NONE: Mapping[str, Floats] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +41,18 @@ class SearchRequest:
     """A search with checked arguments; any snapshot can answer it."""
 
     text: str
-    k: int
-    mode: Mode
-    where: Filter | None
-    reranking: Reranking | None = None
-    per_document: int | None = None  # as in `duplicates.select`
-    collapse: bool = True
+    selection: Selection
     min_relevance: float | None = None
     vector: Floats | None = None  # of length 1, instead of that of the text
-    with_vectors: bool = False
-    by_document: bool = False
-    mmr: float | None = None
     deadline: Deadline | None = None
     join: bool = False  # the neighbours of a page
-    offset: int = 0  # hits of earlier pages, the first of the k
 
-    def hits(
-        self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder], vectors: Mapping[str, Floats] = _NONE
-    ) -> Hits:
+    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> Hits:
         """The k best passages that are relevant enough, best first.
 
-        :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
         :raises InputError: when the index has no encoder for a search by meaning, or the vector another dimension.
         """
-        return finish(self.corrected(snapshot, encoder_of).steps(vectors))
+        return finish(self.corrected(snapshot, encoder_of).steps({}))
 
     def corrected(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> CorrectedRequest:
         """Correct the words of this search for a snapshot.
@@ -81,7 +67,7 @@ class SearchRequest:
         def encoder() -> Encoder:
             return encoder_of(snapshot.head.encoder)
 
-        if corrections := corrections_for(snapshot, parts, encoder, self.where):
+        if corrections := corrections_for(snapshot, parts, encoder, self.selection.where):
             parts = exact.parse(replace_words(self.text, corrections))
         return CorrectedRequest(self, snapshot, encoder, mode, parts, corrections)
 
@@ -91,8 +77,8 @@ class SearchRequest:
         :raises InputError: when only meaning was asked for.
         """
         if self.vector is not None or not snapshot.head.encoder.is_none:
-            return self.mode
-        if self.mode == "semantic":
+            return self.selection.mode
+        if self.selection.mode == "semantic":
             check_encoder(snapshot.head.encoder, "give the vector of the query, or search in mode 'lexical'")
         return "lexical"
 
@@ -116,6 +102,7 @@ class CorrectedRequest:
     def steps(self, vectors: Mapping[str, Floats], nearest: tuple[Floats, Ids] | None = None) -> Steps:
         """Search as `SearchRequest.hits` does, in the steps of `Query.steps`.
 
+        :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
         :param nearest: cosines and ids of the passages nearest to the vector of the query.
         """
         request, snapshot, text = self.request, self.snapshot, self.parts.text
@@ -124,30 +111,14 @@ class CorrectedRequest:
             vector = vectors.get(text) if request.vector is None else request.vector
             return encode_finite(self.encoder(), [text], kind="query") if vector is None else vector[None]
 
-        diversity = None
-        if request.mmr is not None:
-            from .results.diversity import Diversity  # few searches need it
-
-            diversity = Diversity(request.mmr, request.min_relevance or 0.0)
         encode_texts = None if request.vector is not None else lambda texts: encode_finite(self.encoder(), texts)
         query = Query(snapshot, text, encode, self.parts, request.deadline, nearest, encode_texts)
-        selection = Selection(
-            request.k,
-            self.mode,
-            request.where,
-            reranking=request.reranking,
-            per_document=request.per_document,
-            collapse=request.collapse,
-            with_vectors=request.with_vectors,
-            by_document=request.by_document,
-            diversity=diversity,
-            offset=request.offset,
-        )
-        hits = yield from query.steps(selection)
+        hits = yield from query.steps(replace(request.selection, mode=self.mode))
         hits.corrections, hits.version = self.corrections, snapshot.head.commits
+        offset = request.selection.offset
         if request.min_relevance is not None:
-            hits = hits.from_relevance(request.min_relevance, request.offset)
-        return with_neighbours_joined(hits, snapshot, request.offset) if request.join else hits
+            hits = hits.from_relevance(request.min_relevance, offset)
+        return with_neighbours_joined(hits, snapshot, offset) if request.join else hits
 
 
 def hits_of_many(
@@ -197,7 +168,7 @@ def _nearest(
     for number, corrected in enumerate(requests):
         text, request = corrected.unencoded, corrected.request
         vector = request.vector if text is None else encoded.get(text)
-        if vector is not None and request.where is None and len(vector) == snapshot.head.encoder.dim:
+        if vector is not None and request.selection.where is None and len(vector) == snapshot.head.encoder.dim:
             vectors[number] = vector
     depth = min(snapshot.passage_count, SEARCH_DEPTH)
     nearest = snapshot.index.search_each(np.stack(list(vectors.values())), depth) if vectors else None
