@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:
 
     class locked_cached_property(cached_property):  # noqa: N801 - a decorator
-        """A `functools.cached_property` that threads compute only once, under the object's lock `self.once`.
+        """A `functools.cached_property` that threads compute only once, under the object's lock `self.lock`.
 
         `cached_property` itself has no lock since Python 3.12.
         """
@@ -18,5 +18,5 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            with instance.once:
+            with instance.lock:
                 return super().__get__(instance, owner)

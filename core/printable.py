@@ -29,11 +29,11 @@ _BREAKS = "\x0b-\x0d\x1c-\x1f\x85\u2028\u2029"  # white space that Unicode or Py
 _TAGS = "\U000e0000-\U000e007f"  # a shadow of ASCII
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _DIRECTIONS = "\u061c\u200e\u200f"  # they embrace no text
-_OTHERS = (  # overrides, embeddings and isolates; zero width; fillers; deprecated formats
+_FORMAT_SIGNS = (  # overrides, embeddings and isolates; zero width; fillers; deprecated formats
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
 )
-_INVISIBLE = f"{_TAGS}{_SELECTORS}{_DIRECTIONS}{_OTHERS}"
+_INVISIBLE = f"{_TAGS}{_SELECTORS}{_DIRECTIONS}{_FORMAT_SIGNS}"
 
 # The characters of emoji.
 _PICTURES = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -46,7 +46,7 @@ _FLAGS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in name) for nam
 _RIGHT_TO_LEFT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
 _ESCAPE = r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})"  # as `unicode_escape` writes them
-_MANY = 4  # invisible characters in a row are counted from here on, not shown one by one
+_RUN_LENGTH = 4  # invisible characters in a row are counted from here on, not shown one by one
 
 
 @cache
@@ -66,7 +66,7 @@ def _special() -> re.Pattern[str]:
     return re.compile(
         f"(?P<kept>{'|'.join(uses)})|(?P<tags>[{_TAGS}]+)|(?P<hyphen>(?<=\\w)\xad(?!\xad))"
         f"|(?P<direction>(?<![{_INVISIBLE}])[{_DIRECTIONS}](?![{_INVISIBLE}]))|(?P<control>[{_CONTROLS}])"
-        f"|(?P<space>[\t\n{_BREAKS}])|(?P<invisible>[\xad{_SELECTORS}{_DIRECTIONS}{_OTHERS}]+)"
+        f"|(?P<space>[\t\n{_BREAKS}])|(?P<invisible>[\xad{_SELECTORS}{_DIRECTIONS}{_FORMAT_SIGNS}]+)"
     )
 
 
@@ -179,7 +179,7 @@ def invisible_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of text written in invisible characters: tags, and others in long rows."""
     if not text.isascii() and _UNSEEN.search(text):
         for match in _special().finditer(text):
-            if match["tags"] or (match["invisible"] and len(match[0]) >= _MANY):
+            if match["tags"] or (match["invisible"] and len(match[0]) >= _RUN_LENGTH):
                 yield match.span()
 
 
@@ -217,7 +217,7 @@ def _symbol(match: re.Match[str], keep: str) -> str:
     letters = "".join(chr(ord(char) & 0x7F) for char in text if "\U000e0020" <= char < "\U000e007f")
     if kind == "tags" and letters:
         return f"<tags: {letters}>"
-    if len(text) >= _MANY:
+    if len(text) >= _RUN_LENGTH:
         return f"<{len(text):,} invisible characters>"
     return "".join(map(_name, text))
 

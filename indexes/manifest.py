@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .base import VectorIndex
 
 FILE = "manifest.json"
-_MOST_BYTES = 2**26  # of a manifest
+_MAX_BYTES = 2**26  # of a manifest
 _FORMAT = 1
 _JSON_KEYS = {"measurements": "measured", "nonce": "made"}  # fields with another name in the file
 
@@ -60,7 +60,7 @@ class IndexManifest:
         :raises DamagedError: when the manifest does not have the checksum in the folder's name.
         """
         try:
-            data = read_regular(folder / FILE, _MOST_BYTES)
+            data = read_regular(folder / FILE, _MAX_BYTES)
             values = json.loads(data)
             manifest = cls(**{name: values.pop(key) for name, key in _JSON_KEYS.items() if key in values}, **values)
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -39,7 +39,7 @@ _NEARBY = 8  # clusters that a cluster is compared with
 _SAMPLE = 64  # passages for each cluster that the clusters are learned from
 _CELLS = 2**22  # of a matrix of cosines: 16 MiB
 _GROUP = 32  # cosines of a row that are first compared by their maximum
-_MOST = 1.01  # the highest cosine, with rounding
+_MAX_COSINE = 1.01  # the highest cosine, with rounding
 _BLOCK = 65_536  # vectors summed at a time
 
 
@@ -94,7 +94,7 @@ class Neighbourhood:
         known = np.flatnonzero((rows >= 0) & (rows < len(self.means)))
         with np.errstate(all="ignore"):  # a stranger's numbers
             of_means = self.means[rows[known]].astype(np.float32) @ vector
-        possible = np.abs(of_means) <= _MOST
+        possible = np.abs(of_means) <= _MAX_COSINE
         result = cosines.copy()
         result[known[possible]] = of_means[possible]
         return result

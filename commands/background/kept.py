@@ -14,7 +14,7 @@ from ...core.files import expand_home
 if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
 
-_MOST = 4  # indexes open at once
+_MAX_INDEXES = 4  # indexes open at once
 
 
 class ColdError(BaseException):
@@ -22,7 +22,7 @@ class ColdError(BaseException):
 
 
 @dataclass
-class _Kept:
+class _OpenIndex:
     """An open index, and the state of its settings and of the models that it has loaded."""
 
     retriever: Retriever
@@ -30,7 +30,7 @@ class _Kept:
     models: dict[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, retriever: Retriever) -> _Kept:
+    def of(cls, retriever: Retriever) -> _OpenIndex:
         return cls(retriever, _settings(retriever))
 
     def is_current(self) -> bool:
@@ -52,7 +52,7 @@ class Retrievers:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.last = time.monotonic()
-        self._open: dict[tuple[str, str | None], _Kept] = {}
+        self._open: dict[tuple[str, str | None], _OpenIndex] = {}
 
     def get(self, path: Path, model: str | None) -> Retriever:
         """Open an index, or return the open one."""
@@ -61,9 +61,9 @@ class Retrievers:
         key = str(expand_home(path).absolute()), model
         entry = self._open.pop(key, None)
         if entry is None or not entry.is_current():
-            entry = _Kept.of(Retriever.open(path, model=model))
+            entry = _OpenIndex.of(Retriever.open(path, model=model))
         self._open[key] = entry
-        for oldest in list(self._open)[:-_MOST]:
+        for oldest in list(self._open)[:-_MAX_INDEXES]:
             del self._open[oldest]
         return entry.retriever
 

@@ -83,7 +83,7 @@ def reader(data: str, out: Path, base: str | None, teacher: str | None, as_json:
     from ...training.heads.train import train_reader
 
     _refuse_idle_epochs(options)
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         config = ReaderConfig(**options)
         result = train_reader(data, out, base=base, teacher=teacher, config=config, progress=progress)
     _print_result(result, as_json=as_json)
@@ -133,7 +133,7 @@ def classifier(
     if not fine_tune:
         _refuse_without_steps()
     config = ClassifierConfig(fine_tune=fine_tune, contrastive=contrastive, **options)
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         result = train_classifier(
             data, out, base=base, config=config, split=split, label=label, unlabelled=unlabelled, progress=progress
         )
@@ -199,7 +199,7 @@ def tagger(data: str, out: Path, base: str | None, as_json: bool, **options: Any
     from ...training.heads.train import train_tagger
 
     _refuse_idle_epochs(options)
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         result = train_tagger(data, out, base=base, config=HeadConfig(**options), progress=progress)
     _print_result(result, as_json=as_json)
 

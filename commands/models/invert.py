@@ -271,7 +271,7 @@ def inverter(
     sources, name, length = _sources(texts, encoder, index)
     if kind == "embedding" and options["max_length"] is None:
         options["max_length"] = length
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         result = train_inverter(
             sources,
             out,

@@ -94,7 +94,7 @@ def pretrain(
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     refuse_idle_column(texts)
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         result = run_pretraining(
             texts,
             out,

@@ -31,7 +31,7 @@ BUILT_IN: dict[str, dict[str, dict[str, Any]]] = {  # command -> name of the rec
         }
     }
 }
-_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+_EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
 def _read(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
@@ -93,7 +93,7 @@ option = click.option(
 
 
 @contextlib.contextmanager
-def kept(folder: Path) -> Iterator[None]:
+def saved_with(folder: Path) -> Iterator[None]:
     """Let a model that is trained here keep the options that this call was given, or took from a recipe.
 
     The training writes them together with the model, so that no model lacks its recipe if the process is killed.
@@ -106,7 +106,7 @@ def kept(folder: Path) -> Iterator[None]:
     options = {
         name: _from_recipe(value, folder) if name in _PATHS else _plain(value)
         for name, value in context.params.items()
-        if name not in _OWN and context.get_parameter_source(name) in _GIVEN and value is not None
+        if name not in _OWN and context.get_parameter_source(name) in _EXPLICIT and value is not None
     }
     lines = [f"{name} = {_toml(value)}\n" for name, value in sorted(options.items())]
     token = RECIPE.set("".join(lines))

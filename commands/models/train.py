@@ -175,7 +175,7 @@ def encoder(
         raise click.UsageError("--mine takes one data set, and goes with neither --dev nor --teacher")
     if negatives is None and rounds != 1:
         raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         run: dict[str, Any] = {"base": base, "config": config, "split": split, "progress": progress}
         if negatives is not None:
             result = train_rounds(names[0], out, negatives=negatives, rounds=rounds, **run)
@@ -249,7 +249,7 @@ def reranker(
 
     _refuse_repeated(data)
     refuse_idle_options(next((name for name in data if not Path(name).is_file()), data[0]))
-    with ProgressBar("reading the data", lines=10) as progress, recipes.kept(out):
+    with ProgressBar("reading the data", lines=10) as progress, recipes.saved_with(out):
         result = train_reranker(
             data[0] if len(data) == 1 else dict(zip(data, data, strict=True)),
             out,

@@ -62,7 +62,7 @@ class Search:
         self.query = ""  # of the answer
         self.hits: Sequence[Hit] = ()
         self.status = ""
-        self._wanted = ""
+        self._query = ""
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -71,7 +71,7 @@ class Search:
     def want(self, query: str) -> None:
         """Search for this from now on."""
         with self._changed:
-            self._wanted = query.strip()
+            self._query = query.strip()
             self._changed.notify()
 
     def close(self) -> None:
@@ -85,16 +85,16 @@ class Search:
         answered = ""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._wanted != answered)  # noqa: B023 - read at once
+                self._changed.wait_for(lambda: self._closed or self._query != answered)  # noqa: B023 - read at once
                 while self._changed.wait(_PAUSE) and not self._closed:
                     pass
                 if self._closed:
                     return
-                query = self._wanted
+                query = self._query
             hits, status = self._answer(query)
             answered = query
             with self._changed:
-                if query == self._wanted:
+                if query == self._query:
                     self.query, self.hits, self.status = query, hits, status
             self.on_answer()
 
@@ -144,7 +144,7 @@ class Picker:
         hits = self.answers.hits
         return hits[min(self.chosen, len(hits) - 1)] if hits else None
 
-    def place(self) -> str | None:
+    def path_and_line(self) -> str | None:
         """The path and line of the chosen hit."""
         if self.hit is None:
             return None
@@ -207,7 +207,7 @@ class Picker:
         keys.add("pagedown")(move(self._page))
         keys.add("pageup")(move(lambda: -self._page()))
         keys.add("enter")(self._open)
-        keys.add("tab")(lambda event: _leave(event, self.place()) if self.hit else None)
+        keys.add("tab")(lambda event: _leave(event, self.path_and_line()) if self.hit else None)
         for key in ("escape", "c-c", "c-d"):
             keys.add(key, eager=key != "escape")(lambda event: _leave(event, None))
         return keys

@@ -12,7 +12,8 @@ from ...core.errors import InputError
 from ..options import EXIT_NEGATIVE, json_option
 from ..output import echo, echo_json
 
-_PLACE = re.compile(r"^(?:[^:\s][^:]*:)?\d+:(?:\d+:)?")  # path, line and column, as grep, ripgrep and git print them
+# Path, line and column, as grep, ripgrep and git print them.
+_LINE_PREFIX = re.compile(r"^(?:[^:\s][^:]*:)?\d+:(?:\d+:)?")
 
 
 @click.command()
@@ -33,7 +34,7 @@ def rank(query: str, file: str, count: int | None, model: str | None, as_json: b
     from ...training.evaluation.scorers import load, scores
 
     lines = [line for line in _lines(file) if any(map(str.isalnum, line))]  # grep puts "--" between groups of lines
-    texts = [_PLACE.sub("", line).strip() or line.strip() for line in lines]
+    texts = [_LINE_PREFIX.sub("", line).strip() or line.strip() for line in lines]
     values = scores(load(model), query, texts)
     for position in (-values).argsort(kind="stable")[:count].tolist():
         if as_json:

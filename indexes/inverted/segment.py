@@ -46,7 +46,7 @@ _SIGNS = np.full(256, 1 << 26, np.uint32)  # a bit for each letter, one for all 
 _SIGNS[ord("a") : ord("z") + 1] = 1 << np.arange(26)
 _SIGNS[MAX_ASCII + 1 :] = _FOREIGN
 _ALIGNMENT = 8
-_KEPT = 8_192  # terms that a field remembers the places of
+_CACHED_TERMS = 8_192  # terms that a field remembers the places of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Field:
         bounds = self._bounds.get(term)
         if bounds is None:
             bounds = self._bounds_of(term.encode(), size)
-            if len(self._bounds) >= _KEPT:
+            if len(self._bounds) >= _CACHED_TERMS:
                 self._bounds.clear()
             self._bounds[term] = bounds
         return self.rows[slice(*bounds)], self.counts[slice(*bounds)]

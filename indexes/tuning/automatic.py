@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..manifest import BuiltIndex
     from .optimize import Build
 
-_MANY = 100_000  # vectors: from here on, comparing all takes a third of a search's time
+_MIN_VECTORS = 100_000  # vectors: from here on, comparing all takes a third of a search's time
 _RECALL = 0.99  # minimum of the lower 95 % bound, over the neighbours that a search asks for
 _QUERIES = 1_000
 # From the cheapest on. (16, 4): search a 16th of the lists, with a `k_factor` of 4.
@@ -30,7 +30,7 @@ _SETTINGS = ((16, 4), (16, 8), (12, 8), (10, 8), (8, 8), (6, 8), (8, 16), (7, 16
 
 def build_default(build: Build, count: int) -> tuple[BuiltIndex, IndexMetadata]:
     """Build an index of this many vectors; return it with the search parameters that reach the recall."""
-    if count < _MANY:
+    if count < _MIN_VECTORS:
         return build(IndexSpec()), IndexMetadata()
     lists = round(math.sqrt(count))
     built, _ = rebuild(build, IndexSpec("ivf_pq_fast", {"nlist": lists}))

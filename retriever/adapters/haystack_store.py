@@ -13,7 +13,7 @@ from ..store.filters.filter import F, Filter
 from .embeddings import EMBEDDED, has_embedding
 from .haystack_documents import OWN, passage_document, to_added, whole_document
 from .haystack_filters import where_of
-from .opening import CALLS, added_records, dim_without_encoder, documents_found, present, reads_of
+from .opening import CALLS, added_records, dim_without_encoder, present, reads_of, search_documents
 from .stored_values import unique_values, value_types
 from .values import JSON_VALUES, NOTHING, from_metadata, to_metadata
 
@@ -164,7 +164,7 @@ class BinocleDocumentStore:
             where = EMBEDDED if where is None else where & EMBEDDED
         if query_embedding is not None:
             search = {**search, "vector": query_embedding}
-        hits = documents_found(self.index, top_k, query=query, where=where, **search) if top_k else []
+        hits = search_documents(self.index, top_k, query=query, where=where, **search) if top_k else []
         records = added_records(self.index, hits)
         whole = self._documents([records[hit.path] for hit in hits if hit.path in records])
         documents = {document.id: document for document in whole}

@@ -29,13 +29,13 @@ from .loading import read_files, temporary_file
 from .opening import (
     CALLS,
     added_records,
-    documents_found,
     encoder_of,
     opened,
     present,
     reads_of,
     refuse_options,
     retriever_of,
+    search_documents,
 )
 from .values import NOTHING, from_metadata, to_metadata
 
@@ -302,7 +302,7 @@ class BinocleVectorStore(VectorStore):
 
     def similarity_search(self, query: str, k: int = 4, **options: Any) -> list[Document]:
         """Return the k best documents, best first; `filter` is what `where_of` reads."""
-        return [document for document, _ in self._found(query, k, **options)]
+        return [document for document, _ in self._pairs(query, k, **options)]
 
     async def asimilarity_search(self, query: str, k: int = 4, **options: Any) -> list[Document]:
         """Await `similarity_search`."""
@@ -310,7 +310,7 @@ class BinocleVectorStore(VectorStore):
 
     def similarity_search_with_score(self, query: str, k: int = 4, **options: Any) -> list[tuple[Document, float]]:
         """Return the k best documents with their scores, which order the answers to one query: higher is better."""
-        return [(document, hit.score) for document, hit in self._found(query, k, **options)]
+        return [(document, hit.score) for document, hit in self._pairs(query, k, **options)]
 
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **options: Any
@@ -321,7 +321,7 @@ class BinocleVectorStore(VectorStore):
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **options: Any
     ) -> list[tuple[Document, float]]:
-        return [(document, hit.relevance) for document, hit in self._found(query, k, **options)]
+        return [(document, hit.relevance) for document, hit in self._pairs(query, k, **options)]
 
     async def _asimilarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **options: Any
@@ -330,7 +330,7 @@ class BinocleVectorStore(VectorStore):
 
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **options: Any) -> list[Document]:
         """Return the k documents nearest to a vector."""
-        return [document for document, _ in self._found(None, k, vector=embedding, **options)]
+        return [document for document, _ in self._pairs(None, k, vector=embedding, **options)]
 
     async def asimilarity_search_by_vector(self, embedding: list[float], k: int = 4, **options: Any) -> list[Document]:
         """Await `similarity_search_by_vector`."""
@@ -356,7 +356,7 @@ class BinocleVectorStore(VectorStore):
 
         Source: Carbonell and Goldstein 1998, by LangChain's own function.
         """
-        pairs = self._found(None, fetch_k, vector=embedding, with_vectors=True, **options)
+        pairs = self._pairs(None, fetch_k, vector=embedding, with_vectors=True, **options)
         vectors = [hit.vector.tolist() for _, hit in pairs if hit.vector is not None]
         rows = maximal_marginal_relevance(np.array(embedding, np.float32), vectors, lambda_mult, k) if pairs else []
         return [pairs[position][0] for position in rows]
@@ -368,7 +368,7 @@ class BinocleVectorStore(VectorStore):
         search = self.max_marginal_relevance_search_by_vector
         return await CALLS.run(search, embedding, k, fetch_k, lambda_mult, **options)
 
-    def _found(
+    def _pairs(
         self,
         query: str | None,
         k: int,
@@ -382,7 +382,7 @@ class BinocleVectorStore(VectorStore):
         search = {"mode": "semantic" if query is None else self.mode, "where": where_of(filter), **options}
         if self._embedding and query is not None and search["mode"] != "lexical":
             search["vector"] = self._embedding.embed_query(query)
-        hits = documents_found(self.index, k, query=query, **search)
+        hits = search_documents(self.index, k, query=query, **search)
         records = added_records(self.index, hits)
         return [(_whole(records[hit.path]) if hit.path in records else _passage(hit), hit) for hit in hits]
 

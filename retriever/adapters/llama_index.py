@@ -26,12 +26,12 @@ from .opening import (
     CALLS,
     added_records,
     dim_without_encoder,
-    documents_found,
     encoder_of,
     opened,
     present,
     reads_of,
     refuse_options,
+    search_documents,
 )
 from .splitting import heading_of, passages
 from .values import NOTHING, from_metadata, to_metadata
@@ -209,7 +209,7 @@ class BinocleVectorStore(BasePydanticVectorStore):
         if query.mode == VectorStoreQueryMode.MMR:
             hits, scores = self._diverse(query, {**search, "query": text}, options)
         else:
-            hits = documents_found(self._index, count, query=text, **search) if count else []
+            hits = search_documents(self._index, count, query=text, **search) if count else []
             scores = [hit.score for hit in hits]
         nodes = _nodes(self._index, hits)
         return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=[node.node_id for node in nodes])
@@ -226,7 +226,7 @@ class BinocleVectorStore(BasePydanticVectorStore):
             raise InputError("a diverse choice needs an embedding of the query: expected a query_embedding")
         count = query.similarity_top_k
         fetched = options.get("mmr_prefetch_k") or _FETCHED * count
-        hits = documents_found(self._index, fetched, with_vectors=True, **search)
+        hits = search_documents(self._index, fetched, with_vectors=True, **search)
         threshold = options.get("mmr_threshold", query.mmr_threshold)
         vectors = [hit.vector.tolist() for hit in hits if hit.vector is not None]
         scores, positions = get_top_k_mmr_embeddings(

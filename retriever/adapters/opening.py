@@ -95,7 +95,7 @@ def present(index: Any, ids: Iterable[str], *, vectors: bool = False) -> dict[st
     return {record.id: record for record in records}
 
 
-def documents_found(index: Any, k: int, **search: Any) -> list[Hit]:
+def search_documents(index: Any, k: int, **search: Any) -> list[Hit]:
     """Return the best hits: k of them in different documents if those were added, with any passages of files.
 
     An index that is not there yet has none. Copies are hits, too: whoever stores two equal documents expects both.

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ...core.errors import InputError
 from ..labels.document_labels import check_names, directions
-from ..labels.precision import kept, log_odds
+from ..labels.precision import choose, log_odds
 from ..labels.zero_shot import fit_labels
 from ..models import files as model_files
 from ..models.encoder import encode_finite
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _REFERENCE = 4_000  # documents that names of labels are compared on, beside those to label
 _LIKELY = 0.5  # least probability of a name that a tagger found, unless a precision is promised
-_MOST_NAMES = 100  # of a label in one document, the most frequent
+_MAX_NAMES = 100  # of a label in one document, the most frequent
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class TaggerLabeller:
     def __init__(self, key: str, tagger: Tagger, precision: float | None) -> None:
         """:raises InputError: when it gives no names, or cannot promise the precision."""
         self.fingerprint, self._tagger = tagger.fingerprint, tagger
-        self._least = _LIKELY if precision is None else tagger.floor(precision)
+        self._min_probability = _LIKELY if precision is None else tagger.floor(precision)
         self._labels = sorted({label.partition("-")[2] for label in tagger.labels} - {""})
         if not self._labels:
             raise InputError(f"{tagger.name} has the labels {', '.join(tagger.labels)}: expected B-NAME and I-NAME")
@@ -155,9 +155,9 @@ class TaggerLabeller:
     def _names(self, entities: list[Entity]) -> tuple[list[str], ...]:
         counts: dict[str, Counter[str]] = {label: Counter() for label in self._labels}
         for entity in entities:
-            if entity.probability >= self._least:
+            if entity.probability >= self._min_probability:
                 counts[entity.label][" ".join(entity.text.split())] += 1
-        return tuple([name for name, _ in counts[label].most_common(_MOST_NAMES)] for label in self._labels)
+        return tuple([name for name, _ in counts[label].most_common(_MAX_NAMES)] for label in self._labels)
 
 
 class NamesLabeller:
@@ -185,7 +185,7 @@ class NamesLabeller:
         is_other = ~np.isin(self._reference.documents, passages.documents)
         own, reference = (part.mean(part.vectors(self._dim)) for part in (passages, self._reference))
         fit = fit_labels(directions(np.concatenate([own, reference[is_other]])), self._vectors)
-        sure = kept(log_odds(fit.evidence), self._precision)
+        sure = choose(log_odds(fit.evidence), self._precision)
         results = zip(fit.labels[: len(own)].tolist(), sure[: len(own)].tolist(), strict=True)
         return [(self._names[label] if is_sure else [],) for label, is_sure in results]
 

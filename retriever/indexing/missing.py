@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_FEW = 3  # documents that a sync drops in any case: to embed them again takes a moment
+_MAX_DROPPED = 3  # documents that a sync drops in any case: to embed them again takes a moment
 
 
 def take_away(folders: Sequence[str], gone: dict[str, Row]) -> list[tuple[str, Row]]:
@@ -48,7 +48,7 @@ def take_doubtful(
     ]
     if count_indexed(missing) * 2 <= indexed:
         missing = _below_empty_folders(root, missing)
-    if count_indexed(missing) <= _FEW:
+    if count_indexed(missing) <= _MAX_DROPPED:
         return []
     for path, _ in missing:
         del gone[path]

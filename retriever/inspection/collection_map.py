@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
 
-MOST = 3_000  # passages that are shown
+MAX_PASSAGES = 3_000  # passages that are shown
 _AROUND = 5  # shown passages that place another one
 _SOFTNESS = 0.05  # of cosines: a passage that is nearer by this counts e times as much
 _COLUMNS = ["id", "document", "char_start", "char_end", "line_start"]
@@ -43,7 +43,7 @@ class CollectionMap:
         Of more than 3,000 passages, 3,000 are shown, in equal distances through the index.
         """
         ids = snapshot.sorted_ids if where is None else snapshot.passing(where).chunks
-        shown = ids[np.linspace(0, len(ids) - 1, MOST).astype(np.intp)] if len(ids) > MOST else ids
+        shown = ids[np.linspace(0, len(ids) - 1, MAX_PASSAGES).astype(np.intp)] if len(ids) > MAX_PASSAGES else ids
         vectors = snapshot.index.reconstruct(shown) if len(shown) else np.empty((0, snapshot.head.encoder.dim), "f")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), np.float32)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Doubles, Floats, Positions
 
 NEIGHBOURS = 15
-_STEPS, _OTHERS = 200, 12  # others that push a point in one step
+_STEPS, _PUSHING = 200, 12  # others that push a point in one step
 _REPULSION = 5.0  # pushes for each pull
 _A, _B = 1.577, 0.895  # the curve of closeness, 1 / (1 + a d^2b), for a least distance of .1
 _LONGEST = 4.0  # of a pull or a push
@@ -78,8 +78,8 @@ def _settle(
 ) -> Doubles:
     count = len(points)
     pulls = np.bincount(sources, strengths, count)
-    repeated = np.repeat(np.arange(count), _OTHERS)
-    push = np.repeat(_REPULSION * pulls / _OTHERS, _OTHERS)
+    repeated = np.repeat(np.arange(count), _PUSHING)
+    push = np.repeat(_REPULSION * pulls / _PUSHING, _PUSHING)
     for step in range(_STEPS):
         partners = random.integers(0, count, len(repeated))
         apart, between = points[sources] - points[targets], points[repeated] - points[partners]

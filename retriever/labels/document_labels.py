@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from .precision import chance, corrected, kept, log_odds
+from .precision import chance, choose, corrected, log_odds
 from .zero_shot import fit_labels
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def label_documents(
         rows = _rows_of(examples, documents, names)
         right = np.array([names[fit.labels[row]] == examples[documents[row]] for row in rows], bool)
         odds = corrected(odds, odds[rows], right)
-    mask, chances = kept(odds, precision), chance(odds)
+    mask, chances = choose(odds, precision), chance(odds)
     order = np.argsort(-chances, kind="stable").tolist()
     return [
         DocumentLabel(documents[row], names[fit.labels[row]], float(chances[row]), bool(mask[row])) for row in order

@@ -20,7 +20,7 @@ from ...core.errors import InputError
 if TYPE_CHECKING:
     from ...core.arrays import Doubles, Mask
 
-FEWEST = 50  # examples that correct the estimate
+MIN_EXAMPLES = 50  # examples that correct the estimate
 
 # For each column of the evidence, and a constant.
 _COEFFICIENTS = (0.7592, -0.3091, 4.8051, -0.9978, 0.1773, 1.4762, -0.7767, -4.2455)
@@ -44,8 +44,8 @@ def corrected(odds: Doubles, examples: Doubles, right: Mask) -> Doubles:
     :param right: whether the label of each is right.
     :raises InputError: for fewer examples than a correction needs.
     """
-    if len(examples) < FEWEST:
-        raise InputError(f"{len(examples)} examples came: expected at least {FEWEST}, drawn at random")
+    if len(examples) < MIN_EXAMPLES:
+        raise InputError(f"{len(examples)} examples came: expected at least {MIN_EXAMPLES}, drawn at random")
     slope, height = 1.0, 0.0
     for _ in range(100):
         share = chance(slope * examples + height)
@@ -65,7 +65,7 @@ def corrected(odds: Doubles, examples: Doubles, right: Mask) -> Doubles:
     return moderated
 
 
-def kept(odds: Doubles, precision: float) -> Mask:
+def choose(odds: Doubles, precision: float) -> Mask:
     """Choose as many labels as possible, the surest first, while their mean chance is the precision."""
     ranked = chance(odds)
     order = np.argsort(-ranked, kind="stable")

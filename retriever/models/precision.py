@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
 
-_FEWEST = 100  # passages, to compare ten nearest among
-_MOST = 400
+_MIN_PASSAGES = 100  # passages, to compare ten nearest among
+_MAX_PASSAGES = 400
 _QUERY_WORDS = 8
 _TIMED = 64  # passages, in each of the rounds
 _ROUNDS = 3
 _LISTS, _LIST_LENGTH = 8, 50  # consecutive passages; a list's query is made of its first passage
 # Limits for int8: minimum speedup, minimum share of the nearest ten that stay, maximum share of first places lost.
-_LEAST_SPEEDUP, _LEAST_AGREEMENT, _MOST_PLACES_LOST = 1.15, 0.9, 0.02
+_MIN_SPEEDUP, _MIN_AGREEMENT, _MAX_PLACES_LOST = 1.15, 0.9, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Int8Check:
     def passed(self) -> bool:
         """Whether int8 is faster and ranks nearly the same."""
         return (
-            self.passages >= _FEWEST
-            and self.speedup >= _LEAST_SPEEDUP
-            and self.agreement >= _LEAST_AGREEMENT
-            and self.first_places_lost <= _MOST_PLACES_LOST
+            self.passages >= _MIN_PASSAGES
+            and self.speedup >= _MIN_SPEEDUP
+            and self.agreement >= _MIN_AGREEMENT
+            and self.first_places_lost <= _MAX_PLACES_LOST
         )
 
     def as_text(self) -> str:
         """One line for people."""
-        if self.passages < _FEWEST:
-            return f"not int8: {self.passages:,} passages are too few to check it on (at least {_FEWEST})"
+        if self.passages < _MIN_PASSAGES:
+            return f"not int8: {self.passages:,} passages are too few to check it on (at least {_MIN_PASSAGES})"
         verdict, decrease = "int8" if self.passed else "not int8", max(0.0, self.first_places_lost)
         return (
             f"{verdict}: {self.speedup:.2f} times as fast here, {self.agreement:.0%} of the best ten are the same, "
@@ -105,7 +105,7 @@ def remembered(memory: Path) -> Int8Check | None:
 
 def remember(check: Int8Check, memory: Path) -> bool:
     """Write a check to a file, unless its passages were too few; return whether it is there."""
-    if check.passages < _FEWEST:
+    if check.passages < _MIN_PASSAGES:
         return False
     try:
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +122,9 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
     :param texts: passages; at most 400 of them, evenly spaced, are compared.
     :raises InputError: when the model cannot be computed in int8.
     """
-    sample = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MOST)).astype(np.intp)]
+    sample = [texts[row] for row in np.linspace(0, len(texts) - 1, min(len(texts), _MAX_PASSAGES)).astype(np.intp)]
     own, int8 = load_encoder(model), load_encoder(model + INT8)
-    if len(sample) < _FEWEST:
+    if len(sample) < _MIN_PASSAGES:
         return Int8Check(len(sample))
     vectors, rounded = own.encode(sample), int8.encode(sample)
     queries = own.encode([_query(text) for text in sample], kind="query")
@@ -141,7 +141,7 @@ def check_int8_reranker(model: str, texts: Sequence[str]) -> Int8Check:
     :raises InputError: when the model cannot be computed in int8.
     """
     own, int8 = load_reranker(model), load_reranker(model + INT8)
-    if len(texts) < _FEWEST:
+    if len(texts) < _MIN_PASSAGES:
         return Int8Check(len(texts))
     starts = np.linspace(0, len(texts) - _LIST_LENGTH, _LISTS).astype(np.intp).tolist()
     lists = [texts[start : start + _LIST_LENGTH] for start in starts]

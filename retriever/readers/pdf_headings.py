@@ -28,7 +28,7 @@ _SAME = 0.06  # of a size: letters that differ by less are of one size
 _MAX_LENGTH = 100  # characters of a heading
 _MIN_FOLLOWING = 40  # characters of the line below a heading
 _MIN_WRAPPED = 25  # characters of the first line of a heading of two
-_MOST = 0.5  # of all characters: fewer in one size are no running text
+_MIN_SHARE = 0.5  # of all characters: fewer in one size are no running text
 _WORD = re.compile(r"[^\W\d_]{3}|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{2}")  # in Chinese, two characters are one
 
 
@@ -68,7 +68,7 @@ class LineSizes:
         """The headings, and the other lines that end a section, by the index of their page."""
         counts = _count(line for lines in self._pages.values() for line in lines)
         usual = _usual(counts)
-        if sum(counts[size] for size in counts if _is_same(size, usual)) < _MOST * counts.total():
+        if sum(counts[size] for size in counts if _is_same(size, usual)) < _MIN_SHARE * counts.total():
             return {}
         by_page = {index: _entries(lines, usual) for index, lines in self._pages.items()}
         counts_of_titles = Counter(_without_digits(title) for entries in by_page.values() for _, title in entries)

@@ -30,7 +30,7 @@ _MAX_SHIFT = 16  # characters that PDFium counts and does not return, or returns
 
 
 class _Look(Enum):
-    SEEN = auto()
+    VISIBLE = auto()
     HIDDEN = auto()
     INVISIBLE = auto()  # seen only in a picture above
     WHITE = auto()  # seen only on a colour
@@ -59,7 +59,7 @@ def _hidden_objects(page: Any) -> set[int]:
     for placed in objects(page):
         if pdfium_c.FPDFPageObj_GetType(placed[0]) != pdfium_c.FPDF_PAGEOBJ_TEXT:
             areas.append(placed)
-        elif (look := _look(placed, sheet)) is not _Look.SEEN:
+        elif (look := _look(placed, sheet)) is not _Look.VISIBLE:
             doubtful.append((placed, look))
     if len(doubtful) * len(areas) > _MAX_PAIRS:  # a map with many labels: they count as visible
         doubtful = [(text, look) for text, look in doubtful if look is _Look.HIDDEN]
@@ -97,9 +97,9 @@ def _look(placed: Placed, sheet: Box) -> _Look:
     if not depth and _is_apart(box_of(element), sheet):
         return _Look.HIDDEN
     if mode != pdfium_c.FPDF_TEXTRENDERMODE_FILL:
-        return _Look.SEEN
+        return _Look.VISIBLE
     colour, opacity = _fill(element)
-    return _Look.HIDDEN if opacity < _FAINT else _Look.WHITE if colour >= _WHITE else _Look.SEEN
+    return _Look.HIDDEN if opacity < _FAINT else _Look.WHITE if colour >= _WHITE else _Look.VISIBLE
 
 
 def _is_shown(text: Placed, look: _Look, areas: list[Placed]) -> bool:

@@ -60,7 +60,7 @@ class Pictures:
         """:param languages: to read them in, as Tesseract names them: "deu+eng"; "" to read none."""
         self.languages = languages
         self._end = time.monotonic() + _ALL_SECONDS
-        self._seen: set[str] = set()
+        self._shown: set[str] = set()
         self._bytes = 0
         self._unread = 0
         self._characters = 0  # that the unread pictures may hold
@@ -87,11 +87,11 @@ class Pictures:
         :param name: of the file in the package.
         """
         size = package.size(name)
-        if name in self._seen or posixpath.splitext(name.lower())[1] not in FORMATS or size < _MIN_BYTES:
+        if name in self._shown or posixpath.splitext(name.lower())[1] not in FORMATS or size < _MIN_BYTES:
             return ""
-        self._seen.add(name)
+        self._shown.add(name)
         self._bytes += size
-        is_within = len(self._seen) <= _MAX_PICTURES and size <= _MAX_BYTES and self._bytes <= _MAX_ALL_BYTES
+        is_within = len(self._shown) <= _MAX_PICTURES and size <= _MAX_BYTES and self._bytes <= _MAX_ALL_BYTES
         text = self.text(package.picture(name)) if self.languages and is_within else None
         if text is None:
             self._unread += 1

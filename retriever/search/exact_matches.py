@@ -31,7 +31,7 @@ class ExactMatches:
         self._parts = parts
         self._words = words
         self._contexts: dict[int, str] = {}  # by id, as read
-        self._held: dict[int, tuple[int, int]] = {}  # how well passages hold the parts, by id
+        self._levels: dict[int, tuple[int, int]] = {}  # how well passages hold the parts, by id
         self._looked_up: Ids | None = None
 
     @property
@@ -51,7 +51,7 @@ class ExactMatches:
         """
         ids = self.with_words(passing)
         ids = ids[np.array([self._parts.passes(context) for context in self._read(ids)], bool)]
-        literal: Ids = ids[self.are_held(ids)]
+        literal: Ids = ids[self.contain_parts(ids)]
         return literal
 
     def with_words(self, passing: Passing | None) -> Ids:
@@ -83,14 +83,14 @@ class ExactMatches:
             self._contexts[number] = context_of(row["heading"], row["text"])
         return [self._contexts[number] for number in ids.tolist()]
 
-    def _held_by(self, ids: Ids) -> list[tuple[int, int]]:
+    def _levels_of(self, ids: Ids) -> list[tuple[int, int]]:
         """How well passages hold the exact parts."""
-        new = ids[[number not in self._held for number in ids.tolist()]]
+        new = ids[[number not in self._levels for number in ids.tolist()]]
         if len(new):
             rows = self._snapshot.passage_texts.of(new.tolist())
             levels = self._parts.levels(self._read(new), [row["heading"] for row in rows.values()])
-            self._held.update(zip(rows, levels, strict=True))
-        return [self._held[number] for number in ids.tolist()]
+            self._levels.update(zip(rows, levels, strict=True))
+        return [self._levels[number] for number in ids.tolist()]
 
     def first(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
@@ -103,14 +103,14 @@ class ExactMatches:
         """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
         if mode == "semantic" or not len(candidates.ids):
             return np.zeros(len(candidates.ids), np.intp)
-        levels = self._held_by(candidates.ids)
+        levels = self._levels_of(candidates.ids)
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
 
-    def are_held(self, ids: Ids) -> NDArray[np.bool_]:
+    def contain_parts(self, ids: Ids) -> NDArray[np.bool_]:
         """Whether each passage holds some exact part."""
-        return np.array([count > 0 for count, _ in self._held_by(ids)], bool)
+        return np.array([count > 0 for count, _ in self._levels_of(ids)], bool)
 
     def explain(self, hit: Hit) -> None:
         """Add to a hit's explanation how it holds the exact parts."""
-        hit.explanation["exact"] = self._parts.held(hit.context, hit.heading)
+        hit.explanation["exact"] = self._parts.matches(hit.context, hit.heading)

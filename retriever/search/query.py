@@ -179,7 +179,7 @@ class Query:
             vectors_of = self._snapshot.index.reconstruct
             chosen = selection.diversity.choose(candidates, chosen, relevance, selection.k, vectors_of)
         cited = [number for first in chosen for number in (first, *chosen[first])]
-        yield "places", cited
+        yield "positions", cited
         yield "documents", [row["document"] for row in self._snapshot.passage_texts.of(cited).values()]
         return self._cited(candidates, chosen, relevance, selection, total)
 
@@ -246,7 +246,7 @@ class Query:
         """The relevance of candidates in order of their rank, up to the last one that was chosen."""
         last = int(np.flatnonzero(np.isin(candidates.ids, list(chosen))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
-        literal = self._exact.are_held(read.ids) if self._exact else np.zeros(len(read.ids), bool)
+        literal = self._exact.contain_parts(read.ids) if self._exact else np.zeros(len(read.ids), bool)
         shares = relevances.shares(self._snapshot.lexical, self._words.stems, read.ids)
         nearest = relevances.highest(candidates.semantic)
         judge = partial(relevances.relevance, read.semantic, shares, literal, self._snapshot.scale, nearest, total)

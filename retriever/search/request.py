@@ -150,7 +150,7 @@ def _answers(requests: Sequence[CorrectedRequest], snapshot: Snapshot, vectors: 
     """Answer searches; `_TOGETHER` of them read their rows at once."""
     rows = {
         "chunks": snapshot.passage_texts,
-        "places": snapshot.passage_places,
+        "positions": snapshot.passage_positions,
         "documents": snapshot.cited_documents,
     }
     for start in range(0, len(requests), _TOGETHER):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Rows = tuple[str, list[int]]  # of a table: the ids that the next step reads
     Steps = Generator[Rows, None, Hits]
 
-_MOST_ROWS = 20_000  # read at once for several searches
+_MAX_ROWS = 20_000  # read at once for several searches
 
 
 def finish(steps: Steps) -> Hits:
@@ -31,11 +31,11 @@ def finish_together(searches: Sequence[Steps], rows: Mapping[str, RecentRows]) -
     hits: dict[int, Hits] = {}
     with contextlib.ExitStack() as stack:
         for recent in rows.values():
-            stack.enter_context(recent.all_kept())
+            stack.enter_context(recent.reading_ahead())
         while len(hits) < len(searches):
             for table, ids in _step_all(searches, hits).items():
                 if table in rows:
-                    rows[table].of(ids[:_MOST_ROWS])
+                    rows[table].of(ids[:_MAX_ROWS])
     return [hits[number] for number in range(len(searches))]
 
 

@@ -32,7 +32,7 @@ _LOOK_MS = 1_000  # between two looks at the folder itself, which may be replace
 _RETRY_SECONDS = 5.0  # after a sync that failed
 _ANYWAY_SECONDS = 600.0  # a sync without an event: a file system may have lost one
 _POLL_SECONDS = 5.0
-_MANY = 10_000  # changes at once: the queue of events may have overflowed, so new folders may not be watched
+_MAX_CHANGES = 10_000  # changes at once: the queue of events may have overflowed, so new folders may not be watched
 _WITHOUT_EVENTS = ("nfs", "cifs", "smb", "9p", "fuse", "vboxsf", "afs", "ceph", "glusterfs")
 
 
@@ -103,7 +103,7 @@ def _follow(
     shown: tuple[object, ...] | None = None
     count = 0
     with changes.notify:
-        while not stop.is_set() and count < _MANY and _identities(roots) == identity:
+        while not stop.is_set() and count < _MAX_CHANGES and _identities(roots) == identity:
             changes.note_settings()  # before the sync, which may miss a later change of them
             update = _sync(retriever, root, is_first=is_first and shown is None)
             state = _lasting(update)
@@ -141,7 +141,7 @@ class _Changes:
     def wait(self, stop: Event, seconds: float, identity: list[tuple[int, int] | None]) -> int:
         """Wait for a burst of changes, and count them; 0 if none came in time, or a folder or the settings changed.
 
-        The count is `_MANY` if the events cannot be read, as that of a name that is not UTF-8: then they are lost.
+        The count is `_MAX_CHANGES` if the events cannot be read and are lost, such as one of a name that is not UTF-8.
         """
         deadline = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < deadline and self._are_same(identity):
@@ -149,7 +149,7 @@ class _Changes:
                 changes = self.notify.watch(_LONGEST_MS, _QUIET_MS, _LOOK_MS, stop)
             except WatchfilesRustInternalError:
                 stop.wait(_LOOK_MS / 1000)
-                return _MANY
+                return _MAX_CHANGES
             if changes == "signal":  # watchfiles swallows the exception of the handler
                 raise KeyboardInterrupt
             if not isinstance(changes, str) and any(self._counts(path) for _, path in changes):

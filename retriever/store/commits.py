@@ -29,7 +29,7 @@ _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 _TIDY_DELAY = 1.5  # in lifetimes of an old version: versions are removed together when the oldest has this age
 _MAX_FRAGMENTS = 32  # of a table, before small ones are merged
 _LARGE_FRAGMENTS = 8  # the number of large fragments of a table, about
-_LEAST_ROWS = 1_024  # of a large fragment
+_MIN_ROWS = 1_024  # of a large fragment
 
 
 class Commits:
@@ -182,7 +182,7 @@ class Commits:
                 self.commit_rearranged(name, table)
             elif len(table.get_fragments()) > _MAX_FRAGMENTS and self._can_compact(name):
                 # A large fragment stays, so that a merge handles only newer rows.
-                rows = max(_LEAST_ROWS, table.count_rows() // _LARGE_FRAGMENTS)
+                rows = max(_MIN_ROWS, table.count_rows() // _LARGE_FRAGMENTS)
                 table.optimize.compact_files(target_rows_per_fragment=rows)
                 self.commit_rearranged(name, table)
             self.check_alone()

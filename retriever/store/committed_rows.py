@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Table = Literal["documents", "chunks"]
 
 _PASSAGE_TEXT = ("document", "heading", "text")
-_PASSAGE_PLACE = ("char_start", "char_end", "line_start", "line_end", "page")
+_PASSAGE_POSITION = ("char_start", "char_end", "line_start", "line_end", "page")
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = np.iinfo(np.int64).max
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -44,7 +44,7 @@ class CommittedRows:
     def __init__(self, store: Store, head: Head) -> None:
         self.store = store
         self.head = head
-        self.once = RLock()
+        self.lock = RLock()
         self._offsets: dict[str, tuple[Ids, Positions]] = {}
         self._numbers = {name: FragmentColumns() for name in ("documents", "chunks")}
         self._locations = {name: store.location.table(name) for name in ("documents", "chunks")}
@@ -135,7 +135,7 @@ class CommittedRows:
 
     def rows_at(self, paths: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
         """Return these columns of the documents with these paths, of parts of these files, perhaps of a few others."""
-        with self.reading("documents"), self.once:
+        with self.reading("documents"), self.lock:
             offsets = self._numbers["documents"].offsets_of(self.documents, "path", paths) if paths else ()
             return self.documents.take(offsets, columns=columns).to_pylist() if len(offsets) else []
 
@@ -217,15 +217,15 @@ class CommittedRows:
         return RecentRows(lambda ids: self.chunks_by_id(ids, _PASSAGE_TEXT))
 
     @locked_cached_property
-    def passage_places(self) -> RecentRows:
+    def passage_positions(self) -> RecentRows:
         """The other columns of passages that hits cite."""
-        columns = [*_PASSAGE_PLACE, *([SYMBOLS] if self.has_symbols else [])]
+        columns = [*_PASSAGE_POSITION, *([SYMBOLS] if self.has_symbols else [])]
         return RecentRows(lambda ids: self.chunks_by_id(ids, columns))
 
     def cited_passages(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the columns of passages that hits cite, by id, in the order of `ids`; unknown ids are left out."""
         ids = list(ids)
-        columns = self.passage_places.of(ids)
+        columns = self.passage_positions.of(ids)
         return {number: {**row, **columns[number]} for number, row in self.passage_texts.of(ids).items()}
 
     @locked_cached_property
@@ -259,7 +259,7 @@ class CommittedRows:
 
     def numbers(self, table: Table, column: str) -> Ids:
         """Return a column of whole numbers in the order of the table, shape (rows,)."""
-        with self.reading(table), self.once:
+        with self.reading(table), self.lock:
             return self._numbers[table].read(getattr(self, table), column)
 
     def newer(self, newest: int, columns: list[str]) -> pa.Table:
@@ -269,7 +269,7 @@ class CommittedRows:
 
     def _row_offsets(self, table: Table) -> tuple[Ids, Positions]:
         """Return the ids of all rows, ascending, and the offset of each in the table."""
-        with self.once:
+        with self.lock:
             if table not in self._offsets:
                 ids = self.numbers(table, "id")
                 order = np.argsort(ids, kind="stable")  # as a rule they are in order, which takes no time

@@ -134,7 +134,7 @@ def text(snapshot: Snapshot, path: str | os.PathLike[str], *, hidden: bool = Tru
     :raises InputError: when it has no text, with the reason.
     """
     document = _with_text(snapshot, path)
-    return document["text"] if hidden else _seen(document, document["text"], 0)
+    return document["text"] if hidden else _visible(document, document["text"], 0)
 
 
 def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int, *, hidden: bool = True) -> str:
@@ -176,10 +176,10 @@ def _lines_in(document: Row, chunks: list[Row], first: int, last: int, *, hidden
     else:
         inside = (chunk for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
         pieces = [(chunk["char_start"], chunk["text"]) for chunk in inside]
-    return "\n\n".join(piece if hidden else _seen(document, piece, start) for start, piece in pieces)
+    return "\n\n".join(piece if hidden else _visible(document, piece, start) for start, piece in pieces)
 
 
-def _seen(document: Row, piece: str, start: int) -> str:
+def _visible(document: Row, piece: str, start: int) -> str:
     """Return what a person sees of a piece of a document's text.
 
     :param start: its position in the text.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .locations.location import Location
     from .store import Store
 
-    Place = str | os.PathLike[str]
+    AnyPath = str | os.PathLike[str]
 
 TOP = Path("/")  # the root of a collection
 _MAX_PATTERN = 1_000  # characters
@@ -109,7 +109,7 @@ class Request:
 def to_sync(
     location: Location,
     store: Store | None,
-    folder: Place | Sequence[Place] | None,
+    folder: AnyPath | Sequence[AnyPath] | None,
     documents: Callable[[], list[dict[str, Any]]],
 ) -> Request:
     """Return what to sync, which exists: `folder`, the indexed folder, or the parent of the index.
@@ -134,14 +134,14 @@ def to_sync(
     return Request(_one_folder(location, store, several[0] if several else None, documents))
 
 
-def _check_paths(paths: Sequence[Place]) -> None:
+def _check_paths(paths: Sequence[AnyPath]) -> None:
     for path in paths:
         if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents")
 
 
 def _of_collection(
-    location: Location, store: Store, folder: Place | Sequence[Place] | None, several: Sequence[Place]
+    location: Location, store: Store, folder: AnyPath | Sequence[AnyPath] | None, several: Sequence[AnyPath]
 ) -> tuple[str, ...]:
     """The folders to add to a collection: a list. A single folder must be there already."""
     paths = tuple(map(_absolute, several))
@@ -153,7 +153,7 @@ def _of_collection(
     return paths
 
 
-def _absolute(folder: Place) -> str:
+def _absolute(folder: AnyPath) -> str:
     """The path of a folder or file to hold, without symbolic links.
 
     :raises InputError: when there is none, or the store could not name it.
@@ -173,7 +173,7 @@ def _absolute(folder: Place) -> str:
     return str(path)
 
 
-def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
+def to_drop(store: Store | None, folders: Sequence[AnyPath]) -> tuple[str, ...]:
     """Return the paths of these folders in the settings of a collection.
 
     :raises InputError: when it does not hold one.
@@ -195,7 +195,7 @@ def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
 
 
 def _one_folder(
-    location: Location, store: Store | None, folder: Place | None, documents: Callable[[], list[dict[str, Any]]]
+    location: Location, store: Store | None, folder: AnyPath | None, documents: Callable[[], list[dict[str, Any]]]
 ) -> Path:
     index = location.cache
     if store:

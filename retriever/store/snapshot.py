@@ -76,7 +76,7 @@ class Snapshot(CommittedRows):
         """
         from .filters.evaluation import is_of_passages, select
 
-        with self.once:
+        with self.lock:
             if is_of_passages(where):
                 mask = np.zeros(self.document_rows.num_rows, np.bool_)
                 mask[self._symbols.owners[self._select_passages(where)]] = True

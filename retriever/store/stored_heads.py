@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
 
 _FILE = "heads.json"
-_MOST = 1_000  # heads, and keys of one: a file from a stranger may have more
+_MAX_HEADS = 1_000  # heads, and keys of one: a file from a stranger may have more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class StoredHead:
             all(isinstance(text, str) for text in texts)
             and all(key == encodable(key) for key in keys)
             and bool(self.model) != bool(self.names)
-            and 0 < len(self.keys) <= len(keys) <= _MOST
+            and 0 < len(self.keys) <= len(keys) <= _MAX_HEADS
             and isinstance(self.is_removed, bool)
             and (self.precision is None or (is_real(self.precision) and 0 < self.precision < 1))
         )
@@ -64,7 +64,7 @@ def read_heads(location: Location) -> dict[str, StoredHead]:
         heads = [_head(**row) for row in rows]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
-    return {head.key: head for head in heads[:_MOST] if head.is_valid()}
+    return {head.key: head for head in heads[:_MAX_HEADS] if head.is_valid()}
 
 
 def _head(*, keys: Sequence[str], names: Sequence[str], earlier_keys: Sequence[str] = (), **facts: Any) -> StoredHead:

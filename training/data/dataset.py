@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
-_MOST_HELD_OUT = 1_000  # rows
+_MAX_HELD_OUT = 1_000  # rows
 TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # the parts of the data; a row that shares a text with a held-out one is left out
 
 
@@ -76,7 +76,7 @@ def prepare(
     *,
     split: str = "train",
     held_out: float = 0.05,
-    most_held_out: int = _MOST_HELD_OUT,
+    most_held_out: int = _MAX_HELD_OUT,
     development: str | Path | None = None,
     main: TrainingSet | None = None,
     seed: int = 0,
@@ -293,7 +293,7 @@ def keep_apart(sets: Sequence[TrainingSet]) -> None:
 def are_held_out(texts: Sequence[str], share: float, seed: int) -> NDArray[np.bool_]:
     """Tell which of these texts `prepare` holds out, where they are the rows."""
     keys = np.array([hash_of(encodable(text)) for text in texts], np.uint64)
-    held_out: NDArray[np.bool_] = hold_out(keys, share, _MOST_HELD_OUT, seed) == HELD_OUT
+    held_out: NDArray[np.bool_] = hold_out(keys, share, _MAX_HELD_OUT, seed) == HELD_OUT
     return held_out
 
 

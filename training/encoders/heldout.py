@@ -38,8 +38,8 @@ NAMES = {
     Shape.TEXTS: "agreement",
 }
 _RETRIEVED = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
-_FEWEST = 10  # minimum of rows to choose checkpoints by: on one or two, all models have the same value
-_FEWEST_ALIKE = 3  # minimum of rows to compare texts with each other
+_MIN_ROWS = 10  # minimum of rows to choose checkpoints by: on one or two, all models have the same value
+_MIN_SIMILAR_ROWS = 3  # minimum of rows to compare texts with each other
 _BLOCK_TEXTS = 4  # minimum of texts for a correlation of their cosines
 _DOCUMENTS = 500  # maximum of documents that a held-out query is searched in
 _BLOCK = 512  # queries scored against all texts at once
@@ -112,19 +112,19 @@ class Estimate:
 
 def can_tell(data: TrainingSet) -> bool:
     """Check whether the held-out rows suffice to tell a better model from a worse one."""
-    return len(data.held_out()) >= _FEWEST and can_measure(data)
+    return len(data.held_out()) >= _MIN_ROWS and can_measure(data)
 
 
 def can_measure(data: TrainingSet) -> bool:
     """Check whether the held-out rows give a value: they need more than one document, label or score."""
     rows = data.held_out()
     if data.shape in _RETRIEVED:
-        documents = take(data.table().select(["positive"]), np.concatenate([rows, data.training()[:_FEWEST]]))
+        documents = take(data.table().select(["positive"]), np.concatenate([rows, data.training()[:_MIN_ROWS]]))
         return len(rows) > 0 and (data.shape is not Shape.PAIRS or len(set(documents["positive"].to_pylist())) > 1)
-    if len(rows) < _FEWEST_ALIKE:
+    if len(rows) < _MIN_SIMILAR_ROWS:
         return False
     if data.shape is Shape.TEXTS:
-        return len(rows) >= _FEWEST_ALIKE * _BLOCK_TEXTS
+        return len(rows) >= _MIN_SIMILAR_ROWS * _BLOCK_TEXTS
     label_counts = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
     return len(label_counts) > 1 and (data.shape is not Shape.GROUPED or bool(label_counts.max() > 1))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DEPTH = 100  # documents ranked for each query
 _TIMED = 50  # queries searched one at a time, for the time of a query; the others together
-_TOGETHER, _MOST_HITS = 64, 20_000  # queries searched together, and their hits in memory
+_TOGETHER, _MAX_HITS = 64, 20_000  # queries searched together, and their hits in memory
 
 
 def evaluate(
@@ -149,7 +149,7 @@ def _run(
         run[query] = _ranking(retriever.search(texts[query], passages, collapse=False, **options))
         progress(Progress(stage, len(run), len(queries)))
     seconds = (time.monotonic() - start) / max(1, len(run))
-    size = max(1, min(_TOGETHER, _MOST_HITS // max(1, passages)))
+    size = max(1, min(_TOGETHER, _MAX_HITS // max(1, passages)))
     for first in range(_TIMED, len(queries), size):
         batch = queries[first : first + size]
         hits = retriever.search_many([texts[query] for query in batch], passages, collapse=False, **options)

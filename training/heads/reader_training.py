@@ -62,10 +62,10 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
         if teacher is not None:
             self.objective += "; divergence from the teacher's probabilities (arXiv:1503.02531)"
         self._counts: dict[str, int] = {}  # tokens of each text
-        self._others = _Others(rows)
+        self._document_passages = _DocumentPassages(rows)
         self._judged = [*held_out]
         if run.config.unanswerable:
-            passages = _Others(held_out)
+            passages = _DocumentPassages(held_out)
             random = np.random.default_rng(run.config.seed)
             elsewhere = (passages.without_answer(question, random) for question in held_out if question.answers)
             self._judged += [question for question in elsewhere if question is not None]
@@ -104,7 +104,7 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
         """
         passage = question.passage
         if random.random() < self.config.unanswerable and question.answers:
-            question = self._others.without_answer(question, random) or question
+            question = self._document_passages.without_answer(question, random) or question
         parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
         answered = [part for part in parts if _targets(part, question) != _NO_ANSWER]
         candidates = answered if answered and random.random() < _WITH_ANSWER else parts
@@ -151,7 +151,7 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
         return ReaderSettings(window=self.size, stride=self.config.stride)
 
 
-class _Others:
+class _DocumentPassages:
     """The passages of each document, to read a question with one that does not answer it."""
 
     def __init__(self, questions: Sequence[Question]) -> None:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .result import HeadResult
 
 ConfigT = TypeVar("ConfigT", bound=HeadConfig)
-_MOST_HELD_OUT = 1_000  # questions
-_MOST_HELD_OUT_ROWS = 5_000  # labelled texts
+_MAX_HELD_OUT = 1_000  # questions
+_MAX_HELD_OUT_ROWS = 5_000  # labelled texts
 _LEVEL = 0.05  # p below which a difference is real
 
 
@@ -68,7 +68,7 @@ def train_reader(
     with run.discard_on_error():
         run.report("reading the data")
         questions = squad.read_questions(data)
-        rows, held_out = squad.split(questions, config.held_out, _MOST_HELD_OUT, config.seed)
+        rows, held_out = squad.split(questions, config.held_out, _MAX_HELD_OUT, config.seed)
         if not any(question.answers for question in rows):
             raise InputError("no question to learn from has an answer: expected some that have one")
         from .reader_training import ReaderTraining
@@ -122,7 +122,7 @@ def train_classifier(
     run.open(_classifier_settings(data, split, label, unlabelled), kind="classifier")
     with run.discard_on_error():
         run.report("reading the data")
-        parts = config.held_out, _MOST_HELD_OUT_ROWS, config.seed
+        parts = config.held_out, _MAX_HELD_OUT_ROWS, config.seed
         if retriever is None or label is None:
             examples, fingerprint = read_examples(data, split, *parts), ""
             if unlabelled is not None:
@@ -187,7 +187,7 @@ def train_tagger(
     config = run.config
     with run.discard_on_error():
         run.report("reading the data")
-        texts = read_tagged(data, config.held_out, _MOST_HELD_OUT, config.seed)
+        texts = read_tagged(data, config.held_out, _MAX_HELD_OUT, config.seed)
         from .tagger_training import TaggerTraining
 
         training = TaggerTraining(run, texts)

@@ -47,14 +47,14 @@ def open_corpus(source: Corpus | None, column: str | None) -> Retriever | Iterab
     path = expand_home(source)
     folder = path.parent if path.name == "corpus.jsonl" and path.is_file() else path
     if beir.is_collection(folder):
-        return _some(_beir(folder), path)
+        return _not_empty(_beir(folder), path)
     for index in (path, path / INDEX_NAME):
         if is_index(index):
             return Retriever.open(index)
-    return _some((("", text) for text in texts.documents([source], column)), path)
+    return _not_empty((("", text) for text in texts.documents([source], column)), path)
 
 
-def _some(documents: Iterator[Named], name: Path) -> Iterator[Named]:
+def _not_empty(documents: Iterator[Named], name: Path) -> Iterator[Named]:
     """Return documents. There must be one: without it, negatives would come from the positives alone."""
     first = next(documents, None)
     if first is None:

@@ -10,7 +10,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 _NAME = "binocle_bf16"  # in transformers' table
-_MOST_SHARES = 2**25  # numbers kept for the backward pass of a layer, 64 MiB: torch's attention keeps none
+_MAX_SHARES = 2**25  # numbers kept for the backward pass of a layer, 64 MiB: torch's attention keeps none
 
 
 def speed_up(model: Any) -> None:
@@ -33,7 +33,7 @@ def _forward(
 ) -> tuple[torch.Tensor, None]:
     """Return the attention of a layer, (texts, tokens, heads, size), as transformers' `sdpa_attention_forward` does."""
     is_fast = _is_plain(module, query, attention_mask, options) and query.shape == key.shape == value.shape
-    if dropout or not is_fast or query.shape[:3].numel() * query.shape[2] > _MOST_SHARES:
+    if dropout or not is_fast or query.shape[:3].numel() * query.shape[2] > _MAX_SHARES:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = _Attention.apply(query, key, value, attention_mask, scale)  # type: ignore[no-untyped-call]

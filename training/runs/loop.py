@@ -236,13 +236,13 @@ class _Pace:
         if self._plan.steps is not None or self._plan.seconds is None:
             return step / max(1, self._plan.steps or 0)
         timed = (self._earlier + self.seconds()) / self._plan.seconds if step else 0.0
-        return min(1.0, max(timed, step / self._most()))
+        return min(1.0, max(timed, step / self._max_steps()))
 
     def steps(self, step: int) -> int:
         """Return the number of steps of the whole run, estimated where time limits it."""
         return self._plan.steps or max(step, round(step / max(self.share(step), 1e-9)))
 
-    def _most(self) -> float:
+    def _max_steps(self) -> float:
         """Return the steps of all passes that are allowed."""
         if self._plan.passes is None:
             return math.inf

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BatchT = TypeVar("BatchT")
-_MOST_WORKERS = 12
+_MAX_WORKERS = 12
 _AHEAD = 4  # steps that each process has ready
 _STEPS = 2**40  # more than any run has
 
@@ -70,7 +70,7 @@ class _Steps(Generic[BatchT]):
 
 def _default_workers() -> int:
     """Return some processes if there is a GPU, fewer than the processor has cores."""
-    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 2)) if environment.device() == "cuda" else 0
+    return max(1, min(_MAX_WORKERS, (os.cpu_count() or 1) - 2)) if environment.device() == "cuda" else 0
 
 
 def _unchanged(batch: BatchT) -> BatchT:

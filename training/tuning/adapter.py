@@ -85,7 +85,7 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
         share = base_share.best(shares, quality, judges)
     else:
         agreement = {share: float(log.agreement(adapted(share)).mean()) for share in shares}
-        if len(judges.pairs) >= base_share.FEW:
+        if len(judges.pairs) >= base_share.MIN_QUERIES:
             before = values(0.0)
             shares = tuple(share for share in shares if not judges.judge(before, values(share), log.seed).loses_much)
         share = max(shares, key=agreement.__getitem__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, torch.Tensor]
 
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the learned change of the weights
-FEW = 20  # minimum of queries that choose a share
+MIN_QUERIES = 20  # minimum of queries that choose a share
 _USUAL = 0.5  # share if there are fewer queries
 
 
@@ -85,4 +85,4 @@ def best(shares: Sequence[float], quality: Callable[[float], float], judges: Jud
 
     :param shares: ascending, so that the first is the nearest to the base.
     """
-    return max(shares, key=quality) if len(judges.pairs) >= FEW else _USUAL
+    return max(shares, key=quality) if len(judges.pairs) >= MIN_QUERIES else _USUAL

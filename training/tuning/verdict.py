@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from .teachers import Teacher
 
 NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people wrote, though not as queries
-_OTHER = ("cloze", "definition", "dropped", "keywords")  # in this order, they replace missing natural kinds
+_SUBSTITUTES = ("cloze", "definition", "dropped", "keywords")  # in this order, they replace missing natural kinds
 MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
-_MOST_LOST = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds may lose none
+_MAX_LOSS = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds may lose none
 _DEPTH = 10  # passages of a ranking that are compared with the teacher's
 _JUDGES = 12  # documents that judge, or half of all if there are fewer
 _EQUAL = 1e-6  # scores closer than this are equal
@@ -50,12 +50,12 @@ class Comparison:
     @property
     def loses(self) -> bool:
         """Whether the mean is lower, or a kind of query loses more than half a point."""
-        return self.difference.value < 0 or min(self.kinds.values(), default=0.0) < -_MOST_LOST
+        return self.difference.value < 0 or min(self.kinds.values(), default=0.0) < -_MAX_LOSS
 
     @property
     def loses_much(self) -> bool:
         """Whether the mean or a kind of query loses more than half a point, or the mean loses significantly."""
-        return self.difference.verdict == "worse" or min([self.difference.value, *self.kinds.values()]) < -_MOST_LOST
+        return self.difference.verdict == "worse" or min([self.difference.value, *self.kinds.values()]) < -_MAX_LOSS
 
     @property
     def carried_by(self) -> str | None:
@@ -143,7 +143,7 @@ def natural(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[Syn
     for pair in pairs:
         kinds.setdefault(pair.kind, []).append(pair)
     names = [name for name in NATURAL if name in kinds]
-    names += [name for name in _OTHER if name in kinds][: max(0, 2 - len(names))]
+    names += [name for name in _SUBSTITUTES if name in kinds][: max(0, 2 - len(names))]
     each = -(-maximum // max(1, len(names)))
     return [pair for name in names for pair in query_generation.sample(kinds[name], each, seed)]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 2_048
 # Fewer tokens are not worth a batch of their own, even if a processor idles without one.
 _MIN_BATCH_TOKENS = 256
-_FEW = 16  # texts
+_SMALL_BATCH = 16  # texts
 # Texts are padded to a multiple of this, the rows of an AMX tile, and only texts of one padded length share a batch.
 # Rows left over, or more padding, may be computed in another order. Then a text's vector would depend on the texts
 # beside it, in the third digit of bf16.
@@ -115,7 +115,7 @@ class BertModel:
 
     def tokenize(self, inputs: Sequence[str]) -> list[Encoding]:
         """Tokenize texts, truncated at the limit; for a few short ones the truncating tokenizer need not be loaded."""
-        if True not in self._tokenizers and len(inputs) <= _FEW:
+        if True not in self._tokenizers and len(inputs) <= _SMALL_BATCH:
             encodings = self.tokenizer(truncated=False).encode_batch_fast(inputs)
             if all(len(encoding.ids) <= self.limit for encoding in encodings):
                 return encodings

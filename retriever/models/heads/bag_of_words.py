@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
 
-_MOST = 8_000  # words
+_MAX_WORDS = 8_000  # words
 _MAX_BYTES = 64_000_000  # of the file of words
-_FEWEST = 2  # rows that a word is in
+_MIN_ROWS = 2  # rows that a word is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class BagOfWords:
     def of(cls, texts: Sequence[str]) -> BagOfWords:
         """Take the 8,000 words that are in the most texts, each in two at least."""
         counts = Counter(word for text in texts for word in set(words(text)))
-        common = [(word, count) for word, count in counts.items() if count >= _FEWEST]
-        vocabulary = sorted(common, key=lambda pair: (-pair[1], pair[0]))[:_MOST]
+        common = [(word, count) for word, count in counts.items() if count >= _MIN_ROWS]
+        vocabulary = sorted(common, key=lambda pair: (-pair[1], pair[0]))[:_MAX_WORDS]
         rarity = [np.log((1 + len(texts)) / (1 + count)) + 1 for _, count in vocabulary]
         return cls({word: column for column, (word, _) in enumerate(vocabulary)}, np.array(rarity, np.float32))
 
@@ -55,7 +55,7 @@ class BagOfWords:
         except (OSError, ValueError, RecursionError):
             names = None
         is_whole = isinstance(names, list) and all(isinstance(name, str) and encodable(name) == name for name in names)
-        if not is_whole or rarity.shape != (len(names),) or not len(set(names)) == len(names) <= _MOST:
+        if not is_whole or rarity.shape != (len(names),) or not len(set(names)) == len(names) <= _MAX_WORDS:
             raise InputError(f"{file} has other words than the probe: copy the folder again")
         return cls({word: column for column, word in enumerate(names)}, rarity)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..bert.weights import BertConfig
     from .head import HeadKind, HeadSettings
 
-_FEW = 1_024  # tokens: numpy computes fewer before a graph is compiled
+_MIN_TOKENS = 1_024  # tokens: numpy computes fewer before a graph is compiled
 
 
 class BertHead:
@@ -44,7 +44,7 @@ class BertHead:
 
     def logits(self, texts: Sequence[Tokens]) -> list[Floats]:
         """Compute few texts in numpy, and more by a compiled graph; see `Head`."""
-        is_small = sum(len(text.ids) for text in texts) < _FEW
+        is_small = sum(len(text.ids) for text in texts) < _MIN_TOKENS
         logits = [np.empty(0, np.float32)] * len(texts)
         for positions, hidden, _ in (self._model.run_uncompiled if is_small else self._model.run)(texts):
             for row, position in enumerate(positions.tolist()):

@@ -27,7 +27,7 @@ SAMPLES = (
 )
 
 
-_KEPT = 256  # digests
+_CACHE_SIZE = 256  # digests
 _digests: dict[tuple[type, str, int], str] = {}
 
 
@@ -41,7 +41,7 @@ def token_boundary_digest(encoder: Encoder) -> str:
     if digest is None:
         tokens = encoder.offsets([*SAMPLES, " ".join(_words(2_000))])
         digest = hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]
-        if len(_digests) == _KEPT:
+        if len(_digests) == _CACHE_SIZE:
             _digests.clear()
         _digests[key] = digest
     return digest

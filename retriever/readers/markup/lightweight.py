@@ -266,7 +266,7 @@ def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*[ \t]*$")
-_FEW = 4  # signs: a shorter underline is as long as its title
+_MIN_UNDERLINE = 4  # signs: a shorter underline is as long as its title
 _DIRECTIVE = re.compile(r"[ \t]*\.\. (?:code(?:-block)?|sourcecode|highlight|literalinclude|math|parsed-literal)::")
 _GRID = re.compile(r"[ \t]*(?:\+[-=+]{2,}\+[ \t]*$|\|.*\|[ \t]*$)")
 
@@ -303,7 +303,7 @@ def _rst_section(scanner: _LineScanner, index: int, styles: list[tuple[str, bool
 
 def _is_underlined(title: str, under: str, *, over: bool) -> bool:
     length = len(under.rstrip())
-    return length >= len(title.rstrip()) or (length >= _FEW and not over)
+    return length >= len(title.rstrip()) or (length >= _MIN_UNDERLINE and not over)
 
 
 def _rst_block(scanner: _LineScanner, index: int) -> int:

@@ -42,7 +42,7 @@ _MAX_RECORD_ELEMENTS = 120  # elements
 _MAX_VALUE = 200  # characters of a value that stands behind its name
 
 
-_KEPT = 0.9  # of the text: less is a loss, not a stray sign that the parser drops
+_MIN_SHARE = 0.9  # of the text: less is a loss, not a stray sign that the parser drops
 _TAG = re.compile(r"<!--.*?-->|<[^<>]*>", re.DOTALL)
 _ENTITY = re.compile(r"&(\w{2,31};)")
 _TEX_AROUND = re.compile(
@@ -94,7 +94,7 @@ def _parse(data: bytes) -> tuple[Any, str]:
         source = _replace_entities(decode(data))
         root = parse_xml(source.encode(), recover=True, encoding="utf-8")
         length, expected = (sum(map(len, text.split())) for text in ("".join(root.itertext()), _TAG.sub(" ", source)))
-        return root, str(error).partition(" (<string>")[0] if length < _KEPT * expected else ""
+        return root, str(error).partition(" (<string>")[0] if length < _MIN_SHARE * expected else ""
 
 
 def _replace_entities(source: str) -> str:

@@ -14,7 +14,7 @@ from ..numerals import numeral
 from .package import attribute, local_name, parse_digits
 
 _MAX_LEVELS = 9
-_PLACE = re.compile(r"%([1-9])")
+_LEVEL_FIELD = re.compile(r"%([1-9])")
 _FORMS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 
 
@@ -77,7 +77,7 @@ class Numbering:
 
     def label(self, paragraph: Any, style: str) -> str:
         """Count a paragraph, and return its number as Word shows it; "" without one."""
-        name, level = self._place(paragraph, style)
+        name, level = self._list_and_level(paragraph, style)
         chosen = self._lists.get(name)
         if chosen is None or level not in chosen.levels:
             return ""
@@ -92,7 +92,7 @@ class Numbering:
                 del counts[deeper]
         return _shown(chosen.levels, level, counts)
 
-    def _place(self, paragraph: Any, style: str) -> tuple[str, int]:
+    def _list_and_level(self, paragraph: Any, style: str) -> tuple[str, int]:
         """The list and the level of a paragraph."""
         name, level = self._of_styles.get(style, ("", 0))
         own = next((own for own in paragraph.iterfind("{*}pPr/{*}numPr")), None)
@@ -110,7 +110,7 @@ def _shown(levels: dict[int, _Level], level: int, counts: dict[int, int]) -> str
         form = levels.get(above, _Level())
         return _formatted(counts.get(above, form.start), "decimal" if own.is_decimal else form.form)
 
-    return " ".join(_PLACE.sub(number, own.pattern).split())
+    return " ".join(_LEVEL_FIELD.sub(number, own.pattern).split())
 
 
 def _formatted(number: int, form: str) -> str:

@@ -45,7 +45,7 @@ LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
 
 _BOTH = (-12.5, 21.0, 4.9, 5.4)  # the constant, and the weights of the cosine, the share of words and the mean
-_FEW = (-12.3, 24.0, 5.2, 0.0)  # of fewer than ten passages
+_FEW_CANDIDATES = (-12.3, 24.0, 5.2, 0.0)  # of fewer than ten passages
 _MEANING = (-13.0, 30.0, 0.0, 0.0)  # without an inverted index
 _WORDS = (-4.6, 0.0, 9.9, 0.0)  # without vectors
 _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
@@ -81,7 +81,7 @@ def relevance(
         scaled[: len(sentences)] = np.fmax(scaled[: len(sentences)], scale.as_default(sentences) - _SENTENCE)
     mean = float(scale.as_default(nearest).mean()) if len(nearest) == DEPTH else np.nan
     by_words, by_meaning, by_both = (
-        np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _FEW if np.isnan(mean) else _BOTH)
+        np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _FEW_CANDIDATES if np.isnan(mean) else _BOTH)
     )
     weights = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
     values = np.stack([np.ones(len(scaled)), scaled, shares, np.full(len(scaled), mean)])

@@ -153,7 +153,7 @@ class ExactQuery:
         grades += [level if level in (DEFINITION, UNDER_ITS_NAME) else 0 for level in of_names]
         return sum(map(bool, grades)), sum(grades)
 
-    def held(self, passage: str, headings: Sequence[str] = ()) -> dict[str, str]:
+    def matches(self, passage: str, headings: Sequence[str] = ()) -> dict[str, str]:
         """Map each literal that counts for a passage to "definition" or "use"."""
         passage = composed(passage)
         grades = {literal: grade(literal, passage, headings) for literal in self.literals}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _BATCH = 64  # texts that a model reads between two looks at the clock
-_SEEN = [  # columns of a document that its reader sees, or filters by
+_VISIBLE_COLUMNS = [  # columns of a document that its reader sees, or filters by
     *("path", "source", "state", "reason", "size", "mtime_ns", "sha256", "format", "title", "metadata", "chunks")
 ]
 
@@ -80,7 +80,7 @@ class ServedIndex:
 
 def _digest(snapshot: Snapshot, where: Filter) -> str:
     """A checksum of the documents that pass a filter, in order of path."""
-    rows = snapshot.document_rows.select(_SEEN).filter(snapshot.select(Within(where, None)))
+    rows = snapshot.document_rows.select(_VISIBLE_COLUMNS).filter(snapshot.select(Within(where, None)))
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, rows.schema) as writer:
         writer.write_table(rows.sort_by([("path", "ascending"), ("source", "ascending")]).combine_chunks())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Key = tuple[str, bytes]  # the name of an index, and the digest of a token with a scope
 
-_MOST = 16  # maps in memory: about 6 MB each
+_MAX_MAPS = 16  # maps in memory: about 6 MB each
 _REST = 30.0  # seconds until an index that changes all the time is drawn again
 
 
@@ -70,7 +70,7 @@ class Maps:
         with self._lock:
             self._drawn[key] = drawn
             self._drawn.move_to_end(key)
-            while len(self._drawn) > _MOST:
+            while len(self._drawn) > _MAX_MAPS:
                 self._drawn.popitem(last=False)
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class Content(shapes.Output):
     text: str
 
 
-class Place(shapes.Output):
+class Citation(shapes.Output):
     """Where the text stands in its document."""
 
     line_start: int
@@ -112,7 +112,7 @@ class StoreResult(shapes.Output):
     score: float
     attributes: dict[str, str | float | bool]
     content: list[Content]
-    citation: Place
+    citation: Citation
 
 
 class StoreSearchOutput(shapes.Output):
@@ -184,7 +184,7 @@ def _result(hit: Hit) -> dict[str, Any]:
         "score": hit.relevance,
         "attributes": {key: value for key, value in hit.metadata.items() if isinstance(value, (str, int, float))},
         "content": [{"type": "text", "text": visible_text(hit.text, hit.char_start, hit.hidden)}],
-        "citation": {name: getattr(hit, name) for name in Place.model_fields},
+        "citation": {name: getattr(hit, name) for name in Citation.model_fields},
     }
 
 

@@ -55,7 +55,7 @@ class Operation:
 def search(caller: Caller, request: shapes.SearchInput) -> Answer:
     """Find the passages that answer a query, best first."""
     hits = caller.documents.search(request.query, request.k, **_options(caller, request))
-    return _found(caller, request, request.query, hits) | _counts(caller, request)
+    return _answer_fields(caller, request, request.query, hits) | _counts(caller, request)
 
 
 def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
@@ -70,7 +70,7 @@ def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     options["where"] = caller.inside(options["where"])
     lists = caller.retriever.search_many(request.queries, request.k, **options)
     pairs, counts = zip(request.queries, lists, strict=True), _counts(caller, request)
-    return {"results": [_found(caller, request, query, hits) | counts for query, hits in pairs]}
+    return {"results": [_answer_fields(caller, request, query, hits) | counts for query, hits in pairs]}
 
 
 def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
@@ -240,7 +240,7 @@ def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
     }
 
 
-def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
+def _answer_fields(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
     rows = _placed(caller, request, hits, rows)
     return {"query": query, **_facts(caller, hits), "hits": rows}

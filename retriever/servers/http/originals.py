@@ -11,7 +11,7 @@ from ....core.files import open_regular
 if TYPE_CHECKING:
     from .caller import Caller
 
-_MOST = 256 * 2**20  # bytes
+_MAX_BYTES = 256 * 2**20  # bytes
 
 
 def pdf(caller: Caller, name: str) -> bytes:
@@ -28,10 +28,10 @@ def pdf(caller: Caller, name: str) -> bytes:
     file = (folder / record.id).resolve()
     try:
         with open_regular(file) as stream:
-            content = stream.read(_MOST + 1)
+            content = stream.read(_MAX_BYTES + 1)
     except OSError:
         content = b""
     is_inside = file.is_relative_to(folder.resolve())
-    if not is_inside or len(content) > _MOST or hashlib.sha256(content).hexdigest() not in known:
+    if not is_inside or len(content) > _MAX_BYTES or hashlib.sha256(content).hexdigest() not in known:
         raise NotFoundError(f"the file {name!r} is not there as the index has read it: run 'binocle index'")
     return content

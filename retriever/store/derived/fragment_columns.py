@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Key = tuple[str, ...]  # the files of a fragment; Lance never gives a name twice
 
 
-_FEW = 16  # up to this many chosen values, numpy compares the column with each of them
+_MAX_COMPARED = 16  # up to this many chosen values, numpy compares the column with each of them
 
 
 class FragmentColumns:
@@ -53,7 +53,7 @@ class FragmentColumns:
 
 def among(values: Ids, chosen: Ids) -> Mask:
     """Return a mask of the values that are among the chosen ones, which ascend. Few chosen ones take less time."""
-    return np.isin(values, chosen) if len(chosen) <= _FEW else isin_sorted(values, chosen)
+    return np.isin(values, chosen) if len(chosen) <= _MAX_COMPARED else isin_sorted(values, chosen)
 
 
 def _key(fragment: lance.LanceFragment) -> Key:

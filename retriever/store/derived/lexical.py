@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KIND = "words"
 _FILE = "words.bin"
 _BATCH_SIZE = 4_096  # rows analysed together
-_FEW = 64  # newer rows that a reader analyses itself
+_MAX_UNINDEXED = 64  # newer rows that a reader analyses itself
 _TIER = 4  # a segment is merged with the next if that has at least a quarter of its rows
 _SMALL = 256  # rows of a segment that is merged with the next segment of any size
 _DELETED_ROWS, _DELETED_SHARE = 1_000, 0.1  # a segment with more deleted rows than both is written again
@@ -58,7 +58,7 @@ def load(state: CommittedRows) -> LexicalIndex | None:
     ids = state.sorted_ids
     published = _load_segments(state.store.location, state.head.words, ids)
     newer = ids[ids > _newest(published)]
-    if published is None or len(newer) > _FEW:
+    if published is None or len(newer) > _MAX_UNINDEXED:
         return None
     parts = [Part(part.segment, part.live) for part in published]
     if len(newer):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .live_index import LiveIndex
 
 KIND = "neighbours"
-FEWEST = 1_000  # passages: of fewer, 50 are no neighbourhood but a large part of all
-_MOST = 4_000_000  # passages: more would not be compared in the memory of one machine
+MIN_PASSAGES = 1_000  # passages: of fewer, 50 are no neighbourhood but a large part of all
+_MAX_PASSAGES = 4_000_000  # passages: more would not be compared in the memory of one machine
 _STALE_ROWS = 100  # changed rows, and their share, from which on all neighbourhoods are computed again
 _STALE_SHARE = 0.1
 
@@ -117,7 +117,7 @@ def check(state: CommittedRows) -> None:
 
 def are_useful(passages: int) -> bool:
     """Tell whether so many passages have neighbourhoods: of few they say nothing, of millions they cost too much."""
-    return FEWEST <= passages <= _MOST
+    return MIN_PASSAGES <= passages <= _MAX_PASSAGES
 
 
 def is_stale(state: CommittedRows) -> bool:

@@ -44,7 +44,7 @@ class RecentRows:
         return {number: rows[number] for number in requested if number in rows}
 
     @contextlib.contextmanager
-    def all_kept(self) -> Iterator[None]:
+    def reading_ahead(self) -> Iterator[None]:
         """Keep eight times as many rows inside the `with` block, so that rows read ahead stay until their use."""
         with self._lock:
             self._users += 1

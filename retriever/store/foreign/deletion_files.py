@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAGIC = b"ARROW1"
 _ROW_BYTES = 4  # bytes of a deleted row
 _OTHER_BYTES = 2**16  # bytes of all else in such a file, at most
-_MOST_BYTES = 2**30  # whatever the manifest counts
+_MAX_BYTES = 2**30  # whatever the manifest counts
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -36,7 +36,7 @@ def check_deletions(table: lance.LanceDataset) -> None:
             file = Path(table.uri.removeprefix("file://")) / name
             try:
                 count = deletion.num_deleted_rows or 0
-                _check_array(read_regular(file, min(_ROW_BYTES * count + _OTHER_BYTES, _MOST_BYTES)), count)
+                _check_array(read_regular(file, min(_ROW_BYTES * count + _OTHER_BYTES, _MAX_BYTES)), count)
             except FileNotFoundError:
                 continue  # Lance says so, and a reader then looks for a later state
             except (OSError, ValueError, struct.error, pa.ArrowException) as error:

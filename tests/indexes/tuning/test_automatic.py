@@ -37,7 +37,7 @@ def bench(tmp_path, vectors):
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    monkeypatch.setattr(automatic, "_MANY", 100)
+    monkeypatch.setattr(automatic, "_MIN_VECTORS", 100)
 
 
 @pytest.mark.usefixtures("few_are_many")

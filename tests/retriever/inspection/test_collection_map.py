@@ -48,7 +48,7 @@ def test_documents_are_divided_by_folder(paths, names):
 
 
 def test_a_large_index_shows_a_part_and_places_the_rest_near_it(retriever, monkeypatch):
-    monkeypatch.setattr(collection_map, "MOST", 5)
+    monkeypatch.setattr(collection_map, "MAX_PASSAGES", 5)
     snapshot = retriever.snapshot()
     part = CollectionMap.of(snapshot)
     assert len(part.points) == 5 and part.passages == len(snapshot.sorted_ids) > 5

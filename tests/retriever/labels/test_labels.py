@@ -11,7 +11,7 @@ import pytest
 from binocle import InputError, Retriever
 from binocle.retriever.labels import document_labels, precision, zero_shot
 from binocle.retriever.labels.document_labels import DocumentLabel, label_documents, read_examples
-from binocle.retriever.labels.precision import chance, corrected, kept, log_odds
+from binocle.retriever.labels.precision import chance, choose, corrected, log_odds
 from binocle.retriever.labels.zero_shot import fit_labels
 
 RESULTS = Path(__file__).parents[3] / "benchmarks/results/labels.json"
@@ -78,19 +78,19 @@ def test_a_promise_with_examples_is_kept_although_the_estimate_is_wrong():
         random = np.random.default_rng(seed)
         odds = np.clip(2.5 * random.standard_normal(3_000) + 1, -6, 6)
         right = random.random(3_000) < chance(0.6 * odds - 0.9)  # the estimate promises too much
-        mask = kept(corrected(odds, odds[:200], right[:200])[200:], 0.9)
+        mask = choose(corrected(odds, odds[:200], right[:200])[200:], 0.9)
         if mask.any():
             precisions.append(right[200:][mask].mean())
-        assert right[kept(odds, 0.9)].mean() < 0.8
+        assert right[choose(odds, 0.9)].mean() < 0.8
     assert 0.88 <= np.mean(precisions) <= 0.92
     assert len(precisions) > 50
 
 
 def test_as_many_labels_are_kept_as_the_precision_allows():
     odds = np.log(np.array([0.95, 0.7, 0.9, 0.2]) / np.array([0.05, 0.3, 0.1, 0.8]))
-    assert kept(odds, 0.85).tolist() == [True, True, True, False]
-    assert kept(odds, 0.92).tolist() == [True, False, True, False]
-    assert kept(odds, 0.96).tolist() == [False] * 4
+    assert choose(odds, 0.85).tolist() == [True, True, True, False]
+    assert choose(odds, 0.92).tolist() == [True, False, True, False]
+    assert choose(odds, 0.96).tolist() == [False] * 4
 
 
 def test_a_correction_stays_finite_when_all_examples_are_right_or_wrong():

@@ -171,7 +171,7 @@ def test_a_locked_index_is_a_problem_said_once_and_tried_again(retriever, folder
 
 
 def test_a_burst_that_may_have_lost_events_opens_the_watch_anew(retriever, folder, monkeypatch):
-    monkeypatch.setattr(watching, "_MANY", 3)
+    monkeypatch.setattr(watching, "_MAX_CHANGES", 3)
     opened = []
     real = watching._Changes
     monkeypatch.setattr(watching, "_Changes", lambda *arguments: opened.append(1) or real(*arguments))

@@ -999,7 +999,7 @@ def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
 
 def test_a_merge_of_small_fragments_leaves_a_large_one_alone(store, monkeypatch):
     monkeypatch.setattr(commits, "_MAX_FRAGMENTS", 3)
-    monkeypatch.setattr(commits, "_LEAST_ROWS", 4)
+    monkeypatch.setattr(commits, "_MIN_ROWS", 4)
     with open_writer(store) as writer:
         put(writer, *range(8))
         for number in (8, 9):

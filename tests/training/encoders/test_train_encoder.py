@@ -1305,7 +1305,7 @@ def test_agreement_with_a_teacher_has_an_interval_from_few_texts_on(count, tmp_p
 def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
-    monkeypatch.setattr(heldout, "_FEWEST", 3)
+    monkeypatch.setattr(heldout, "_MIN_ROWS", 3)
     dataset = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
     dataset.part[:] = data.HELD_OUT
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}
@@ -1318,7 +1318,7 @@ def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
 def test_held_out_queries_look_among_documents_that_are_learned_from_too(maximum, values, tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
-    monkeypatch.setattr(heldout, "_FEWEST", 3)
+    monkeypatch.setattr(heldout, "_MIN_ROWS", 3)
     monkeypatch.setattr(heldout, "_DOCUMENTS", maximum)
     dataset = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c", "d")], tmp_path, held_out=0)
     dataset.part[:3] = data.HELD_OUT

@@ -59,7 +59,7 @@ def test_causal_attention_and_other_variants_stay_with_torch(options, monkeypatc
 
 def test_long_texts_stay_with_torch_whose_memory_grows_with_their_length_alone(monkeypatch):
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *_, **__: ("torch's", None))
-    monkeypatch.setattr(attention, "_MOST_SHARES", 1 * 2 * 6 * 6)
+    monkeypatch.setattr(attention, "_MAX_SHARES", 1 * 2 * 6 * 6)
     results = []
     for tokens in (6, 7):
         part = torch.randn(1, 2, tokens, 4).bfloat16()

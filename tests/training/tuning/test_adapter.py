@@ -17,7 +17,7 @@ from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from binocle.retriever.models.files import INT8
 from binocle.training.tuning import adapter, index_tuning, tune
 from binocle.training.tuning.adapter import fit_map, weaken
-from binocle.training.tuning.base_share import FEW
+from binocle.training.tuning.base_share import MIN_QUERIES
 from binocle.training.tuning.teachers import NEVER
 from binocle.training.tuning.tuning_config import TuningConfig
 from binocle.training.tuning.verdict import Judges
@@ -77,7 +77,7 @@ def test_passages_that_the_teacher_did_not_score_teach_nothing(turned):
 class JudgesStub:
     """Judges of a stub: the quality of a map is told by a function of its first element."""
 
-    def __init__(self, quality, count=FEW):
+    def __init__(self, quality, count=MIN_QUERIES):
         self.quality, self.pairs = quality, [None] * count
 
     def stored_vectors(self, encoder):
@@ -95,10 +95,10 @@ class JudgesStub:
 @pytest.mark.parametrize(
     ("quality", "count", "share"),
     [
-        (lambda value: {"semantic": value, "hybrid": value}, FEW, 1.0),
-        (lambda value: {"semantic": value, "hybrid": -2 * value}, FEW, 0.0),
-        (lambda value: {"semantic": 0.0, "hybrid": -abs(value - 2)}, FEW, 0.5),
-        (lambda value: {"semantic": value, "hybrid": value}, FEW - 1, 0.5),
+        (lambda value: {"semantic": value, "hybrid": value}, MIN_QUERIES, 1.0),
+        (lambda value: {"semantic": value, "hybrid": -2 * value}, MIN_QUERIES, 0.0),
+        (lambda value: {"semantic": 0.0, "hybrid": -abs(value - 2)}, MIN_QUERIES, 0.5),
+        (lambda value: {"semantic": value, "hybrid": value}, MIN_QUERIES - 1, 0.5),
     ],
 )
 def test_the_map_is_mixed_with_the_identity_in_the_share_that_is_best_in_both_modes(quality, count, share, tiny_model):
@@ -143,7 +143,7 @@ def test_queries_of_a_log_choose_the_share_unless_generated_ones_lose_much(
 
 def test_few_generated_queries_exclude_no_share_from_those_of_a_log(tiny_model):
     base = load_encoder(tiny_model)
-    judges = JudgesStub(lambda value: {"semantic": -value, "hybrid": -value}, FEW - 1)
+    judges = JudgesStub(lambda value: {"semantic": -value, "hybrid": -value}, MIN_QUERIES - 1)
     assert weaken(3 * np.eye(base.dim, dtype=np.float32), base, judges, LogStub(lambda value: value))[1] == 1
 
 

@@ -579,7 +579,7 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(same_index, tmp_pat
 class JudgesStub:
     """Judges of a stub: the quality of a model with one weight is told by a function of the weight."""
 
-    def __init__(self, quality, count=base_share.FEW):
+    def __init__(self, quality, count=base_share.MIN_QUERIES):
         self.quality, self.pairs = quality, [None] * count
 
     def vectors(self, encoder):
@@ -607,7 +607,7 @@ def test_the_weights_are_mixed_with_the_base_in_the_share_that_is_best_in_both_m
     assert base_share.choose(model, base, JudgesStub(quality)) == share
     assert float(model.weight.detach()) == 2 * share
     model.weight.data.fill_(2.0)
-    assert base_share.choose(model, base, JudgesStub(quality, count=base_share.FEW - 1)) == 0.5
+    assert base_share.choose(model, base, JudgesStub(quality, count=base_share.MIN_QUERIES - 1)) == 0.5
     assert float(model.weight.detach()) == 1.0
 
 

@@ -42,9 +42,9 @@ _LAST = 2  # with all vectors
 _NEIGHBOURS = 8  # in the other set; a vector is matched with their mean
 _AGAIN = ((90, 4), (45, 8))  # axes to grow from once more, and neighbours
 _AGAIN_GROWTH = (45, 90, 180)
-_FEW = 3  # neighbours at the end
+_LAST_NEIGHBOURS = 3  # neighbours at the end
 _HOOD = 10  # neighbours that the density around a vector is measured by
-_LEAST = 10  # vectors of each set
+_MIN_VECTORS = 10  # vectors of each set
 _CELLS = 2_000_000  # of a block of cosines
 
 
@@ -55,9 +55,9 @@ def align(stolen: Floats, own: Floats, *, seed: int = 0) -> Callable[[Floats], F
     :param own: (m, dim), of other texts of the same kind; no text needs to be in both sets.
     :raises InputError: for sets of fewer than 10 vectors, or of different dimensions.
     """
-    if min(len(stolen), len(own)) < _LEAST or stolen.shape[1] != own.shape[1]:
+    if min(len(stolen), len(own)) < _MIN_VECTORS or stolen.shape[1] != own.shape[1]:
         raise InputError(
-            f"an alignment needs two sets of at least {_LEAST} vectors of one dimension, not {stolen.shape} and "
+            f"an alignment needs two sets of at least {_MIN_VECTORS} vectors of one dimension, not {stolen.shape} and "
             f"{own.shape}"
         )
     random = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def _turn(first: Floats, second: Floats) -> Floats:
         begin = _nearest_orthogonal(turn[:axes, :axes])
         turn = _grown(left, right, begin, [*(k for k in _AGAIN_GROWTH if axes <= k < dim), dim], neighbours)
     for _ in range(_ROUNDS):
-        turn = _procrustes(left, right, turn, dim, _FEW)
+        turn = _procrustes(left, right, turn, dim, _LAST_NEIGHBOURS)
     for _ in range(_LAST if max(len(first), len(second)) > _COARSE else 0):
         turn = _procrustes(first, second, turn, dim)
     return turn

@@ -31,7 +31,7 @@ REST_KNOWN, HALF_KNOWN, UNKNOWN = "rest known", "half known", "unknown"
 _KNOWN = {REST_KNOWN: 1.0, HALF_KNOWN: 0.5, UNKNOWN: 0.0}  # share of the other words
 _QUESTIONS = 40  # of a kind
 _QUICK_QUESTIONS = 20  # of a kind in a quick audit
-_LEAST = 5  # questions of a kind, and candidates of a question
+_MIN_QUESTIONS = 5  # questions of a kind, and candidates of a question
 _LENGTH = 32  # tokens of the texts; the nearest length of the audit is taken
 OUTSIDERS = 1_000  # texts that are not in the index
 _FALSE_POSITIVES = 0.01
@@ -88,8 +88,8 @@ def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int
         pool = sorted({text[first:last] for text in texts.corpus for first, last in spans(text)})
         rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:count]
         of_kind = [_question(kind, row, text, spans(text), pool, random) for row, text in rows]
-        of_kind = [question for question in of_kind if len(question.texts[UNKNOWN]) >= _LEAST]
-        selected += of_kind if len(of_kind) >= _LEAST else []
+        of_kind = [question for question in of_kind if len(question.texts[UNKNOWN]) >= _MIN_QUESTIONS]
+        selected += of_kind if len(of_kind) >= _MIN_QUESTIONS else []
     return length, selected
 
 

@@ -30,7 +30,7 @@ _COLOURS = {  # Okabe and Ito's by kind of defence, darker on a light page and l
 }
 
 
-_KEPT = "nDCG@10 kept"
+_NDCG = "nDCG@10 kept"
 _RECOVERED = {  # measure -> title, label of the axis, and its value for all of them
     "content_f1": ("content words", "content F1 recovered", 1),
     "names": ("names", "names recovered, of 10", 10),
@@ -114,7 +114,7 @@ def overview(report: Report) -> Iterable[str]:
             *(50, _SMALL[0] - 12, 34, _SMALL[1] - 44),
             across=(0, whole * max(0.1, highest) * 1.12),
             up=_range_of_kept(report),
-            labels=(label, _KEPT),
+            labels=(label, _NDCG),
         )
         guesses = [of_length[measure]["value"] or 0 for of_length in report["frequent"].values()]
         parts = [*_guessing_across(whole * max(guesses), axes), *_curves(report, points, axes)]
@@ -124,7 +124,7 @@ def overview(report: Report) -> Iterable[str]:
 def _recovered(setting: Report, value: Report, name: str, whole: int) -> _Point:
     x, low, high = (whole * value[part] for part in ("value", "low", "high"))
     keep = setting["keep"]
-    return _Point(x, keep, ((low, keep), (high, keep)), f"{name} {x:.3g} [{low:.3g}, {high:.3g}], {_KEPT} {keep:.3f}")
+    return _Point(x, keep, ((low, keep), (high, keep)), f"{name} {x:.3g} [{low:.3g}, {high:.3g}], {_NDCG} {keep:.3f}")
 
 
 def _guessing_across(x: float, axes: _Axes) -> Iterable[str]:
@@ -143,7 +143,7 @@ def chart(report: Report, length: str | None) -> str:
         *(left, width - right, top, height - bottom),
         across=_range_of_kept(report),
         up=(0, min(1.0, max(0.1, *(point.ends[1][1] for point in points)) * 1.12)),
-        labels=(_KEPT, "token F1 recovered"),
+        labels=(_NDCG, "token F1 recovered"),
     )
     parts = []
     if length is not None:
@@ -190,7 +190,7 @@ def _point(report: Report, setting: Report, length: str | None) -> _Point:
     f1s = [values["f1"] for lengths in answers for key, values in lengths.items() if length in (None, key)]
     highest = max(f1s, key=lambda f1: f1["value"])
     keep, f1, low, high = setting["keep"], *(highest[part] for part in ("value", "low", "high"))
-    title = f"{setting['name']}: F1 {f1:.3f} [{low:.3f}, {high:.3f}], {_KEPT} {keep:.3f}"
+    title = f"{setting['name']}: F1 {f1:.3f} [{low:.3f}, {high:.3f}], {_NDCG} {keep:.3f}"
     return _Point(keep, f1, ((keep, low), (keep, high)), title)
 
 

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from ..known_text import KnownText
     from ..result import AuditReport, DefenceResult
 
-_KEPT = 0.95  # share of nDCG@10 that the best setting keeps at least
+_TARGET = 0.95  # share of nDCG@10 that the best setting keeps at least
 
 
 def verdict(report: AuditReport) -> list[str]:
     """Return four sentences; shares are given of ten, and a share that could not be measured is left out."""
     plain = report.results[0]
-    best = min((result for result in report.results if result.keep >= _KEPT), key=_leak, default=plain)
+    best = min((result for result in report.results if result.keep >= _TARGET), key=_leak, default=plain)
     sentences = [
         f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}.",
         _known(report.known, plain),
@@ -25,7 +25,7 @@ def verdict(report: AuditReport) -> list[str]:
     if best is plain or _share(best) >= _share(plain):
         return [
             *sentences,
-            f"No setting that keeps {_KEPT:.0%} of nDCG@10 leaks less than the vectors as they are stored.",
+            f"No setting that keeps {_TARGET:.0%} of nDCG@10 leaks less than the vectors as they are stored.",
             "The vectors are as confidential as the texts: keep them where you keep the texts.",
         ]
     cost = (
@@ -34,7 +34,7 @@ def verdict(report: AuditReport) -> list[str]:
     )
     return [
         *sentences,
-        f"The best setting that keeps {_KEPT:.0%} of nDCG@10 is {best.name}: he reads {_reads(best)}{_picks(best)}.",
+        f"The best setting that keeps {_TARGET:.0%} of nDCG@10 is {best.name}: he reads {_reads(best)}{_picks(best)}.",
         cost,
     ]
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ....retriever.models.heads.classifier import Text
     from ....retriever.retriever import Retriever
 
-MOST_UNLABELLED = 3_000  # rows without labels
-_MOST_LABELS = 10_000
+MAX_UNLABELLED = 3_000  # rows without labels
+_MAX_LABELS = 10_000
 _SHOWN = 60  # characters of a value in a message
 _MAXIMUM = 1e30  # of a score: sums of many still fit into 32 bits
 NUMBER = "score"  # the column of numbers, and the name of their only label
@@ -112,7 +112,7 @@ def read_passages(retriever: Retriever, key: str, share: float, maximum: int, se
         labelled = {number: (path, value) for number, (path, value) in labelled.items() if value != []}
     examples, unlabelled = [], []
     random = np.random.default_rng(seed)
-    chance = MOST_UNLABELLED / max(1, snapshot.chunks.count_rows())
+    chance = MAX_UNLABELLED / max(1, snapshot.chunks.count_rows())
     for batch in snapshot.read("chunks", ["document", "context", "vector"]).to_batches():
         texts = batch.select(["document", "context"]).to_pylist()
         for row, vector in zip(texts, _vectors(batch), strict=True):
@@ -132,7 +132,7 @@ def read_unlabelled(source: str | Path | Iterable[Mapping[str, Any]], *, pairs: 
     :param source: what `data.sources.rows` reads, with the columns of `read_examples`; labels are not read.
     :raises InputError: naming the place of the first row that does not fit.
     """
-    texts = islice(rows(source), MOST_UNLABELLED)
+    texts = islice(rows(source), MAX_UNLABELLED)
     examples = tuple(Example(_texts(location, row, pairs=pairs), (), 0.0, "") for location, row in texts)
     if not examples:
         raise InputError("the data without labels are empty: expected texts")
@@ -151,9 +151,9 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
     labels = tuple(sorted({label for example in examples for label in example.labels}))
     if task == "number":
         labels = (NUMBER,)
-    elif len(labels) < 2 or len(labels) > _MOST_LABELS:
+    elif len(labels) < 2 or len(labels) > _MAX_LABELS:
         have = count_of(len(labels), "different label")
-        raise InputError(f"the data have {have}: expected 2 to {_MOST_LABELS:,}")
+        raise InputError(f"the data have {have}: expected 2 to {_MAX_LABELS:,}")
     documents, texts = (example.document for example in examples), (_whole(example.text) for example in examples)
     part = divide(documents, texts, share, maximum, seed).tolist()
     learned, held_out = (

@@ -28,7 +28,7 @@ def documents(numbers):
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory, tiny_model):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "FEWEST", 20)
+        patch.setattr(neighbours, "MIN_PASSAGES", 20)
         retriever = Retriever.open(tmp_path_factory.mktemp("ranking") / "index", model=tiny_model)
         retriever.add(documents(range(60)))
         yield retriever

@@ -66,7 +66,7 @@ def test_in_a_sentence_only_the_definition_of_a_plain_name_counts():
     )
     assert parts.level("IL-10 BadParameter 3.11") == (0, 0)
     assert parts.level("class BadParameter:") == (1, DEFINITION)
-    assert parts.held("IL-10\nclass BadParameter:") == {"BadParameter": "definition"}
+    assert parts.matches("IL-10\nclass BadParameter:") == {"BadParameter": "definition"}
 
 
 def test_fewer_passages_are_read_for_a_plain_name_in_a_sentence():

@@ -79,7 +79,7 @@ def test_a_few_newer_rows_are_read_and_many_are_left_to_lance(retriever, monkeyp
     snapshot = retriever.snapshot()
     assert len(snapshot.lexical._parts) == 2
     check_same(snapshot.lexical, snapshot)
-    monkeypatch.setattr(lexical, "_FEW", 9)
+    monkeypatch.setattr(lexical, "_MAX_UNINDEXED", 9)
     assert Snapshot.latest(snapshot.store).lexical is None
 
 

@@ -21,7 +21,7 @@ def documents(numbers):
 
 @pytest.fixture
 def retriever(tmp_path, tiny_model, monkeypatch):
-    monkeypatch.setattr(neighbours, "FEWEST", 20)
+    monkeypatch.setattr(neighbours, "MIN_PASSAGES", 20)
     monkeypatch.setattr(neighbours, "_STALE_ROWS", 10)
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(documents(range(60)))

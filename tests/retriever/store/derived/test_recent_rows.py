@@ -45,8 +45,8 @@ def test_the_longest_known_rows_make_room(name, limit, monkeypatch):
 def test_rows_make_no_room_until_the_last_block_that_keeps_all_of_them_ends(monkeypatch):
     monkeypatch.setattr(recent_rows, "_ROWS", 4)
     table = Table()
-    with table.rows.all_kept():
-        with table.rows.all_kept():
+    with table.rows.reading_ahead():
+        with table.rows.reading_ahead():
             table.rows.of(range(10))
         table.rows.of(range(10))
     table.rows.of([6, 7, 8, 9])
@@ -58,11 +58,11 @@ def test_rows_make_no_room_until_the_last_block_that_keeps_all_of_them_ends(monk
 def test_rows_make_room_also_in_blocks_that_never_end_together(monkeypatch):
     monkeypatch.setattr(recent_rows, "_ROWS", 4)
     table = Table()
-    with table.rows.all_kept():
+    with table.rows.reading_ahead():
         for first in range(0, 1_000, 10):
             table.rows.of(range(first, first + 10))
     assert len(table.rows._sizes) <= 4
-    with table.rows.all_kept():
+    with table.rows.reading_ahead():
         for first in range(0, 1_000, 10):
             table.rows.of(range(first, first + 10))
         assert len(table.rows._sizes) == 4 * recent_rows._READ_AHEAD
