@@ -49,10 +49,9 @@ def to_added(document: Document, dim: int | None) -> dict[str, Any]:
     return with_embedding({**added, "metadata": to_metadata(document.meta) | own}, document.embedding, dim)
 
 
-def whole_document(record: Record, score: float | None = None, vector: Any = None) -> Document:
+def whole_document(record: Record, vector: Any = None) -> Document:
     """Return a stored document, unchanged.
 
-    :param score: of a search.
     :param vector: its direction, shape (dim,), if its embedding is to be returned.
     """
     metadata = dict(record.metadata)
@@ -64,7 +63,7 @@ def whole_document(record: Record, score: float | None = None, vector: Any = Non
         content=fields.get("content", record.text),
         blob=blob and ByteStream(base64.b64decode(blob["data"]), blob["meta"], blob["mime_type"]),
         meta=from_metadata(metadata),
-        score=fields.get("score") if score is None else score,
+        score=fields.get("score"),
         embedding=embedding,
         sparse_embedding=sparse and SparseEmbedding.from_dict(sparse),
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
-_MAX_HELD_OUT = 1_000  # rows
+_MAX_HELD_OUT = 1_000  # rows: more would say little more, and take longer to measure
 TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # the parts of the data; a row that shares a text with a held-out one is left out
 
 
@@ -76,7 +76,6 @@ def prepare(
     *,
     split: str = "train",
     held_out: float = 0.05,
-    most_held_out: int = _MAX_HELD_OUT,
     development: str | Path | None = None,
     main: TrainingSet | None = None,
     seed: int = 0,
@@ -90,7 +89,6 @@ def prepare(
     :param source: a file, a BEIR folder, a Lance table, a data set's name, or the rows themselves.
     :param split: of a BEIR folder's judgements, or of a data set.
     :param held_out: share of the documents to hold out; 0 for none.
-    :param most_held_out: maximum of held-out rows.
     :param development: hold out the rows of this file instead; the shape must be the same.
     :param main: the first data set of the run; rows that share a text with its held-out rows are left out too.
     :raises InputError: naming the file and line of the first row that does not fit.
@@ -111,7 +109,7 @@ def prepare(
         dataset.source = str(source) if dataset.on_hub else Path(source).resolve().name
     if development is None:
         column = "group" if validator.grouped else dataset.texts[min(1, len(dataset.texts) - 1)]
-        part = hold_out(_keys(dataset.table(), column), held_out, most_held_out, seed)
+        part = hold_out(_keys(dataset.table(), column), held_out, _MAX_HELD_OUT, seed)
     else:
         part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), sizes)
     dataset.part = part

@@ -31,7 +31,6 @@ class BertHead:
         self, name: str, folder: Path, fingerprint: str, settings: HeadSettings, kind: HeadKind, config: BertConfig
     ) -> None:
         self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
-        self._kind = kind
         self._model = BertModel(folder, config, fingerprint, types=True, pooling="cls" if kind.pooled else None)
         weights = load_weights(folder / "model.safetensors")
         dim, labels = self._model.dim, len(settings.labels)

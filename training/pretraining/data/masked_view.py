@@ -25,7 +25,7 @@ class MaskedEpoch(NamedTuple):
     unchanged: int
 
 
-def masked_epochs(text: TokenStates, tokenizer: Tokenizer, count: int, *, seed: int = 0) -> list[MaskedEpoch]:
+def masked_epochs(text: TokenStates, tokenizer: Tokenizer, count: int) -> list[MaskedEpoch]:
     """Mask a text for several epochs, by the rules of `pretrain`.
 
     :raises InputError: when the vocabulary has no mask token.
@@ -35,7 +35,7 @@ def masked_epochs(text: TokenStates, tokenizer: Tokenizer, count: int, *, seed: 
         raise InputError("the vocabulary of this model has no mask token")
     special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     masking = Masking.of(mask, special, tokenizer.get_vocab_size())
-    ids, random = np.array(text.ids, np.int64), np.random.default_rng(seed)
+    ids, random = np.array(text.ids, np.int64), np.random.default_rng(0)
     starts = np.ones(len(ids), bool)
     return [_epoch(ids, *masking(ids, starts, random), mask, tokenizer) for _ in range(count)]
 
