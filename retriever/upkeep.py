@@ -23,7 +23,7 @@ from .search.ranking.calibration import renew_scale
 from .store.root import to_sync
 
 if TYPE_CHECKING:
-    from ..indexes.tuning.optimize import TuningResult
+    from ..indexes.tuning.optimize import OptimizationResult
     from .indexing.report import Report
     from .indexing.switch import SwitchReport
     from .integrity.repair import Repair
@@ -130,7 +130,7 @@ class Upkeep:
         kinds: Sequence[str] = (),
         seed: int = 0,
         progress: OnProgress = ignore,
-    ) -> TuningResult:
+    ) -> OptimizationResult:
         """Put the fastest vector index in service that meets requirements, proven on queries that did not choose it.
 
         If no index meets them, nothing changes, and the result says what would be possible.

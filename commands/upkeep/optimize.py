@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...indexes.tuning.benchmark import BenchmarkResult
-    from ...indexes.tuning.optimize import TuningResult
+    from ...indexes.tuning.optimize import OptimizationResult
 
 _BYTES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SECONDS = {"US": 1e-6, "MS": 1e-3, "S": 1}
@@ -131,7 +131,7 @@ def optimize(
     return 0 if result.met else EXIT_NEGATIVE
 
 
-def _as_dict(result: TuningResult) -> dict[str, Any]:
+def _as_dict(result: OptimizationResult) -> dict[str, Any]:
     choice = result.choice
     published = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
     return {
@@ -144,7 +144,7 @@ def _as_dict(result: TuningResult) -> dict[str, Any]:
     }
 
 
-def _lines(result: TuningResult) -> list[str]:
+def _lines(result: OptimizationResult) -> list[str]:
     choice = result.choice
     if choice is None:
         requirements = f"recall {result.requirements.recall:g}{limits(result)}"
@@ -155,7 +155,7 @@ def _lines(result: TuningResult) -> list[str]:
     ]
 
 
-def limits(result: TuningResult | BenchmarkResult) -> str:
+def limits(result: OptimizationResult | BenchmarkResult) -> str:
     """Describe the required memory and latency, for the end of a line."""
     from ...core.units import format_bytes
 

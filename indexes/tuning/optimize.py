@@ -41,7 +41,7 @@ _NAMES = [kind for kind in KINDS if kind != "factory"]
 
 
 @dataclass(frozen=True, slots=True)
-class TuningResult:
+class OptimizationResult:
     """The chosen index, and every measurement on the way."""
 
     requirements: Requirements
@@ -111,7 +111,7 @@ def optimize(
     source: str,
     kinds: Sequence[str] = (),
     log: Log = lambda _: None,
-) -> TuningResult:
+) -> OptimizationResult:
     """Build candidates, measure them, and prove the best; the indexes that are not chosen are discarded.
 
     :param build: builds an index of the rows to search, outside the store's published state.
@@ -208,7 +208,7 @@ def _rate(sweep: ParameterSweep) -> float:
 
 def _prove_best(
     sweeps: list[ParameterSweep], holdout: QuerySample, requirements: Requirements, source: str, log: Log
-) -> TuningResult:
+) -> OptimizationResult:
     """Choose the fastest index that meets the requirements on the held-out queries."""
     measurements = [result for sweep in sweeps for result in sweep.measurements.values()]
     for sweep in sorted((sweep for sweep in sweeps if _meets(sweep, requirements)), key=_rate, reverse=True):
@@ -218,9 +218,9 @@ def _prove_best(
             continue
         choice = sweep.tuned_index(search, holdout, requirements, source)
         if choice.benchmark.met:
-            return TuningResult(requirements, choice, [*measurements, choice.measurement])
+            return OptimizationResult(requirements, choice, [*measurements, choice.measurement])
         log(f"{sweep.built.manifest.kind} does not meet the requirements on the held-out queries")
-    return TuningResult(requirements, None, measurements, alternatives(sweeps, requirements))
+    return OptimizationResult(requirements, None, measurements, alternatives(sweeps, requirements))
 
 
 def alternatives(sweeps: Sequence[ParameterSweep], requirements: Requirements) -> list[str]:

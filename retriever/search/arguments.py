@@ -9,7 +9,7 @@ from ...core.errors import InputError
 from ...core.vectors import unit_vector
 from ...core.words import encodable
 from ..store.filters.where import among, parse
-from .mode import MODES, Mode
+from .mode import Mode, check_mode
 from .query import Reranking, Selection
 from .ranking.relevance import check_relevance
 from .request import SearchRequest
@@ -154,8 +154,7 @@ def check(query: str, k: int, mode: Mode) -> str:
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
     if not is_whole(k, 0):
         raise InputError(f"k is the number of passages, a whole number of at least 0, not {k!r}")
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
+    check_mode(mode)
     query = encodable(query).strip()
     if not query.strip('"“”„ '):
         raise InputError("the query is empty: say what to look for")

@@ -31,7 +31,7 @@ from .exact_matches import ExactMatches
 from .ranking import relevance as relevances
 from .ranking.fusion import Candidates, fuse, reranked_score
 from .ranking.neighbours import Ranking
-from .results.duplicates import Passage, distinct, in_deviations, select
+from .results.duplicates import RankedPassage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
 from .steps import finish
@@ -320,7 +320,7 @@ class Query:
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
             rows = self._snapshot.passage_texts.of(ids)
-            passages = distinct(Passage.of_rows(rows, levels, scores))
+            passages = distinct(RankedPassage.of_rows(rows, levels, scores))
             groups = select(passages, k, per_document, all_read=limit >= count, pages=selection.pages)
             if groups is not None:
                 break

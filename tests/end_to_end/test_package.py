@@ -66,7 +66,7 @@ def is_for_types(node):
 
 
 def test_type_hints_of_the_public_names_resolve():
-    from binocle.indexes.tuning.optimize import TuningResult
+    from binocle.indexes.tuning.optimize import OptimizationResult
     from binocle.retriever.enrichment.enrich import EnrichReport
     from binocle.retriever.indexing.switch import SwitchReport
     from binocle.retriever.integrity.repair import Repair
@@ -80,7 +80,7 @@ def test_type_hints_of_the_public_names_resolve():
 
     # their modules are imported when they are first used
     late = {"Scope": Scope, "Reader": Reader, "Answer": Answer, "EnrichReport": EnrichReport}
-    late |= {of.__name__: of for of in (SwitchReport, TuningResult, Repair, Verification, Context)}
+    late |= {of.__name__: of for of in (SwitchReport, OptimizationResult, Repair, Verification, Context)}
     late["Order"] = Order
 
     members = {**vars(Searches), **vars(Upkeep), **vars(binocle.Retriever)}.values()

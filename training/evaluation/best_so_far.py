@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SAMPLES = 1_000  # enough to compare p with 0.05
 
 
-class Measurement(Protocol):
+class HeldOutMeasure(Protocol):
     """A measure of a model on held-out rows, with the values of the rows."""
 
     @property
@@ -54,7 +54,7 @@ class BestSoFar:
         if file.is_file():
             self._values = np.array(json.loads(file.read_text("utf-8")), np.float64)
 
-    def metrics(self, measurement: Measurement) -> dict[str, float]:
+    def metrics(self, measurement: HeldOutMeasure) -> dict[str, float]:
         """Return the metrics for the trainer: value, half of the interval, and 1 if it is worse by more than chance."""
         name = measurement.name
         return {
@@ -63,7 +63,7 @@ class BestSoFar:
             name + WORSE: float(self._is_worse(measurement)),
         }
 
-    def _is_worse(self, measurement: Measurement) -> bool:
+    def _is_worse(self, measurement: HeldOutMeasure) -> bool:
         """Compare, and keep the better one of both."""
         if self._values is not None:
             difference = measurement.difference(self._values, samples=_SAMPLES)

@@ -18,7 +18,7 @@ from ...core.units import count_of
 from ...retriever.models.load import load_reranker
 from ...retriever.retriever import Retriever
 from ...retriever.search.arguments import check_reranking
-from ...retriever.search.mode import MODES
+from ...retriever.search.mode import check_mode
 from ..data import beir
 from .indexed_collection import count_documents, fill, live_index
 from .judgements import read_qrels, read_queries
@@ -107,8 +107,7 @@ def _check_arguments(folder: Path, split: str, mode: str, run_file: str | Path |
         problem = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
         raise InputError(f"{problem}: expected a folder with corpus.jsonl, queries.jsonl and qrels/{split}.tsv")
     check_run_file(run_file, folder)
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
+    check_mode(mode)
 
 
 def judged_queries(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .candidates import FirstStage
     from .corpus import Corpus, Named, Pairs
 
-MODES = ("semantic", "hybrid")
+_MODES = ("semantic", "hybrid")
 _QUERIES = 4_096  # encoded and searched together
 # Fewer comparisons or documents take seconds on a CPU, less than loading torch for a GPU.
 _GPU_COMPARISONS = 10**9
@@ -90,8 +90,8 @@ def mine(
     """
     if form not in FORMS:
         raise InputError(f"there is no form {form!r}: expected one of {', '.join(FORMS)}")
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
+    if mode not in _MODES:
+        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(_MODES)}")
     config = MiningConfig.of(rules)
     sources.check_apart(expand_home(out), pairs, corpus)
     report = MiningReport(mode=mode)

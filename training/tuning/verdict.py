@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people wrote, though not as queries
 _SUBSTITUTES = ("cloze", "definition", "dropped", "keywords")  # in this order, they replace missing natural kinds
-MODES = ("semantic", "hybrid")
+_MODES = ("semantic", "hybrid")
 _ALPHA = 0.05
 _MAX_LOSS = 0.005  # nDCG@10 that one kind of queries may lose in a mode; the mean of all kinds may lose none
 _DEPTH = 10  # passages of a ranking that are compared with the teacher's
@@ -251,7 +251,7 @@ class Judges:
 
     def judge(self, before: Mapping[str, Floats], after: Mapping[str, Floats], seed: int) -> Verdict:
         """Compare both modes of search."""
-        return Verdict(len(self.pairs), {mode: self.compare(before[mode], after[mode], seed) for mode in MODES})
+        return Verdict(len(self.pairs), {mode: self.compare(before[mode], after[mode], seed) for mode in _MODES})
 
 
 def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> Comparison:

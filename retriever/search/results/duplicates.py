@@ -42,7 +42,7 @@ class Marks(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class RankedPassage:
     """A passage in the order of the search.
 
     :param level: the higher, the better it holds the exact parts of the query. Passages of a lower level come later,
@@ -60,7 +60,7 @@ class Passage:
     @classmethod
     def of_rows(
         cls, rows: Mapping[int, dict[str, Any]], levels: Sequence[int], scores: Sequence[float]
-    ) -> list[Passage]:
+    ) -> list[RankedPassage]:
         """Rows by id, best first, with their levels and scores. A row keeps its marks for the next search."""
         return [
             cls(number, row["document"], row["text"], level, score, row.get("marks") or _keep_marks(row))
@@ -72,11 +72,11 @@ class Passage:
 class Group:
     """A passage and its copies, best first."""
 
-    first: Passage
-    copies: list[Passage] = field(default_factory=list)
+    first: RankedPassage
+    copies: list[RankedPassage] = field(default_factory=list)
 
 
-def distinct(candidates: Iterable[Passage]) -> list[Group]:
+def distinct(candidates: Iterable[RankedPassage]) -> list[Group]:
     """Group the copies; groups are in the order of their first passages."""
     marked = [(candidate, *(candidate.marks or Marks.of(candidate.text))) for candidate in candidates]
     counts = Counter(chain.from_iterable({words: sample for _, words, sample, _ in marked}.values()))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Ids
     from ....indexes.base import VectorIndex
     from ....indexes.manifest import BuiltIndex
-    from ....indexes.tuning.optimize import TuningResult
+    from ....indexes.tuning.optimize import OptimizationResult
     from ....indexes.tuning.requirements import Requirements
     from ...models.encoder import Encoder
     from ...models.identity import EncoderId
@@ -88,7 +88,7 @@ class IndexPublisher:
         *,
         kinds: Sequence[str] = (),
         log: Callable[[str], None] = lambda _: None,
-    ) -> TuningResult:
+    ) -> OptimizationResult:
         """Publish the fastest vector index that meets the requirements; change nothing if none does."""
         with writing(self._location):
             builder = self._builder(self._commits.snapshot())

@@ -407,7 +407,9 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
 @pytest.fixture
 def no_other(monkeypatch):
     """As if no other index met the demand."""
-    monkeypatch.setattr(renewal_module, "optimize", lambda *given, **_: optimizing.TuningResult(given[2], None, []))
+    monkeypatch.setattr(
+        renewal_module, "optimize", lambda *given, **_: optimizing.OptimizationResult(given[2], None, [])
+    )
 
 
 def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from ....core.errors import InputError
 from ....core.files import expand_home
 from ....retriever.models.files import split_length, split_precision
 from ....retriever.models.settings import POOLING_FLAGS
-from ....retriever.search.mode import MODES
+from ....retriever.search.mode import MODES, check_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def parse(written: Sequence[str], modes: Sequence[str] = ("semantic",)) -> list[
     :param modes: for models that name none; each such model is one contender in each mode.
     """
     for mode in modes:
-        _check_mode(mode)
+        check_mode(mode)
     parts = [part for text in written for part in _parts(text, modes or ("semantic",))]
     twice = next((part for part in parts if parts.count(part) > 1), None)
     if twice:
@@ -72,7 +72,7 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     has_mode = not split_precision(rest)[1] and split_length(rest)[1] is None and _pooling(rest) is None
     model, mode = _split(rest, "@") if has_mode else (rest, None)
     if mode is not None:
-        _check_mode(mode)
+        check_mode(mode)
     for search_mode in [mode] if mode is not None else modes:
         yield model, search_mode, reranker
 
@@ -96,11 +96,6 @@ def _pooling(model: str) -> str | None:
 
 def _is_folder(text: str) -> bool:
     return bool(text) and expand_home(text).is_dir()
-
-
-def _check_mode(mode: str) -> None:
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
 
 
 def _names(parts: Sequence[tuple[str | None, str, str | None]]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.mode import MODES
-from binocle.retriever.search.results.duplicates import Passage, distinct, in_deviations, select
+from binocle.retriever.search.results.duplicates import RankedPassage, distinct, in_deviations, select
 from binocle.retriever.search.results.snippet import blocks
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -16,7 +16,7 @@ LONG = " ".join(f"word{number}" for number in range(60))
 
 def passages(*texts, documents=None, levels=None):
     return [
-        Passage(
+        RankedPassage(
             number, (documents or texts)[number] if documents else number, text, (levels or [0] * len(texts))[number]
         )
         for number, text in enumerate(texts)
@@ -109,7 +109,7 @@ def test_a_document_gives_few_passages_by_default_more_where_others_have_none(do
 
 def spread(documents, scores, k, offset=0, *, all_read=True):
     rows = [
-        Passage(number, document, f"text {number}", 0, score)
+        RankedPassage(number, document, f"text {number}", 0, score)
         for number, (document, score) in enumerate(zip(documents, scores, strict=True))
     ]
     groups = select(distinct(rows), k, None, all_read=all_read, pages=[offset])
