@@ -13,7 +13,15 @@ from ..core.errors import InputError
 from ..core.printable import printable
 from ..core.units import count_of
 from .models.idle_options import refuse_given_options
-from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option
+from .options import (
+    FOLDER,
+    PATH,
+    check_rerank_options,
+    is_typed,
+    json_option,
+    rerank_depth_option,
+    rerank_option,
+)
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
@@ -46,10 +54,7 @@ _per_query_option = click.option("--per-query", is_flag=True, help="With JSON: t
 @click.option("--run", "run_file", metavar="FILE", help="Write the rankings as a TREC run.")
 @_per_query_option
 @json_option
-@click.pass_context
 def evaluate(
-    context: click.Context,
-    /,
     data: Path,
     model: str | None,
     run_file: str | None,
@@ -77,7 +82,7 @@ def evaluate(
     result: RetrievalResult | JudgedRowsResult
     encoder = None
     if data.is_file() or (data.suffix and not data.exists()):
-        _refuse(context, of_collections, data)
+        _refuse(of_collections, data)
         from ..training.evaluation.evaluate_file import evaluate_file
 
         result = evaluate_file(data, model=model, run_file=run_file)
@@ -126,10 +131,10 @@ def _with_judgements(data: Path, temporary: Path, split: str) -> tuple[Path, str
         return folder, retriever.encoder.name
 
 
-def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> None:
+def _refuse(options: Mapping[str, Any], data: Path) -> None:
     """:raises InputError: for an option that a file of judged rows cannot use."""
     for name in options:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+        if is_typed(name):
             option = name.replace("_", "-")
             raise InputError(f"--{option} is for collections of documents, but {data} is a file of judged rows")
 

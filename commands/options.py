@@ -17,7 +17,7 @@ from ..core.files import existing_spelling, expand_home
 from .output import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from click.shell_completion import CompletionItem
 
@@ -211,15 +211,25 @@ def is_typed(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
+def refuse_options(names: Iterable[str], rule: str) -> None:
+    """Refuse the first of these options and arguments that stands on the command line.
+
+    :param rule: ends the message, which begins with the option: "goes with --regex".
+    """
+    context = click.get_current_context()
+    for name in filter(is_typed, names):
+        parameter = next(each for each in context.command.params if each.name == name)
+        label = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        raise click.UsageError(f"{label} {rule}", context)
+
+
 def check_rerank_options(*, used: bool, by: str) -> None:
     """Refuse options of reranking in a command that does not rerank.
 
     :param by: the option that turns reranking on, for the message.
     """
-    context = click.get_current_context()
-    for name in ("rerank_depth", "rerank_seconds"):
-        if not used and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with {by}", context)
+    if not used:
+        refuse_options(("rerank_depth", "rerank_seconds"), f"goes with {by}")
 
 
 def split_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import InputError, MissingExtraError
 from .index_lookup import open_index
-from .options import INDEX, PATH, FloatRange, folder_argument
+from .options import INDEX, PATH, FloatRange, folder_argument, refuse_options
 from .output import echo
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def serve(
     from ..retriever.store.collection import existing_collection
 
     use_two_heaps()
-    _check_place(path)
+    if path:
+        refuse_options(("host", "port"), "does not go with --socket")
     opened = _open(folder, (*indexes, *map(existing_collection, names)))
     try:
         from ..retriever.servers.http import access, server, work_queue
@@ -111,14 +112,6 @@ def serve(
             listener,
             lambda: echo(f"binocle: serving {shown} at {address} (Ctrl-C stops it)", err=True),
         )
-
-
-def _check_place(path: Path | None) -> None:
-    """Refuse an address beside a Unix socket, which has none."""
-    context = click.get_current_context()
-    for name in ("host", "port"):
-        if path and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} does not go with --socket", context)
 
 
 def _open(folder: Path | None, indexes: tuple[Path, ...]) -> dict[str, Retriever]:

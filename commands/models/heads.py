@@ -12,7 +12,7 @@ import click
 from ...core.errors import InputError
 from ...core.printable import printable
 from ...core.units import count_of
-from ..options import FOLDER, FloatRange, json_option, report_to_option
+from ..options import FOLDER, FloatRange, json_option, refuse_options, report_to_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes
@@ -142,10 +142,8 @@ def classifier(
 
 def _refuse_without_steps() -> None:
     """Refuse options of steps for a probe, which takes none."""
-    context = click.get_current_context()
-    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "max_length", "report_to"):
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --fine-tune", context)
+    names = ("epochs", "steps", "minutes", "batch_size", "learning_rate", "layers", "max_length", "report_to")
+    refuse_options(names, "goes with --fine-tune")
 
 
 @click.command()
@@ -265,10 +263,8 @@ def _texts(file: str) -> Iterator[Any]:
 
 
 def _refuse_idle_epochs(options: dict[str, Any]) -> None:
-    context = click.get_current_context()
-    is_given = context.get_parameter_source("epochs") is click.core.ParameterSource.COMMANDLINE
-    if is_given and (options["steps"] or options["minutes"]):
-        raise click.UsageError("--epochs has no effect here: --steps or --minutes says how long", context)
+    if options["steps"] or options["minutes"]:
+        refuse_given_options(["epochs"], "--steps or --minutes says how long")
 
 
 def _print_result(result: HeadResult, *, as_json: bool) -> None:

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..options import is_typed, refuse_options
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
 def refuse_given_options(names: Iterable[str], reason: str) -> None:
     """Refuse the first of these options that stands on the command line, where it has no effect."""
-    context = click.get_current_context()
-    for name in names:
-        if _is_given(context, name):
-            parameter = next(each for each in context.command.params if each.name == name)
-            label = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
-            raise click.UsageError(f"{label} has no effect here: {reason}", context)
+    refuse_options(names, f"has no effect here: {reason}")
 
 
 def refuse_idle_options(data: str | None = None, development: str | None = None) -> None:
@@ -27,7 +24,7 @@ def refuse_idle_options(data: str | None = None, development: str | None = None)
     for name, is_idle, reason in (
         (
             "epochs",
-            _is_given(context, "steps") or _is_from_recipe(context, "steps"),
+            is_typed("steps") or context.get_parameter_source("steps") is click.core.ParameterSource.DEFAULT_MAP,
             "--steps or the recipe's steps say how long",
         ),
         ("held_out", development is not None, "the rows of --dev are held out"),
@@ -52,11 +49,3 @@ def refuse_idle_column(sources: Sequence[str]) -> None:
 
     if not any(map(has_columns, sources)):
         refuse_given_options(["column"], f"no columns are in {', '.join(sources) or 'an index'}")
-
-
-def _is_from_recipe(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
-
-
-def _is_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

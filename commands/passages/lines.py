@@ -10,7 +10,7 @@ import click
 from ...core.printable import printable, printable_path
 from ...retriever.documents.file_parts import file_of
 from ..index_lookup import path_from_here
-from ..options import EXIT_NEGATIVE
+from ..options import EXIT_NEGATIVE, refuse_options
 from ..output import echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:
@@ -48,37 +48,13 @@ _OPTIONS = (
     ),
     click.option("-c", "count_only", is_flag=True, help="Lines: print only their number in each document."),
 )
-_OF_PASSAGES = {  # options that order or print passages
-    "k": "-k",
-    "mode": "--mode",
-    "rerank": "--rerank",
-    "rerank_seconds": "--rerank-seconds",
-    "rerank_depth": "--rerank-depth",
-    "answers": "--answer",
-    "explain": "--explain",
-    "inverter": "--inverter",
-    "per_document": "--per-document",
-    "copies": "--copies",
-    "join": "--join",
-    "model": "--model",
-    "ray": "--ray",
-    "min_relevance": "--min-relevance",
-    "full": "--full",
-    "open_first": "--open",
-}
-_OF_LINES = {
-    "ignore_case": "-i",
-    "word": "--word",
-    "after": "-A",
-    "before": "-B",
-    "around": "-C",
-    "paths_without": "-L",
-    "count_only": "-c",
-}
-_OF_TEXTS = {  # options that have no effect where only paths are printed
-    name: _OF_PASSAGES[name]
-    for name in ("answers", "explain", "inverter", "per_document", "join", "full", "open_first")
-}
+_OF_PASSAGES = (  # options that order or print passages
+    *("k", "mode", "rerank", "rerank_seconds", "rerank_depth", "answers", "explain", "inverter", "per_document"),
+    *("copies", "join", "model", "ray", "min_relevance", "full", "open_first"),
+)
+_OF_LINES = ("ignore_case", "word", "after", "before", "around", "paths_without", "count_only")
+# Options that have no effect where only paths are printed.
+_OF_TEXTS = ("answers", "explain", "inverter", "per_document", "join", "full", "open_first")
 
 
 class LineOptions(NamedTuple):
@@ -121,18 +97,11 @@ def check_line_options(options: LineOptions) -> None:
     if options.paths_without and (options.paths_only or options.count_only):
         raise click.UsageError("-L does not go with -l and -c")
     if options.regex or options.fixed:
-        _refuse(_OF_PASSAGES, "does not go with --regex and --fixed")
+        refuse_options(_OF_PASSAGES, "does not go with --regex and --fixed")
         return
-    _refuse(_OF_LINES, "goes with --regex or --fixed")
+    refuse_options(_OF_LINES, "goes with --regex or --fixed")
     if options.paths_only:
-        _refuse(_OF_TEXTS, "does not go with -l")
-
-
-def _refuse(options: dict[str, str], rule: str) -> None:
-    context = click.get_current_context()
-    for name, option in options.items():
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} {rule}", context)
+        refuse_options(_OF_TEXTS, "does not go with -l")
 
 
 def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineOptions, *, as_json: bool) -> int:
