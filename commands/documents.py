@@ -111,7 +111,7 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
 
 
 def _readings(path: str) -> list[str]:
-    """What a user's path may mean: the very name, one with its escapes as output has them, one in the home folder."""
+    """The names that a user's path may mean: itself, the name that is printed like this, or one in the home folder."""
     return list(dict.fromkeys([path, path_as_printed(path), str(expand_home(path)) if path.startswith("~") else path]))
 
 

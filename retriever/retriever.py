@@ -330,7 +330,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
 
     @property
     def encoded_by(self) -> str:
-        """What computes the vectors of documents, for messages: the CPU, and why, or the number of GPUs."""
+        """The hardware that encodes documents, for messages: the CPU, and why, or the number of GPUs."""
         return self._index.models.encoded_by
 
     @property

@@ -32,7 +32,7 @@ _SECONDS = 0.25  # for a server to accept; the whole command takes three times a
 
 
 def identity() -> bytes:
-    """What two processes must share to print the same: the program, its version and the variables of libraries."""
+    """The key of processes with equal output: the program, its version and the variables of libraries."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     changed = os.stat(package).st_mtime_ns  # an upgrade changes it
     interpreter = os.path.abspath(sys.executable)  # a child process sees ../venv/bin/python without ".."
@@ -68,7 +68,7 @@ def ask(arguments: list[str]) -> int | None:
 
 
 def interrupted_line(arguments: list[str]) -> str:
-    """What Ctrl-C prints: whether the command goes on where it stopped when it is given again."""
+    """Return the line for Ctrl-C. It says whether the same command continues from its saved state."""
     is_resumed = not _RESUMED.isdisjoint(arguments[:1])
     return "binocle: interrupted" + "; the same command continues from the saved state" * is_resumed
 

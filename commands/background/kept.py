@@ -69,7 +69,7 @@ class Retrievers:
 
 
 def _settings(retriever: Retriever) -> object:
-    """What tells an index from another one at its place, and what the user allows it."""
+    """The identity of an index, which changes when another replaces it, or the user's trust in it changes."""
     file = retriever.path / "settings.json"
     return _state(file), retriever.path.resolve(), retriever.is_still_trusted()
 

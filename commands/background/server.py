@@ -258,5 +258,5 @@ class _Input(io.TextIOBase):
 
     @property
     def buffer(self) -> io.BytesIO:
-        """What nobody may read here."""
+        """Raise ColdError, as `readline` does."""
         raise kept.ColdError

@@ -204,7 +204,7 @@ def _progress(retriever: Retriever) -> str:
 
 
 def _lacking(parts: ExactQuery) -> str:
-    """What the exact parts of a query demand that no passage fulfils; "" if they demand nothing."""
+    """Say which quoted and excluded words of a query no passage satisfies; "" if it has none."""
     without = f" without {_quoted(parts.excluded, 'or')}" if parts.excluded else ""
     holding = f"no passage holds {_quoted(parts.required)}" if parts.required else "nothing found" * bool(without)
     return holding + without

@@ -92,7 +92,7 @@ class _ScopeOptions(NamedTuple):
 
 
 class _ReadingOptions(NamedTuple):
-    """What to do with the passages that were found."""
+    """Options for the hits: an answer by a reader, words from vectors, an editor."""
 
     answers: bool
     reader: str | None

@@ -143,7 +143,7 @@ class LexicalIndex:
 
     @cached_property
     def _norms(self) -> list[Floats]:
-        """What BM25 adds to the frequency in the denominator, for each row of each segment."""
+        """The length norm of BM25, added to the frequency in the denominator: one array a segment, shape (rows,)."""
         slope = np.float32(_K1 * _B / self.average_length)
         return [part.segment.lengths * slope + np.float32(_K1 * (1 - _B)) for part in self._parts]
 

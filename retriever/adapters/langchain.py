@@ -219,7 +219,7 @@ class BinocleVectorStore(VectorStore):
 
     @property
     def embeddings(self) -> Embeddings | None:
-        """What gives the vectors, if it is not the encoder of the index."""
+        """The source of the vectors; None for the encoder of the index."""
         return self._embedding
 
     @classmethod

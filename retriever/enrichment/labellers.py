@@ -81,7 +81,7 @@ class Passages:
 
 
 class Labeller(Protocol):
-    """What gives documents their values."""
+    """Gives the documents the values of its keys."""
 
     keys: tuple[str, ...]
     fingerprint: str

@@ -1,4 +1,4 @@
-"""What can be seen of token states, as matrices to draw and rows to print."""
+"""Views of token states, as matrices to draw and rows to print."""
 
 from __future__ import annotations
 

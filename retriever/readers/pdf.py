@@ -105,7 +105,7 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
 
 
 def _lack_without_text(page: Any, *, is_cut: bool) -> str:
-    """What a page without text may lack. A picture may be one of text, and so may be many lines.
+    """Say why a page without text may lack some. A picture may show text, and so may many lines.
 
     :param is_cut: whether the end of the file is missing, and so perhaps what was on the page.
     """

@@ -65,7 +65,7 @@ def _running(lines: dict[int, str]) -> set[int]:
 
 
 def _keys(line: str, page: int) -> Iterator[tuple[str, int]]:
-    """What a line has in common with its like on other pages: its text, or that without a number that grows by page."""
+    """Keys that a running line shares with those of other pages: its text, or its text without the page's number."""
     yield line, 0
     for match in _NUMBER.finditer(line):
         around = f"{line[: match.start()]}#{line[match.end() :]}"

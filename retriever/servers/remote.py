@@ -200,7 +200,7 @@ class RemoteRetriever:
         return _report(self._ask("DELETE", "/documents", {"ids": list(ids), "where": _sent(where)}))
 
     def status(self) -> dict[str, Any]:
-        """What the index holds: its name, version, documents by state, passages and encoder."""
+        """Return the name of the index, its version, documents by state, passages and encoder."""
         return self._ask("GET", "/status")
 
     # The connection

@@ -86,7 +86,7 @@ def _updates(retriever: Retriever, root: Path | None, poll: float | None, stop: 
 
 
 def _roots(retriever: Retriever, root: Path | None) -> list[Path]:
-    """What to watch: the folders and files of a collection, or else the folder."""
+    """The paths to watch: the folders and files of a collection, or else the folder."""
     with contextlib.suppress(*[BinocleError] if root else []):  # none yet, or a sync says what is wrong
         if root is None or retriever.folder == TOP:
             return retriever.folders
@@ -179,7 +179,7 @@ def _sync(retriever: Retriever, root: Path | None, *, is_first: bool) -> Update:
 
 
 def _lasting(update: Update) -> tuple[object, ...]:
-    """What stays from sync to sync, and is worth a line only when it changes."""
+    """The lasting part of an update: failures and notes that are printed only when they change."""
     report = update.report
     return (update.problem,) if report is None else (report.failed, report.missing, report.note)
 
@@ -194,7 +194,7 @@ def _identities(roots: Sequence[Path]) -> list[tuple[int, int] | None]:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one at its path: its device and inode."""
+    """The device and inode of a folder, which change when another replaces it."""
     try:
         status = folder.stat()
     except OSError:
@@ -203,7 +203,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 def _version(file: Path) -> tuple[int, ...] | None:
-    """What tells a file from one that has replaced it or was written over it; None if there is none."""
+    """The version of a file, which changes when it is replaced or written over; None if there is none."""
     try:
         status = file.stat()
     except OSError:

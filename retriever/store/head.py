@@ -239,7 +239,7 @@ def _is_count(value: Any) -> bool:
 
 
 def removal(location: Location) -> str:
-    """What to do if a file is damaged; documents that a program added are then only in a backup."""
+    """The remedy for a damaged file, for messages. Documents that a program added are then only in a backup."""
     return f"remove the folder {location} and index again, unless a backup has the file"
 
 

@@ -57,7 +57,7 @@ def relative_folder(root: Path, index: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a sync changes in the settings of an index: folders and patterns, and how it reads pictures."""
+    """Changes of a sync to the settings of an index: folders, patterns, and the languages of pictures."""
 
     root: Path  # paths in the index are relative to it
     folders: tuple[str, ...] = ()  # to add to a collection: absolute paths

@@ -36,7 +36,7 @@ class HeldOutMeasure(Protocol):
 
     @property
     def values(self) -> Doubles:
-        """Of the rows, higher is better."""
+        """The value of each row, shape (rows,); higher is better."""
         ...
 
     def difference(self, base: Doubles, *, samples: int | None = None) -> Difference:

@@ -101,7 +101,7 @@ class Probe:
 
     @property
     def objective(self) -> str:
-        """What was fitted, for the card."""
+        """The method and its features, for the card."""
         words = f", and {len(self.weights.bag.columns):,} words" if self.weights.bag else ""
         return f"ridge regression with a Gaussian kernel on the encoder's vectors{words}"
 

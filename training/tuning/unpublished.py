@@ -24,7 +24,7 @@ _NAME = "unpublished.json"
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """What the run measured."""
+    """The measurements of a finished run that has not changed the index yet."""
 
     pairs: int
     teaching: Comparison

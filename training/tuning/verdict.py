@@ -97,7 +97,7 @@ class LogComparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What tuning changed in each mode of search."""
+    """The change of each mode of search by tuning."""
 
     queries: int
     modes: dict[str, Comparison]

@@ -119,7 +119,7 @@ class Prediction:
 
 
 class Scorer(Protocol):
-    """What gives the logits: a probe on vectors, or a whole model."""
+    """The source of the logits: a probe on vectors, or a whole model."""
 
     name: str
     fingerprint: str

@@ -40,7 +40,7 @@ class HeadKind:
 
     @property
     def role(self) -> model_files.Role:
-        """What `files.find` calls such a model."""
+        """The role of such a model for `files.find`."""
         return model_files.Role(self.noun, self.publisher)
 
 

@@ -218,7 +218,7 @@ class WorkerProcess:
 
 
 def _pictures(metadata: Mapping[str, Any]) -> str:
-    """What to know of the pictures in a file without text."""
+    """A remark on the pictures in a file without text, in brackets; "" for none."""
     if metadata.get(OCR):
         return f" (OCR: {metadata[OCR]})"
     reasons = list(filter(None, str(metadata.get(UNREAD, "")).split("; ")))

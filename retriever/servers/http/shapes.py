@@ -1,4 +1,4 @@
-"""What requests and answers look like: their fields, limits and descriptions, for checks and for OpenAPI."""
+"""The shapes of requests and answers: their fields, limits and descriptions, for checks and for OpenAPI."""
 
 from __future__ import annotations
 

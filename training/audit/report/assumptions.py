@@ -1,4 +1,4 @@
-"""What each attacker of an audit must have, in one sentence: for its report and for the documentation."""
+"""The assumptions of each attacker, in one sentence, for the report of an audit and for the documentation."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Head = Classifier | Tagger | Reader
 
 @dataclass(frozen=True, slots=True)
 class HeadRowsKind:
-    """What is done with one kind of rows."""
+    """How one kind of rows is evaluated: with which head, and by which measures."""
 
     noun: str  # of the model
     rows: str  # for messages
