@@ -73,7 +73,8 @@ def calibration_error(likely: Doubles, right: Doubles) -> float:
 
 
 def _bins(likely: Doubles) -> Integers:
-    return np.minimum((likely * _BINS).astype(int), _BINS - 1)
+    bins: Integers = np.minimum((likely * _BINS).astype(np.int64), _BINS - 1)
+    return bins
 
 
 def precisions(likely: Doubles, right: Doubles) -> Precisions:

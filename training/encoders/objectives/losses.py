@@ -101,7 +101,7 @@ class ShortenedMSELoss(losses.MSELoss):
     ) -> torch.Tensor:
         """Cut the teacher's vectors (rows, dim) as the student's are, at length 1; return a scalar."""
         length = embeddings[0].shape[-1]
-        if length < self.model.get_embedding_dimension():
+        if length < (self.model.get_embedding_dimension() or length):
             teacher_embeddings = [normalize(vectors[..., :length], dim=-1) for vectors in teacher_embeddings]
         return super().compute_loss_from_embeddings(embeddings, teacher_embeddings)
 
