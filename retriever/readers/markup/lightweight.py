@@ -266,6 +266,9 @@ def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*[ \t]*$")
+_RST_MARKS = re.compile(  # code, and a role or a link around the words that a page shows
+    r"``(?P<code>[^`]+)``|(?::[A-Za-z][\w:+.-]*:)?`[!~]?(?P<shown>[^`<]+?)(?:[ \t]+<[^`<>]*>)?`(?:__?(?!\w))?"
+)
 _MIN_UNDERLINE = 4  # signs: a shorter underline is as long as its title
 _DIRECTIVE = re.compile(r"[ \t]*\.\. (?:code(?:-block)?|sourcecode|highlight|literalinclude|math|parsed-literal)::")
 _GRID = re.compile(r"[ \t]*(?:\+[-=+]{2,}\+[ \t]*$|\|.*\|[ \t]*$)")
@@ -297,8 +300,14 @@ def _rst_section(scanner: _LineScanner, index: int, styles: list[tuple[str, bool
     style = (match[1], over)
     if style not in styles:
         styles.append(style)
-    scanner.enter_heading(index, styles.index(style) + 1, title.replace("`", "").replace("*", ""))
+    scanner.enter_heading(index, styles.index(style) + 1, _rst_title(title[:2000]))
     return index + 2 + over
+
+
+def _rst_title(title: str) -> str:
+    """A title without its roles, links and emphasis."""
+    text = _RST_MARKS.sub(lambda match: match["code"] or match["shown"], title)
+    return text.replace("`", "").replace("*", "")
 
 
 def _is_underlined(title: str, under: str, *, over: bool) -> bool:

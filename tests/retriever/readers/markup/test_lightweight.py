@@ -182,6 +182,19 @@ def test_a_short_underline_of_restructured_text_may_be_one(text: str, headings: 
     assert [part.heading[-1] for part in reading(text, "a.rst").parts if part.heading] == headings
 
 
+@pytest.mark.parametrize(
+    ("markup", "title"),
+    [
+        (":mod:`!abc` --- Abstract *Base* Classes", "abc --- Abstract Base Classes"),
+        (":class:`Box` and :py:meth:`the lid <Box.lid>`", "Box and the lid"),
+        ("See `the guide <https://x.y>`_, `News`__ and ``a<b>``", "See the guide, News and a<b>"),
+        ("Ratio 1:2 of `x", "Ratio 1:2 of x"),
+    ],
+)
+def test_a_title_of_restructured_text_is_what_a_page_shows(markup: str, title: str) -> None:
+    assert reading(f"{markup}\n{'=' * 60}\n\ntext\n", "a.rst").parts[0].heading == (title,)
+
+
 def test_restructured_text_levels_come_from_the_order_of_adornments() -> None:
     text = "=====\nTitle\n=====\n\nFirst\n=====\ntext::\n\n    code here\n\nSub\n---\n+--+\n|a |\n+--+\nSecond\n======\n.. code:: py\n\n   x = 1\n"
     document = reading(text, "a.rst")
