@@ -208,7 +208,7 @@ class Searches:
 
         The first search is then as fast as the rest. A graph of a plain BERT encoder is compiled for queries, so that
         one takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
-        processes' in the fourth digit.
+        processes' by some thousandths.
 
         :raises NoIndexError: when there is no index yet.
         """
