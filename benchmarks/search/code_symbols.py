@@ -62,15 +62,15 @@ class Oracle:
         code = bytearray(text.encode())
         for first, last in self.comments:
             code[first:last] = b" " * (last - first)
-        places = [start + match.start() for match in re.finditer(r"\w+", code[start:end].decode())]
-        while places and re.fullmatch(r"\W*end\b\W*", code[places[-1] : end].decode()):
-            places.pop()
-        if not places:
+        offsets = [start + match.start() for match in re.finditer(r"\w+", code[start:end].decode())]
+        while offsets and re.fullmatch(r"\W*end\b\W*", code[offsets[-1] : end].decode()):
+            offsets.pop()
+        if not offsets:
             return None
-        return reduce(common, {self._around(place) for place in places})
+        return reduce(common, {self._around(offset) for offset in offsets})
 
-    def _around(self, place: int) -> Names:
-        around = sorted(item for item in self.definitions if item[0] <= place < item[1])
+    def _around(self, offset: int) -> Names:
+        around = sorted(item for item in self.definitions if item[0] <= offset < item[1])
         return tuple(name for _, _, names in around for name in names)
 
 
@@ -206,8 +206,8 @@ def measure(language: str, options: argparse.Namespace, encoder: Encoder) -> dic
         if piece.heading == expected or (piece.heading and piece.heading == expected[-len(piece.heading) :]):
             right += 1
         else:
-            place = f"{path.name}:{piece.line_start}-{piece.line_end}"
-            wrong.append({"place": place, "expected": expected, "heading": piece.heading})
+            citation = f"{path.name}:{piece.line_start}-{piece.line_end}"
+            wrong.append({"place": citation, "expected": expected, "heading": piece.heading})
     size = sum(path.stat().st_size for path in paths if oracles[path])
     return {
         "files": sum(map(bool, oracles.values())),

@@ -59,7 +59,7 @@ def claims(folder: Path) -> list[Question]:
     sentences = {row["_id"]: re.split(r"(?<=[.!?])\s+(?=[A-Z])", row["text"]) for row in corpus}
     pairs = []
     for row in queries:
-        numbers = [(name, at) for name, sets in row["metadata"].items() for one in sets for at in one["sentences"]]
+        numbers = [(name, at) for name, sets in row["metadata"].items() for facts in sets for at in facts["sentences"]]
         evidence = [[sentences[name][at]] for name, at in numbers if at < len(sentences[name])]
         if evidence:
             pairs.append((row["text"], evidence))
@@ -83,16 +83,18 @@ def recall(retriever: Retriever, sample: list[Question]) -> list[dict[str, Any]]
     def count(text: str) -> int:
         return len(encoder.offsets([text])[0])
 
-    def held(text: str, answers: list[list[str]]) -> float:
+    def answered_share(text: str, answers: list[list[str]]) -> float:
         return float(np.mean([any(variant in text for variant in answer) for answer in answers]))
 
     hits = [retriever.search(query, k=30) for query, _ in sample]
     for limit in LIMITS:
         contexts = [retriever.context(query, max_tokens=limit, min_relevance=0) for query, _ in sample]
         assert all(context.tokens == count(context.text) <= limit for context in contexts)
-        packed = np.array([held(context.text, answers) for context, (_, answers) in zip(contexts, sample, strict=True)])
+        packed = np.array(
+            [answered_share(context.text, answers) for context, (_, answers) in zip(contexts, sample, strict=True)]
+        )
         best = np.array(
-            [held(plain(top, limit, count), answers) for top, (_, answers) in zip(hits, sample, strict=True)]
+            [answered_share(plain(top, limit, count), answers) for top, (_, answers) in zip(hits, sample, strict=True)]
         )
         rows.append(
             {
@@ -124,9 +126,9 @@ def headings(retriever: Retriever) -> list[str]:
     return random.Random(SEED).sample(sorted({row[-1] for row in rows if row}), CONTEXTS)
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(left: str, right: str) -> float:
     """Return the largest Jaccard index of rows of one, two and three words."""
-    words = [re.findall(r"\w+", text.lower()) for text in (one, other)]
+    words = [re.findall(r"\w+", text.lower()) for text in (left, right)]
     indices = [0.0]
     for size in (1, 2, 3):
         first, second = ({tuple(row[at : at + size]) for at in range(len(row) - size + 1)} for row in words)

@@ -33,19 +33,19 @@ def words_of(text: str) -> list[str]:
     return text.casefold().split()
 
 
-def likeness(text: str, other: str) -> float:
+def likeness(text: str, previous: str) -> float:
     """The share of the rows of three words that two texts have in common; 1 if their words are the same."""
-    first, second = words_of(text), words_of(other)
+    first, second = words_of(text), words_of(previous)
     if first == second:
         return 1.0
-    rows, others = ({tuple(words[at : at + 3]) for at in range(len(words) - 2)} for words in (first, second))
-    return min(len(rows & others) / max(1, len(rows | others)), 0.999)
+    rows, previous_rows = ({tuple(words[at : at + 3]) for at in range(len(words) - 2)} for words in (first, second))
+    return min(len(rows & previous_rows) / max(1, len(rows | previous_rows)), 0.999)
 
 
 def copies(hits: Sequence[Hit]) -> tuple[int, int]:
     """How many hits are exact copies of an earlier one, and how many near ones."""
     best = [
-        max((likeness(hit.text, before.text) for before in hits[:place]), default=0.0) for place, hit in enumerate(hits)
+        max((likeness(hit.text, before.text) for before in hits[:rank]), default=0.0) for rank, hit in enumerate(hits)
     ]
     return sum(value == 1 for value in best), sum(0.9 <= value < 1 for value in best)
 

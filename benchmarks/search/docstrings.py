@@ -57,14 +57,14 @@ def copy_of(source: str) -> tuple[str, list[tuple[str, int, int]]]:
         if isinstance(node, Function) and len(node.body) > 1 and (docstring := ast.get_docstring(node)):
             gone.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
             documented.append((sentence(docstring), node.lineno, node.end_lineno))
-    kept = [number for number in range(1, len(lines) + 1) if number not in gone]
-    places = {number: place for place, number in enumerate(kept, 1)}
+    remaining = [number for number in range(1, len(lines) + 1) if number not in gone]
+    new_numbers = {number: new_number for new_number, number in enumerate(remaining, 1)}
     questions = [
-        (text, places[first], places[last])
+        (text, new_numbers[first], new_numbers[last])
         for text, first, last in documented
-        if len(text.split()) >= WORDS and first in places and last in places
+        if len(text.split()) >= WORDS and first in new_numbers and last in new_numbers
     ]
-    return "\n".join(lines[number - 1] for number in kept), questions
+    return "\n".join(lines[number - 1] for number in remaining), questions
 
 
 def sentence(docstring: str) -> str:
@@ -86,7 +86,7 @@ def write_copies(folder: Path, copies: Path, ending: str, count: int) -> list[Qu
         (copies / name).write_text(text, "utf-8")
         questions += [Question(text, str(name), (first, last)) for text, first, last in documented]
     by_text = {question.text: question for question in questions}
-    alone = [question for question in by_text.values() if sum(other.text == question.text for other in questions) == 1]
+    alone = [question for question in by_text.values() if sum(item.text == question.text for item in questions) == 1]
     return random.Random(SEED).sample(alone, min(count, len(alone)))
 
 

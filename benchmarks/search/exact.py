@@ -67,15 +67,15 @@ def grep(passages: Path, token: str) -> set[int]:
 
 def definitions(retriever: Retriever, random_: random.Random) -> dict[str, tuple[str, int]]:
     """Names that Python files define exactly once, each with the path and the line."""
-    places: dict[str, list[tuple[str, int]]] = {}
+    lines_by_name: dict[str, list[tuple[str, int]]] = {}
     for row in retriever.documents():
         if not row["path"].endswith(".py") or not row["chunks"]:
             continue
         for node in ast.walk(ast.parse(retriever.text(row["path"]))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                places.setdefault(node.name, []).append((row["path"], node.lineno))
-    once = sorted(name for name, found in places.items() if len(found) == 1 and len(name) > 3)
-    return {name: places[name][0] for name in random_.sample(once, min(_NAMES, len(once)))}
+                lines_by_name.setdefault(node.name, []).append((row["path"], node.lineno))
+    once = sorted(name for name, locations in lines_by_name.items() if len(locations) == 1 and len(name) > 3)
+    return {name: lines_by_name[name][0] for name in random_.sample(once, min(_NAMES, len(once)))}
 
 
 def phrases(passages: Path, random_: random.Random) -> Iterator[str]:
@@ -113,8 +113,8 @@ def measure(retriever: Retriever, passages: Path) -> dict[str, Any]:
         rare = tokens(passages, kind, random_)
         right[kind] = {token: lambda hit, holders=holders: hit.passage in holders for token, holders in rare.items()}
     right["names defined once"] = {
-        name: lambda hit, place=place: hit.path == place[0] and hit.line_start <= place[1] <= hit.line_end
-        for name, place in definitions(retriever, random_).items()
+        name: lambda hit, location=location: hit.path == location[0] and hit.line_start <= location[1] <= hit.line_end
+        for name, location in definitions(retriever, random_).items()
     }
     results: dict[str, Any] = {"passages": len(table)}
     for mode in _MODES:

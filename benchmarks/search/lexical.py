@@ -103,10 +103,10 @@ class Lance:
         from lance.query import MatchQuery
 
         words = " ".join(dict.fromkeys(query.split()))
-        found = self.table.scanner(
+        rows = self.table.scanner(
             columns=["id", "_score"], full_text_query=MatchQuery(words, "context"), limit=DEPTH
         ).to_table()
-        return found["id"].to_pylist()
+        return rows["id"].to_pylist()
 
 
 class Tantivy:
@@ -230,8 +230,8 @@ def quality(name: str, collection: Path, folder: Path) -> float:
     queries, qrels = beir.queries(collection), beir.qrels(collection, "test")
     runs = {}
     for number in qrels:
-        places = library.search(queries[number])[:100]
-        runs[number] = [(documents[place][0], -float(rank)) for rank, place in enumerate(places)]
+        positions = library.search(queries[number])[:100]
+        runs[number] = [(documents[position][0], -float(rank)) for rank, position in enumerate(positions)]
     shutil.rmtree(folder)
     return round(ndcg_at_10(qrels, runs), 4)
 
@@ -270,12 +270,12 @@ def main() -> None:
             size: {name: measure(name, repeated(texts, size), queries, folder / "index") for name in LIBRARIES}
             for size in sizes
         }
-        found = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
-        found["squad"] = collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", folder / "squad")
-        found["debian"] = collections.debian(packages, folder / "debian")
+        folders = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
+        folders["squad"] = collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", folder / "squad")
+        folders["debian"] = collections.debian(packages, folder / "debian")
         measured = {
             collection: {name: quality(name, path, folder / "index") for name in LIBRARIES}
-            for collection, path in found.items()
+            for collection, path in folders.items()
         }
     save("lexical", {"speed": speed, "ndcg_at_10": measured}, seed=SEED)
 

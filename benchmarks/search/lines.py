@@ -37,7 +37,7 @@ _PATTERNS = {
 def ours(retriever: Retriever, pattern: str) -> set[tuple[str, int]]:
     """Path and line of each match."""
     documents = retriever.grep(pattern)
-    return {(found.path, line.number) for found in documents for group in found.groups for line in group}
+    return {(document.path, line.number) for document in documents for group in document.groups for line in group}
 
 
 def by_grep(folder: Path, pattern: str, paths: list[str]) -> set[tuple[str, int]]:

@@ -63,8 +63,8 @@ def measure(retriever: Retriever, questions: list[Question], per_document: int |
         documents += len({hit.document for hit in hits})
         ranks += [rank for rank, hit in enumerate(hits, 1) if question.is_answered(hit)][:1]
     count = len(questions)
-    found = {f"found_at_{k}": round(sum(rank <= k for rank in ranks) / count, 4) for k in (1, 3, 5, TOP)}
-    return found | {"mrr": round(sum(1 / rank for rank in ranks) / count, 4), "documents": round(documents / count, 2)}
+    shares = {f"found_at_{k}": round(sum(rank <= k for rank in ranks) / count, 4) for k in (1, 3, 5, TOP)}
+    return shares | {"mrr": round(sum(1 / rank for rank in ranks) / count, 4), "documents": round(documents / count, 2)}
 
 
 def main() -> None:

@@ -51,10 +51,10 @@ def over_maximum(lexical: Floats, semantic: Floats) -> Floats:
 
 
 def min_max(lexical: Floats, semantic: Floats) -> Floats:
-    """Each side over the range of what it found itself."""
+    """Each side over the range of its own candidates."""
 
-    def scaled(values: Floats, found: Floats) -> Floats:
-        low, high = (found.min(), found.max()) if len(found) else (0.0, 1.0)
+    def scaled(values: Floats, own: Floats) -> Floats:
+        low, high = (own.min(), own.max()) if len(own) else (0.0, 1.0)
         return np.clip((values - low) / max(high - low, 1e-6), 0, 1)
 
     nearest = np.sort(semantic)[::-1][:200]
@@ -64,12 +64,12 @@ def min_max(lexical: Floats, semantic: Floats) -> Floats:
 def reciprocal_rank(lexical: Floats, semantic: Floats) -> Floats:
     """Cormack et al. 2009, k = 60."""
 
-    def of(values: Floats, found: NDArray[np.bool_]) -> Floats:
+    def reciprocal(values: Floats, own: NDArray[np.bool_]) -> Floats:
         ranks = np.empty(len(values), np.int64)
         ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
-        return np.where(found, 1 / (60 + ranks), 0).astype(np.float32)
+        return np.where(own, 1 / (60 + ranks), 0).astype(np.float32)
 
-    return of(lexical, lexical > 0) + of(semantic, semantic >= np.sort(semantic)[::-1][:200].min())
+    return reciprocal(lexical, lexical > 0) + reciprocal(semantic, semantic >= np.sort(semantic)[::-1][:200].min())
 
 
 NEIGHBOURS, BEFORE = "standard scores with neighbours", "standard scores, semantic .5"
@@ -92,8 +92,8 @@ def fused(retriever: Retriever, query: str, names: dict[int, str]) -> dict[str, 
     for name in (NEIGHBOURS, *FUSIONS):
         best: dict[str, float] = {}
         scores = FUSIONS[name](lexical, semantic) if name in FUSIONS else candidates.score
-        for place in np.argsort(-scores, kind="stable"):
-            best.setdefault(names[int(candidates.ids[place])], float(scores[place]))
+        for position in np.argsort(-scores, kind="stable"):
+            best.setdefault(names[int(candidates.ids[position])], float(scores[position]))
         runs[name] = list(best.items())[:100]
     return runs
 
@@ -117,7 +117,7 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
         "documents": modes["hybrid"].documents,
         "chunks": modes["hybrid"].chunks,
         "queries": len(qrels),
-        "modes": {mode: found.measures for mode, found in modes.items()},
+        "modes": {mode: result.measures for mode, result in modes.items()},
         "fusions_ndcg_at_10": {name: round(ndcg_at_10(qrels, run), 4) for name, run in runs.items()},
         "gains_of_neighbours": gains(qrels, runs[NEIGHBOURS], runs[BEFORE]),
     }
@@ -137,19 +137,20 @@ def main() -> None:
     arguments = parser.parse_args()
     data = arguments.data
     with tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary)
+        temporary_folder = Path(temporary)
         folders = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
         for name, file, make in (
             ("squad", data / "squad11" / "squad11_dev.jsonl.gz", collections.squad),
             ("debian", data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", collections.debian),
         ):
             if file.is_file():
-                folders[name] = make(file, made / name)
+                folders[name] = make(file, temporary_folder / name)
         results: dict[str, Any] = {
-            name: measure(folder, (arguments.indexes or made) / f"{name}-index") for name, folder in folders.items()
+            name: measure(folder, (arguments.indexes or temporary_folder) / f"{name}-index")
+            for name, folder in folders.items()
         }
     means = {
-        name: round(float(np.mean([found["fusions_ndcg_at_10"][name] for found in results.values()])), 4)
+        name: round(float(np.mean([result["fusions_ndcg_at_10"][name] for result in results.values()])), 4)
         for name in (NEIGHBOURS, *FUSIONS)
     }
     save("quality", {**results, "fusions_mean_ndcg_at_10": means}, seed=0)

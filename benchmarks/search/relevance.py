@@ -163,8 +163,8 @@ def with_typing_error(text: str, draw: random.Random) -> str:
     if not words:
         return text
     start, end = draw.choice(words)
-    place = draw.randrange(start, end - 1)
-    letter, following = text[place], text[place + 1]
+    position = draw.randrange(start, end - 1)
+    letter, following = text[position], text[position + 1]
     changed = {
         "omission": "",
         "repetition": letter * 2,
@@ -172,7 +172,7 @@ def with_typing_error(text: str, draw: random.Random) -> str:
         "swap": following + letter,
     }
     kind = draw.choice(sorted(changed))
-    return text[:place] + changed[kind] + text[place + 1 + (kind == "swap") :]
+    return text[:position] + changed[kind] + text[position + 1 + (kind == "swap") :]
 
 
 def relevances(retriever: Retriever, queries: list[str]) -> tuple[Floats, float]:
@@ -201,13 +201,13 @@ def calibration_error(positive: Floats, groups: list[Floats]) -> float:
 
 def answers(retriever: Retriever, name: str, queries: dict[str, list[str]]) -> dict[str, Any]:
     own, answered = relevances(retriever, queries[name])
-    names = [other for other in (*UNRELATED[name], "nonsense", "everyday") if other in queries]
-    others = {other: relevances(retriever, queries[other]) for other in names}
-    groups = [best for best, _ in others.values()]
+    names = [source for source in (*UNRELATED[name], "nonsense", "everyday") if source in queries]
+    foreign = {source: relevances(retriever, queries[source]) for source in names}
+    groups = [best for best, _ in foreign.values()]
     return {
         "queries": len(own),
         "refused": round(1 - answered, 3),
-        "answered of others": {other: round(share, 3) for other, (_, share) in others.items()},
+        "answered of others": {source: round(share, 3) for source, (_, share) in foreign.items()},
         "AUC": round(auc(own, np.concatenate(groups)), 4),
         "calibration error": round(calibration_error(own, groups), 4),
         "measured by the index": asdict(retriever.snapshot().scale),

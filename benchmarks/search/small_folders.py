@@ -31,20 +31,20 @@ from .relevance import EVERYDAY, auc, calibration_error, nonsense
 if TYPE_CHECKING:
     from .relevance import Floats
 
-OWN, OTHERS = 30, 10  # questions of a folder, and of each other collection
+OWN, FOREIGN = 30, 10  # questions of a folder, and of each other collection
 SUBJECTS = 6  # of a document with many
 _SENTENCE = range(40, 300)  # characters
 Pairs = dict[str, list[tuple[str, str]]]  # collection -> a question and the name of its document
 Texts = dict[str, dict[str, str]]  # collection -> name -> text
 
 
-def read(data: Path, made: Path) -> tuple[Texts, Pairs]:
+def read(data: Path, articles: Path) -> tuple[Texts, Pairs]:
     packages = next((data / "debian_descriptions").glob("*.jsonl.gz"))
     folders = {
         "scifact": data / "scifact",
         "cranfield": data / "cranfield",
-        "squad": collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", made / "squad", count=2_000),
-        "debian": collections.debian(packages, made / "debian", count=2_000),
+        "squad": collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", articles / "squad", count=2_000),
+        "debian": collections.debian(packages, articles / "debian", count=2_000),
     }
     texts: Texts = {}
     pairs: Pairs = {}
@@ -118,18 +118,20 @@ def main() -> None:
                     sources = list(texts) if name == "all" else [name]
                     chosen = draw_folder(sources, pairs, size, draw)
                     retriever = Retriever.open(Path(temporary) / f"{seed}-{size}-{name}")
-                    retriever.add([{"id": "/".join(place), "text": texts[place[0]][place[1]]} for place in chosen])
+                    retriever.add(
+                        [{"id": "/".join(passage), "text": texts[passage[0]][passage[1]]} for passage in chosen]
+                    )
                     unrelated = [source for source in texts if source not in sources]
-                    others = [question for source in unrelated for question, _ in draw.sample(pairs[source], OTHERS)]
-                    ask(retriever, {"own": list(chosen.values())[:OWN], "others": others}, best)
+                    foreign = [question for source in unrelated for question, _ in draw.sample(pairs[source], FOREIGN)]
+                    ask(retriever, {"own": list(chosen.values())[:OWN], "others": foreign}, best)
                     print(size, seed, name, retriever.status().chunks, flush=True)
                 draw = random.Random(f"{seed} {size} subjects")
                 documents, own = draw_many_subjects(answers, size, draw)
                 retriever = Retriever.open(Path(temporary) / f"{seed}-{size}-subjects")
                 retriever.add({"id": f"{number}", "text": text} for number, text in enumerate(documents))
                 unrelated = [source for source in texts if source != "squad"]
-                others = [question for source in unrelated for question, _ in draw.sample(pairs[source], OTHERS)]
-                ask(retriever, {"own": own, "others": others}, mixed)
+                foreign = [question for source in unrelated for question, _ in draw.sample(pairs[source], FOREIGN)]
+                ask(retriever, {"own": own, "others": foreign}, mixed)
                 print(size, seed, "subjects", retriever.status().chunks, flush=True)
             for name, values in ((f"{size} documents", best), (f"{size} documents of {SUBJECTS} subjects", mixed)):
                 results[name] = summary({kind: np.array(relevances) for kind, relevances in values.items()})

@@ -64,15 +64,15 @@ def measure(rows: list[dict[str, Any]], count: int, seed: int) -> dict[str, Any]
     questions = [(row, question) for row in rows for question in row["qas"]]
     sample = []
     for row, question in random_.sample(questions, count):
-        others = [text for text in articles[row["title"]] if text != row["context"]]
-        texts = [row["context"], *random_.sample(others, min(_HITS - 1, len(others)))]
+        unrelated = [text for text in articles[row["title"]] if text != row["context"]]
+        texts = [row["context"], *random_.sample(unrelated, min(_HITS - 1, len(unrelated)))]
         sample.append((question["question"], texts, [folded(answer) for answer in answers(question)]))
     results: dict[str, Any] = {"questions": count}
     for width in _WIDTHS:
         shown = [printed(question, texts, width) for question, texts, _ in sample]
-        held = [any(answer in text for answer in right) for text, (_, _, right) in zip(shown, sample, strict=True)]
+        contained = [any(answer in text for answer in right) for text, (_, _, right) in zip(shown, sample, strict=True)]
         results[f"width {width}"] = {
-            "with the answer": round(sum(held) / count, 4),
+            "with the answer": round(sum(contained) / count, 4),
             "share of the paragraph shown": round(
                 sum(map(len, shown)) / sum(len(texts[0]) for _, texts, _ in sample), 3
             ),

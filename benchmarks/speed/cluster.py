@@ -51,9 +51,9 @@ OBJECT_STORE = 128 * 2**20  # bytes a node
 def sample(folder: Path, count: int, seed: int, to: Path) -> None:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and ".binocle" not in file.parts)
     for file in sorted(random.Random(seed).sample(files, min(count, len(files)))):
-        place = to / file.relative_to(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, place)
+        target = to / file.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, target)
 
 
 @contextlib.contextmanager
@@ -94,14 +94,14 @@ def cluster(workers: int) -> Iterator[tuple[Any, list[Any]]]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
-    made = Cluster(initialize_head=True, head_node_args=head)
+    ray_cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        nodes = [made.add_node(num_cpus=1, object_store_memory=OBJECT_STORE) for _ in range(workers)]
-        made.wait_for_nodes()
-        yield made, nodes
+        nodes = [ray_cluster.add_node(num_cpus=1, object_store_memory=OBJECT_STORE) for _ in range(workers)]
+        ray_cluster.wait_for_nodes()
+        yield ray_cluster, nodes
     finally:
         ray.shutdown()
-        made.shutdown()
+        ray_cluster.shutdown()
 
 
 def command(*arguments: str) -> list[str]:
@@ -113,8 +113,8 @@ def killed(folder: Path, work: Path, seed: int) -> dict[str, Any]:
     files = sum(file.is_file() for file in folder.rglob("*"))
     began = time.perf_counter()
     alone = subprocess.run(command("index", str(folder), "--index", str(work / "one"), "--json"), stdout=-1, check=True)
-    found: dict[str, Any] = {"files": files, "one_machine": told(alone.stdout, began)}
-    one, index = Retriever.open(work / "one"), "s3://bucket/killed"
+    figures: dict[str, Any] = {"files": files, "one_machine": log_figures(alone.stdout, began)}
+    single, index = Retriever.open(work / "one"), "s3://bucket/killed"
     with cluster(4) as (nodes, workers):
         began = time.perf_counter()
         arguments = command("index", str(folder), "--index", index, "--ray", nodes.address, "--json")
@@ -125,45 +125,45 @@ def killed(folder: Path, work: Path, seed: int) -> dict[str, Any]:
             nodes.remove_node(workers[-1], allow_graceful=False)
             if process.wait():
                 raise SystemExit(f"indexing ended with {process.returncode}")
-        found["node_killed"] = {
+        figures["node_killed"] = {
             "nodes": 4,
             "files_committed_before": committed,
-            **told((work / "report.json").read_bytes(), began),
+            **log_figures((work / "report.json").read_bytes(), began),
         }
         verified = subprocess.run(command("verify", "--index", index), stdout=-1, stderr=-1, check=False)
-        found["verify"] = {"exit_code": verified.returncode, "says": verified.stdout.decode().strip()}
-        print(json.dumps(found, indent=1), flush=True)
+        figures["verify"] = {"exit_code": verified.returncode, "says": verified.stdout.decode().strip()}
+        print(json.dumps(figures, indent=1), flush=True)
         spread = Retriever.open(index, ray=nodes.address)
-        found["bytes_a_passage"] = {
+        figures["bytes_a_passage"] = {
             name: round(retriever.location.size() / retriever.snapshot().chunks.count_rows())
-            for name, retriever in (("one_machine", one), ("on_s3", spread))
+            for name, retriever in (("one_machine", single), ("on_s3", spread))
         }
-        found["shards"] = len(Snapshot.latest(spread).head.parts)
-        found |= contents(one, spread)
-        found["answers"] = compared(one, spread, seed)
-    return found
+        figures["shards"] = len(Snapshot.latest(spread).head.parts)
+        figures |= contents(single, spread)
+        figures["answers"] = compared(single, spread, seed)
+    return figures
 
 
-def told(output: bytes, began: float) -> dict[str, Any]:
+def log_figures(output: bytes, began: float) -> dict[str, Any]:
     report = json.loads(output)
     return {"seconds": round(time.perf_counter() - began, 1), "files": report["files"], "chunks": report["passages"]}
 
 
 def wait_for(index: str, files: int, process: subprocess.Popen[bytes]) -> int:
     """Until so many files are committed; gives how many are."""
-    place = open_location(index)
+    location = open_location(index)
     while process.poll() is None:
         with contextlib.suppress(Exception):  # there is no index yet
-            if (done := Store.open(place).head().next_document) >= files:
+            if (done := Store.open(location).head().next_document) >= files:
                 return done
         time.sleep(0.5)
     raise SystemExit("indexing ended before a node could be killed")
 
 
-def contents(one: Retriever, other: Retriever) -> dict[str, Any]:
+def contents(single: Retriever, spread: Retriever) -> dict[str, Any]:
     """Documents and passages of two indexes against each other."""
-    held = []
-    for retriever in (one, other):
+    both = []
+    for retriever in (single, spread):
         rows = {row["id"]: row for row in retriever.documents()}
         table = retriever.snapshot().chunks.to_table(columns=["document", "char_start", "char_end", "text", "vector"])
         passages = {}
@@ -171,40 +171,42 @@ def contents(one: Retriever, other: Retriever) -> dict[str, Any]:
             key = (rows[row["document"]]["path"], row["char_start"], row["char_end"], row["text"])
             passages.setdefault(key, []).append(np.array(row["vector"], np.float32))
         documents = {(row["path"], row["sha256"], row["state"], row["chunks"]) for row in rows.values()}
-        held.append((documents, len(rows), passages))
-    (documents, _, passages), (others, count, found) = held
-    differences = np.array([np.abs(passages[key][0] - found[key][0]).max() for key in passages if key in found])
+        both.append((documents, len(rows), passages))
+    (documents, _, passages), (spread_documents, count, spread_passages) = both
+    differences = np.array(
+        [np.abs(passages[key][0] - spread_passages[key][0]).max() for key in passages if key in spread_passages]
+    )
     return {
         "documents": count,
-        "documents_lost": len(documents - others),
-        "documents_doubled": count - len(others),
-        "passages": sum(map(len, found.values())),
-        "passages_lost": len(passages.keys() - found.keys()),
-        "passages_doubled": sum(map(len, found.values())) - len(found),
+        "documents_lost": len(documents - spread_documents),
+        "documents_doubled": count - len(spread_documents),
+        "passages": sum(map(len, spread_passages.values())),
+        "passages_lost": len(passages.keys() - spread_passages.keys()),
+        "passages_doubled": sum(map(len, spread_passages.values())) - len(spread_passages),
         "vectors_that_differ": int((differences > 0).sum()),
         "largest_difference_of_a_number": float(differences.max()),
     }
 
 
-def compared(one: Retriever, other: Retriever, seed: int) -> dict[str, Any]:
+def compared(single: Retriever, spread: Retriever, seed: int) -> dict[str, Any]:
     """Whether the ten best passages of 200 queries are the same."""
-    query_texts, found = queries(one, seed), {}
+    query_texts, figures = queries(single, seed), {}
     for mode in MODES:
         same = order = 0
         largest, began = 0.0, time.perf_counter()
         for query in query_texts:
-            mine, theirs = (answers(retriever, query, mode) for retriever in (one, other))
+            mine, theirs = (answers(retriever, query, mode) for retriever in (single, spread))
             same += list(mine.items()) == list(theirs.items())
             order += list(mine) == list(theirs)
-            largest = max([largest, *(abs(mine[place] - theirs[place]) for place in theirs if place in mine)])
-        found[mode] = {
+            largest = max([largest, *(abs(mine[passage] - theirs[passage]) for passage in theirs if passage in mine)])
+        figures[mode] = {
             "same_paths_places_and_order": f"{order} of {len(query_texts)}",
             "and_exactly_the_same_scores": f"{same} of {len(query_texts)}",
             "largest_difference_of_a_score": round(largest, 7),
             "seconds": round(time.perf_counter() - began, 1),
         }
-        print(mode, found[mode], flush=True)
-    return found
+        print(mode, figures[mode], flush=True)
+    return figures
 
 
 def answers(retriever: Retriever, query: str, mode: str) -> dict[tuple[Any, ...], float]:

@@ -85,10 +85,10 @@ def in_one_process(folder: Path, queries: Path) -> dict[str, Any]:
 
 def run(real: np.ndarray, size: int, folder: Path) -> dict[str, Any]:
     """Measure one size."""
-    queries, kept = real[:QUERIES], real[QUERIES:]
+    queries, rest = real[:QUERIES], real[QUERIES:]
     file = folder / "queries.npy"
     np.save(file, queries)
-    row = publish(enlarge(kept, size, np.random.default_rng(SEED)), folder)
+    row = publish(enlarge(rest, size, np.random.default_rng(SEED)), folder)
     names = dict(zip(("exact", "default"), row.pop("folders"), strict=True))
     for label, name in names.items():
         command = [sys.executable, "-m", "benchmarks.speed.default_index", "--search", str(folder / name), str(file)]
@@ -97,7 +97,7 @@ def run(real: np.ndarray, size: int, folder: Path) -> dict[str, Any]:
     for k in (10, SEARCH_DEPTH):
         shares = (default[:, :k] >= exact[:, k - 1 : k] - 1e-6).mean(axis=1)
         row[f"recall_at_{k}"] = {"mean": round(float(shares.mean()), 4), "least": round(float(shares.min()), 3)}
-    return {"vectors": size, "real": min(size, len(kept)), **row}
+    return {"vectors": size, "real": min(size, len(rest)), **row}
 
 
 def main() -> None:

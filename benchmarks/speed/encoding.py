@@ -132,8 +132,8 @@ def choose_texts(options: argparse.Namespace, work: Path) -> dict[str, list[str]
     judged = [queries[name] for name in beir.qrels(options.collection, "test")]
     calibration = work / "calibration" / "train.jsonl"
     calibration.parent.mkdir(parents=True, exist_ok=True)
-    others = [queries[name] for name in queries if queries[name] not in judged][:_CALIBRATION]
-    lines = [json.dumps({"text": text}) + "\n" for text in documents[-_CALIBRATION:] + others]
+    unjudged = [queries[name] for name in queries if queries[name] not in judged][:_CALIBRATION]
+    lines = [json.dumps({"text": text}) + "\n" for text in documents[-_CALIBRATION:] + unjudged]
     calibration.write_text("".join(lines), "utf-8")
     return {
         "documents": documents[: options.documents],
@@ -155,11 +155,11 @@ def agreement(vectors: dict[str, np.ndarray], name: str) -> dict[str, Any]:
     """
     own, exact = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors[name], vectors["torch fp32"]))
     cosines = (own * exact).sum(1)
-    least = float(cosines.min())
-    is_equal = least > (_INT8_COSINE if "int8" in name else _COSINE)
+    minimum = float(cosines.min())
+    is_equal = minimum > (_INT8_COSINE if "int8" in name else _COSINE)
     if name.startswith("Binocle") and not is_equal:
-        raise SystemExit(f"{name} gives other vectors than torch in float32: the lowest cosine is {least:.4f}")
-    return {"mean": round(float(cosines.mean()), 5), "least": round(least, 5), "is_equal": is_equal}
+        raise SystemExit(f"{name} gives other vectors than torch in float32: the lowest cosine is {minimum:.4f}")
+    return {"mean": round(float(cosines.mean()), 5), "least": round(minimum, 5), "is_equal": is_equal}
 
 
 def take_turns(
@@ -230,8 +230,8 @@ def rank(vectors: np.ndarray, owners: list[str], queries: np.ndarray, names: lis
     run = {}
     for name, scores in zip(names, queries @ vectors.T, strict=True):
         best: dict[str, float] = {}
-        for place in np.argsort(-scores, kind="stable")[:400]:
-            best.setdefault(owners[place], float(scores[place]))
+        for position in np.argsort(-scores, kind="stable")[:400]:
+            best.setdefault(owners[position], float(scores[position]))
         run[name] = list(best.items())[:100]
     return run
 

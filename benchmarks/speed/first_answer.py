@@ -105,7 +105,7 @@ def measure(folder: Path, tools: list[str], rounds: int) -> dict[str, Any]:
             answers[tool] = json.loads(answer)["path"] if tool == "binocle" else answer
             taken[tool].append(seconds)
             print(f"{tool}: {seconds:.1f} s", file=sys.stderr, flush=True)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         tool: {
             "seconds": [round(seconds, 1) for seconds in of],
             "median": round(statistics.median(of), 1),
@@ -114,7 +114,7 @@ def measure(folder: Path, tools: list[str], rounds: int) -> dict[str, Any]:
         }
         for tool, of in taken.items()
     }
-    return {"files": sum(1 for _ in folder.rglob("*.md")), "question": _QUESTION, "tools": found}
+    return {"files": sum(1 for _ in folder.rglob("*.md")), "question": _QUESTION, "tools": results}
 
 
 def main() -> None:

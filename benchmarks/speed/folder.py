@@ -49,8 +49,8 @@ def edit(folder: Path) -> dict[str, Any]:
     _, _, report = binocle("index", str(folder), "--json")
     _, _, hit = binocle("search", "zebra quartz lantern", str(folder), "--json", "-k", "1")
     seconds = time.perf_counter() - began
-    found = json.loads(hit)
-    assert found["path"] == file.relative_to(folder).as_posix(), found["path"]
+    fields = json.loads(hit)
+    assert fields["path"] == file.relative_to(folder).as_posix(), fields["path"]
     return {"seconds_index_and_search": round(seconds, 3), "passages": json.loads(report)["passages"]}
 
 
@@ -101,9 +101,9 @@ def main() -> None:
             results["cold_search"] = cold(searched)
         save("folder", results)  # the rest takes a while
         if arguments.times:
-            many = Path(temporary) / "many"
-            copies(arguments.folder, many, arguments.times)
-            seconds, peak, report = binocle("index", str(many), "--json")
+            files_folder = Path(temporary) / "many"
+            copies(arguments.folder, files_folder, arguments.times)
+            seconds, peak, report = binocle("index", str(files_folder), "--json")
             results[f"{arguments.times}_times"] = {
                 "seconds": round(seconds, 2),
                 "peak_mb": round(peak),

@@ -187,26 +187,26 @@ def benchmark_rates(encoder: BertEncoder, folder: str, texts: list[str]) -> dict
 
     theirs = SentenceTransformer(folder, device="cuda").half()
 
-    def encode(size: int, some: list[str]) -> Any:
-        return theirs.encode(some, batch_size=size, show_progress_bar=False)
+    def encode(size: int, inputs: list[str]) -> Any:
+        return theirs.encode(inputs, batch_size=size, show_progress_bar=False)
 
     encoder.encode(texts)  # records the graphs
-    few = texts[: len(texts) // 4]
+    sample = texts[: len(texts) // 4]
     sizes = {}
     for size in BATCH_SIZES:
-        encode(size, few[:size])
-        sizes[size] = round(rate(len(few), lambda size=size: encode(size, few)))
+        encode(size, sample[:size])
+        sizes[size] = round(rate(len(sample), lambda size=size: encode(size, sample)))
     best = max(sizes, key=sizes.__getitem__)
-    ours, others = [], []
+    ours, reference = [], []
     for _ in range(ROUNDS):
         ours.append(round(rate(len(texts), lambda: encoder.encode(texts))))
-        others.append(round(rate(len(few), lambda: encode(best, few))))
+        reference.append(round(rate(len(sample), lambda: encode(best, sample))))
     return {
         "binocle_texts_per_second": ours,
-        "sentence_transformers_float16_texts_per_second": others,
+        "sentence_transformers_float16_texts_per_second": reference,
         "sentence_transformers_by_batch_size": sizes,
         "batch_size": best,
-        "ratio_of_medians": round(statistics.median(ours) / statistics.median(others), 2),
+        "ratio_of_medians": round(statistics.median(ours) / statistics.median(reference), 2),
     }
 
 

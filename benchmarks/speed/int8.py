@@ -103,7 +103,7 @@ def measure(folder: Path, documents: int, queries: int, rounds: int) -> tuple[di
         "processor_seconds": {name: [round(value, 3) for value in values] for name, values in seconds.items()},
         "times_as_fast": round(median["own"] / median["int8"], 2),
         "cosine": {"mean": round(float(cosine.mean()), 4), "least": round(float(cosine.min()), 4)},
-        "top_ten_kept": round(kept(query_vectors @ vectors["own"].T, query_vectors @ vectors["int8"].T), 3),
+        "top_ten_kept": round(agreement_of(query_vectors @ vectors["own"].T, query_vectors @ vectors["int8"].T), 3),
         "ndcg_at_10": {name: round(float(values.mean()), 4) for name, values in ndcg.items()},
         "change": summary(change),
     }
@@ -132,7 +132,7 @@ def per_query(qrels: dict[str, dict[str, int]], names: list[str], scores: Floats
     return np.array(values)
 
 
-def kept(own: Floats, int8: Floats) -> float:
+def agreement_of(own: Floats, int8: Floats) -> float:
     """The mean share of the best ten that are among the other's best ten."""
     best = (np.argsort(-scores, axis=1)[:, :10] for scores in (own, int8))
     return float(np.mean([len(set(left) & set(right)) / 10 for left, right in zip(*best, strict=True)]))

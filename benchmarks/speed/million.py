@@ -95,9 +95,9 @@ def make(folder: Path, count: int, debian: Path, queries: int) -> None:
     with gzip.open(debian, "rt", encoding="utf-8") as stream:
         packages = [json.loads(line) for line in stream]
     random.Random(SEED).shuffle(packages)
-    asked, described = packages[:queries], packages[queries:]
+    query_packages, described = packages[:queries], packages[queries:]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "queries.json").write_text(json.dumps([row["short"] for row in asked]), "utf-8")
+    (folder / "queries.json").write_text(json.dumps([row["short"] for row in query_packages]), "utf-8")
     texts = list(dict.fromkeys(text for row in described for text in long_sentences(row["long"])))
     texts = random.Random(SEED).sample(texts, min(SENTENCES, len(texts)))
     encoder = load_encoder(DEFAULT_MODEL)
@@ -119,9 +119,9 @@ def make(folder: Path, count: int, debian: Path, queries: int) -> None:
 
 
 def long_sentences(text: str) -> list[str]:
-    least, most = SENTENCE_WORDS
-    found = (" ".join(text[start:end].split()) for start, end in sentences.spans(text))
-    return [sentence for sentence in found if least <= len(sentence.split()) <= most]
+    minimum, maximum = SENTENCE_WORDS
+    sentences_of_text = (" ".join(text[start:end].split()) for start, end in sentences.spans(text))
+    return [sentence for sentence in sentences_of_text if minimum <= len(sentence.split()) <= maximum]
 
 
 def tables(texts: list[str], vectors: Floats, count: int) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -143,7 +143,7 @@ def tables(texts: list[str], vectors: Floats, count: int) -> Iterator[tuple[pa.T
             "text": passages,
             "context": passages,
             "heading": [[]] * len(ids),
-            **places(ids, np.array([len(passage) for passage in passages])),
+            **rows_by_length(ids, np.array([len(passage) for passage in passages])),
         }
         rest = {"page": None, SYMBOLS: None}
         arrays = [
@@ -159,7 +159,7 @@ def tables(texts: list[str], vectors: Floats, count: int) -> Iterator[tuple[pa.T
         yield pa.Table.from_arrays(arrays, schema=schema), pa.Table.from_pylist(documents, document_schema())
 
 
-def places(ids: Ids, lengths: Ids) -> dict[str, Ids]:
+def rows_by_length(ids: Ids, lengths: Ids) -> dict[str, Ids]:
     """Return where each passage stands in its document: one after another, with an empty line between two.
 
     Lance reads a value of a column in which all are equal slower than any other; in documents they differ.

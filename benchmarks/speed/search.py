@@ -91,14 +91,14 @@ def main() -> None:
         rounds,
     )
     retriever = Retriever.open(arguments.index)
-    many = compare(retriever, queries)
+    batch = compare(retriever, queries)
     retriever.warm_up()
     results = {
         "passages": retriever.snapshot().chunks.count_rows(),
         "queries": len(queries),
         "new_process_processor_seconds": cold,
         "search_in_times_of_numpy": round(cold["search"]["median"] / cold["numpy"]["median"], 2),
-        "milliseconds_a_query": many,
+        "milliseconds_a_query": batch,
         "milliseconds_a_query_after_warm_up": compare(retriever, queries),
     }
     save("search", results)

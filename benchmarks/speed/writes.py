@@ -84,16 +84,18 @@ def main() -> None:
         retriever = Retriever.open(index, model=arguments.model, trust=True)
         results["cpu_ms"][str(size)] = single_writes(retriever, documents(arguments.debian, size, WRITES))
         print(results["cpu_ms"], flush=True)
-    many = documents(arguments.debian, 0, arguments.batch)
-    one, other = (Retriever.open(arguments.folder / name, model=arguments.model) for name in ("one", "batch"))
-    added = cpu_seconds(lambda: one.add(many))
+    many_documents = documents(arguments.debian, 0, arguments.batch)
+    single_index, batch_index = (
+        Retriever.open(arguments.folder / name, model=arguments.model) for name in ("one", "batch")
+    )
+    added = cpu_seconds(lambda: single_index.add(many_documents))
 
     def write_batch() -> None:
-        with other.batch() as batch:
-            batch.add(many)
+        with batch_index.batch() as batch:
+            batch.add(many_documents)
 
     batched = cpu_seconds(write_batch)
-    results["batch"] = {"documents": len(many), "add_s": round(added, 2), "batch_s": round(batched, 2)}
+    results["batch"] = {"documents": len(many_documents), "add_s": round(added, 2), "batch_s": round(batched, 2)}
     save("writes", {**results, "batch_to_add": round(batched / added, 3)})
 
 
