@@ -1339,7 +1339,7 @@ def test_an_encoder_that_gives_all_texts_one_vector_finds_nothing(tmp_path):
 def test_an_answer_in_a_row_that_is_left_out_is_an_answer_where_a_held_out_query_meets_it(tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
-    monkeypatch.setattr(heldout, "_FEWEST", 1)
+    monkeypatch.setattr(heldout, "_MIN_ROWS", 1)
     rows = [("a", "A"), ("a", "B"), ("b", "B"), ("c", "C"), ("a", "unmet")]
     dataset = data.prepare([{"query": query, "positive": text} for query, text in rows], tmp_path, held_out=0)
     dataset.part[:] = [data.HELD_OUT, data.LEFT_OUT, data.TRAIN, data.HELD_OUT, data.LEFT_OUT]

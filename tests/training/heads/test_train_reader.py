@@ -265,13 +265,13 @@ def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_da
 
 def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_length():
     from binocle.training.data.heads.squad import read_questions
-    from binocle.training.heads.reader_training import _Others
+    from binocle.training.heads.reader_training import _DocumentPassages
 
     rows = [
         {"title": "a", "context": "the cat sat " * length, "question": "who?", "answers": []} for length in range(1, 31)
     ]
     questions, random = read_questions(rows), np.random.default_rng(0)
-    others = _Others(questions)
+    others = _DocumentPassages(questions)
     drawn = [(question, others.without_answer(question, random)) for question in questions * 20]
     gaps = [abs(len(given.passage) - len(asked.passage)) / 12 for asked, given in drawn if given]
     assert len(gaps) == 600 and np.mean(gaps) < 6  # ten, for any passage
@@ -279,15 +279,15 @@ def test_a_question_without_answer_is_read_with_a_passage_of_about_its_own_lengt
 
 def test_a_question_whose_document_is_one_passage_is_read_with_a_passage_of_another():
     from binocle.training.data.heads.squad import read_questions
-    from binocle.training.heads.reader_training import _Others
+    from binocle.training.heads.reader_training import _DocumentPassages
 
     rows = [{"context": f"the cat sat {n}", "question": "who?", "answers": []} for n in range(5)]
     questions, random = read_questions(rows), np.random.default_rng(0)
-    others = _Others(questions)
+    others = _DocumentPassages(questions)
     drawn = [(question, others.without_answer(question, random)) for question in questions * 20]
     assert all(other and other.passage != question.passage for question, other in drawn)
-    assert _Others([]).without_answer(questions[0], random) is None
-    assert _Others(questions[:1]).without_answer(questions[0], random) is None
+    assert _DocumentPassages([]).without_answer(questions[0], random) is None
+    assert _DocumentPassages(questions[:1]).without_answer(questions[0], random) is None
 
 
 def test_the_loss_is_the_cross_entropy_of_both_ends_and_adds_the_probabilities_of_places():
