@@ -10,7 +10,7 @@ from ...core.errors import InputError
 
 KINDS = ("linear", "lstm", "transformer")  # of a decoder of hidden states
 LAYERS = 4  # of a text decoder
-_MOST_LAYERS = 1_000
+_MAX_LAYERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class TokenDecoderSettings:
         """:raises InputError: for an unknown kind, or an impossible size."""
         if self.kind not in KINDS:
             raise InputError(f"there is no decoder {self.kind!r}: expected one of {', '.join(KINDS)}")
-        if not is_whole(self.layers, 1) or self.layers > _MOST_LAYERS:
-            raise InputError(f"a decoder has 1 to {_MOST_LAYERS} layers, not {self.layers!r}")
+        if not is_whole(self.layers, 1) or self.layers > _MAX_LAYERS:
+            raise InputError(f"a decoder has 1 to {_MAX_LAYERS} layers, not {self.layers!r}")
         _check_sizes(self, "width", "vocabulary", "target_width")
         _check_sizes(self, "heads", "inner", minimum=0)
         if not isinstance(self.bidirectional, bool):
@@ -65,8 +65,8 @@ class TextDecoderSettings:
     def check(self) -> None:
         """:raises InputError: for an impossible size."""
         _check_sizes(self, "dim", "vocabulary", "longest", "width", "layers", "heads", "inner", "wide")
-        if self.layers > _MOST_LAYERS:
-            raise InputError(f"a decoder has 1 to {_MOST_LAYERS} layers, not {self.layers!r}")
+        if self.layers > _MAX_LAYERS:
+            raise InputError(f"a decoder has 1 to {_MAX_LAYERS} layers, not {self.layers!r}")
         _check_heads(self.width, self.heads)
 
     @classmethod

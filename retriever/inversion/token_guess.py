@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from ...core.arrays import Floats
 
-_LEAST = 0.01  # probability of an occurrence that is ranked
+_MIN_PROBABILITY = 0.01  # probability of an occurrence that is ranked
 _RANKED = 512  # different tokens
 
 
@@ -54,7 +54,7 @@ def _occurrences(shares: Floats, count: float) -> list[tuple[int, float]]:
         mean = float(shares[token]) * count
         term = math.exp(-mean)
         tail, times = 1 - term, 0
-        while tail > _LEAST and times < count:
+        while tail > _MIN_PROBABILITY and times < count:
             tokens.append((token, tail))
             times += 1
             term *= mean / times
