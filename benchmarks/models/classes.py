@@ -34,7 +34,7 @@ from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
 from binocle.retriever.models.heads.head import CLASSIFIER, load_head
 from binocle.retriever.models.load import load_encoder
-from binocle.training.data.heads.examples import MOST_UNLABELLED, read_examples
+from binocle.training.data.heads.examples import MAX_UNLABELLED, read_examples
 from binocle.training.evaluation.heads.classes import MEASURES
 from binocle.training.evaluation.heads.label_metrics import macro_f1
 from binocle.training.heads import kernel_ridge
@@ -238,7 +238,7 @@ def _with_unlabelled(
     vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
 ) -> NDArray[np.int64]:
     targets = np.eye(classes.max() + 1, dtype=np.float32)[classes[learned]]
-    unlabelled = np.random.default_rng(0).permutation(others[::2])[:MOST_UNLABELLED]
+    unlabelled = np.random.default_rng(0).permutation(others[::2])[:MAX_UNLABELLED]
     head = kernel_ridge.fit(
         vectors[learned],
         targets,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from binocle.retriever.labels.precision import chance, corrected, kept
+from binocle.retriever.labels.precision import chance, choose, corrected
 from binocle.retriever.labels.zero_shot import fit_labels
 from binocle.retriever.models.load import load_encoder
 
@@ -175,7 +175,7 @@ def _precisions(
             order = random.permutation(len(right))
             rest = order[examples:]
             odds = corrected(odds, odds[order[:examples]], right[order[:examples]])
-        mask = kept(odds[rest], _PROMISE)
+        mask = choose(odds[rest], _PROMISE)
         if mask.sum() >= _FEWEST_KEPT:
             precisions.append((float(right[rest][mask].mean()), float(mask.mean())))
     return precisions

@@ -398,7 +398,8 @@ def test_a_teacher_with_cosines_is_as_sure_as_one_with_logits(
     made = []
     real = reranker_rows.as_lists
     monkeypatch.setattr(reranker_rows, "as_lists", lambda *a, **b: made.append(real(*a, **b)) or made[-1])
-    rows = [row | ({"scores": scores} if scores else {}) for row in SHAPES["listwise"]]
+    taught = {"scores": scores} if scores else {}
+    rows = [{**row, "negative": "bread and cheese", **taught} for row in PAIRS]
     config = RerankerConfig(objective=objective, steps=1, batch_size=2, held_out=0.0, max_length=48)
     train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
     assert made[0]["label"][0] == label
