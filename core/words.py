@@ -105,7 +105,7 @@ def composed(text: str) -> str:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """Return a text as it is, and with all its accents joined and all apart, as macOS writes names."""
+    """Return the spellings of a text: its own, one with accents joined to their letters, one with both apart (NFD)."""
     if text.isascii():
         return (text,)
     return tuple(dict.fromkeys((text, composed(text), unicodedata.normalize("NFD", text))))

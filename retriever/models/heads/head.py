@@ -40,7 +40,7 @@ class HeadKind:
 
     @property
     def role(self) -> model_files.Role:
-        """The role of such a model for `files.find`."""
+        """The role that `files.find` looks for."""
         return model_files.Role(self.noun, self.publisher)
 
 

@@ -289,8 +289,7 @@ def test_process_in_the_background_replaces_a_dead_one_and_ends_by_itself(listen
 
 def test_search_leaves_a_process_behind_and_ends_it(place, here, run, warm):
     first = cold(run, "search", "cat", "--stay", "30s")
-    until(lambda: client.address() and os.path.exists(client.address()))
-    assert warm("search", "cat") == first
+    until(lambda: warm("search", "cat") == first)  # on a busy machine it may need some time to accept
     assert warm("search", "cat", "--stay", "0") == first
     until(lambda: not os.path.exists(client.address()))
     assert "'soon' is no time: expected one such as 90s" in run("search", "cat", "--stay", "soon").err

@@ -24,7 +24,7 @@ Head = Classifier | Tagger | Reader
 
 @dataclass(frozen=True, slots=True)
 class HeadRowsKind:
-    """How one kind of rows is evaluated: with which head, and by which measures."""
+    """A kind of judged rows: the head that evaluates them, and the function that measures it."""
 
     noun: str  # of the model
     rows: str  # for messages
