@@ -1,11 +1,15 @@
 """Retrieval quality of each mode, and of the ways to fuse words and meaning, over several collections.
 
     python -m benchmarks.search.quality --data DIR [--indexes DIR]
+    python -m benchmarks.search.quality --unseen DIR [--indexes DIR]
 
-DIR holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz and
-debian_descriptions/debian12_descriptions.jsonl.gz; what is missing is left out. Every fusion ranks the same
-candidates: the 200 best passages of either side, those that only the words found with their true cosine. The ranking
-with neighbours is the engine's own; p is of the difference to standard scores, by randomisation over the queries.
+The folder of --data holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz and
+debian_descriptions/debian12_descriptions.jsonl.gz. That of --unseen holds cacm/, cisi/ and npl/ with the files that
+`benchmarks.collections` names; nothing was chosen on them. What is missing is left out.
+
+Every fusion ranks the same candidates: the 200 best passages of either side, those that only the words found with their
+true cosine. The ranking with neighbours is the engine's own; p is of the difference to standard scores, by
+randomisation over the queries.
 """
 
 from __future__ import annotations
@@ -130,30 +134,38 @@ def gains(qrels: Qrels, run: Run, before: Run) -> dict[str, dict[str, float]]:
     return {name: {key: round(value, 5) for key, value in asdict(gain).items()} for name, gain in gains.items()}
 
 
+def collect(options: argparse.Namespace, work: Path) -> dict[str, Path]:
+    """The folder of each collection that is there, in BEIR's layout."""
+    if options.unseen:
+        return collections.unseen(options.unseen, work)
+    data = options.data
+    folders = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
+    for name, file, make in (
+        ("squad", data / "squad11" / "squad11_dev.jsonl.gz", collections.squad),
+        ("debian", data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", collections.debian),
+    ):
+        if file.is_file():
+            folders[name] = make(file, work / name)
+    return folders
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path)
+    source.add_argument("--unseen", type=Path)
     parser.add_argument("--indexes", type=Path, help="keep the indexes here, to measure them again")
-    arguments = parser.parse_args()
-    data = arguments.data
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        temporary_folder = Path(temporary)
-        folders = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
-        for name, file, make in (
-            ("squad", data / "squad11" / "squad11_dev.jsonl.gz", collections.squad),
-            ("debian", data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", collections.debian),
-        ):
-            if file.is_file():
-                folders[name] = make(file, temporary_folder / name)
         results: dict[str, Any] = {
-            name: measure(folder, (arguments.indexes or temporary_folder) / f"{name}-index")
-            for name, folder in folders.items()
+            name: measure(folder, (options.indexes or Path(temporary)) / f"{name}-index")
+            for name, folder in collect(options, Path(temporary)).items()
         }
     means = {
         name: round(float(np.mean([result["fusions_ndcg_at_10"][name] for result in results.values()])), 4)
         for name in (NEIGHBOURS, *FUSIONS)
     }
-    save("quality", {**results, "fusions_mean_ndcg_at_10": means}, seed=0)
+    save("quality-unseen" if options.unseen else "quality", {**results, "fusions_mean_ndcg_at_10": means}, seed=0)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """How often a search says that an index has an answer, where it has one and where it has none; and typing errors.
 
-    python -m benchmarks.search.relevance --data DIR [--indexes DIR]
+    python -m benchmarks.search.relevance --data DIR [--unseen DIR] [--indexes DIR]
 
-DIR holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz, docs_rust_book/ and docs_tldr.tar.gz;
-a collection that is missing is left out. Each collection is asked its own queries, those of the others, everyday
-questions and nonsense. Of its own queries, 200 are asked again with one typing error in one word.
+The folder of --data holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz, docs_rust_book/ and
+docs_tldr.tar.gz; a collection that is missing is left out. Each collection is asked its own queries, those of the
+others, everyday questions and nonsense. Of its own queries, 200 are asked again with one typing error in one word.
+
+The folder of --unseen holds cacm/, cisi/ and npl/ with the files that `benchmarks.collections` names. Then these
+collections are asked in place of the others. Nothing was chosen on them.
 
 The indexes are made in the folder of --indexes, and used again if they are there.
 """
@@ -43,6 +46,9 @@ UNRELATED = {  # it does not answer the queries of these; tldr and the Rust book
     "squad": ("scifact", "cranfield", "rust", "tldr"),
     "rust": ("scifact", "cranfield", "squad"),
     "tldr": ("scifact", "cranfield", "squad"),
+    "cacm": ("scifact", "cranfield", "squad"),
+    "cisi": ("scifact", "cranfield", "squad", "rust"),
+    "npl": ("scifact", "squad", "rust"),
 }
 RUST = [
     "how do I install rust on my machine",
@@ -269,15 +275,18 @@ def queries_of(name: str, folder: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--unseen", type=Path)
     parser.add_argument("--indexes", type=Path)
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folders = collect(arguments.data, Path(temporary))
-        queries = {name: queries_of(name, folder) for name, folder in folders.items()}
+        work = Path(temporary)
+        seen = collect(options.data, work)
+        folders = collections.unseen(options.unseen, work) if options.unseen else seen
+        queries = {name: queries_of(name, folder) for name, folder in (seen | folders).items()}
         queries |= {"nonsense": nonsense(), "everyday": EVERYDAY}
         results: dict[str, Any] = {"answers": {}, "typing errors": {}}
         for name, folder in folders.items():
-            retriever = Retriever.open((arguments.indexes or Path(temporary)) / f"{name}-index", trust=True)
+            retriever = Retriever.open((options.indexes or work) / f"{name}-index", trust=True)
             if not (retriever.path / "HEAD.json").is_file():
                 fill(retriever, folder, lambda _: None)
             retriever.warm_up()
@@ -285,7 +294,7 @@ def main() -> None:
             if beir.is_collection(folder):
                 results["typing errors"][name] = typing_errors(retriever, folder)
             print(name, results["answers"][name], results["typing errors"].get(name), flush=True)
-    save("relevance", results, seed=0)
+    save("relevance-unseen" if options.unseen else "relevance", results, seed=0)
 
 
 if __name__ == "__main__":
