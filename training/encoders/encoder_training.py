@@ -7,7 +7,7 @@ and the losses are sentence-transformers'.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ class EncoderTraining:
         def measure() -> dict[str, Any] | None:
             self._report_measuring("the model to begin with")
             teacher = self._teacher_encode()
-            estimate = heldout.measure(self._base_encode(), self.data, teacher=teacher, seed=self.config.seed)
+            estimate = self._estimate(self._base_encode(), teacher)
             return None if estimate is None else estimate.as_json()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
@@ -214,7 +214,7 @@ class EncoderTraining:
             characters = float(np.mean(heldout.lengths(sample, part.longest())))
             read += batches * counts[name] / sum(counts.values()) * part.batches.batch_size * characters
         limit = CHARACTERS * (self.model.max_seq_length or 512)
-        return affordable(self.config, read, heldout.characters(self.data, limit))
+        return affordable(self.config, read, heldout.characters(self.data, limit, self._distractors))
 
     @property
     def _is_unmeasured(self) -> bool:
@@ -226,7 +226,14 @@ class EncoderTraining:
         return None if self._is_unmeasured or not heldout.can_tell(self.data) else heldout.NAMES[self.data.shape]
 
     def _measure(self) -> heldout.Estimate | None:
-        return heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
+        return self._estimate(self._encode, self._teacher_encode())
+
+    @cached_property
+    def _distractors(self) -> list[str]:
+        return heldout.choose_distractors(self.data)
+
+    def _estimate(self, encode: heldout.Encode, teacher: heldout.Encode | None) -> heldout.Estimate | None:
+        return heldout.measure(encode, self.data, distractors=self._distractors, teacher=teacher, seed=self.config.seed)
 
     # The finished encoder
 
@@ -241,11 +248,9 @@ class EncoderTraining:
         self._report_measuring("the trained model")
         encoder = load_encoder(str(folder))
         result.measured(
-            heldout.measure(
+            self._estimate(
                 lambda texts, kind: encoder.encode(texts, kind="query" if kind == "query" else "document"),
-                self.data,
-                teacher=self._teacher_encode(),
-                seed=self.config.seed,
+                self._teacher_encode(),
             )
         )
         result.fingerprint = encoder.fingerprint

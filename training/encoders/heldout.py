@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..data.dataset import TRAIN, Shape, TrainingSet, counts, hash_of, take
 from ..evaluation import significance
 from ..evaluation.significance import SAMPLES, Statistic
 from ..evaluation.similarity import MEASURES
+from ..mining.bm25 import BM25
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,9 @@ _RETRIEVED = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
 _MIN_ROWS = 10  # minimum of rows to choose checkpoints by: on one or two, all models have the same value
 _MIN_SIMILAR_ROWS = 3  # minimum of rows to compare texts with each other
 _BLOCK_TEXTS = 4  # minimum of texts for a correlation of their cosines
-_DOCUMENTS = 500  # maximum of documents that a held-out query is searched in
+_DOCUMENTS = 1_000  # that a held-out query is searched in; at least half of as many are not of held-out rows
+_POOL = 10_000  # maximum of training rows that these documents are chosen from
+_CHOOSING = 1_000  # maximum of held-out queries that choose
 _BLOCK = 512  # queries scored against all texts at once
 _RESAMPLES = 1_000
 _SAMPLES = 2_000  # of the difference of two measures that are no means
@@ -135,13 +138,12 @@ def lengths(table: pa.Table, limit: int) -> NDArray[np.int64]:
     return np.asarray(np.sum(columns, axis=0), np.int64)
 
 
-def characters(data: TrainingSet, limit: int) -> int:
+def characters(data: TrainingSet, limit: int, distractors: Sequence[str]) -> int:
     """Count the characters that one measure reads."""
     table = take(data.table().select(list(data.texts)), data.held_out())
     count = int(lengths(table, limit).sum())
     if data.shape in _RETRIEVED:
-        texts = {name: table[name].to_pylist() for name in data.texts}
-        count += sum(min(len(text), limit) for text in _distractors(data, texts))
+        count += sum(min(len(text), limit) for text in distractors)
     return count
 
 
@@ -160,9 +162,17 @@ def account(data: TrainingSet) -> str:
     return line
 
 
-def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
+def measure(
+    encode: Encode,
+    data: TrainingSet,
+    *,
+    distractors: Sequence[str] | None = None,
+    teacher: Encode | None = None,
+    seed: int = 0,
+) -> Estimate | None:
     """Measure an encoder on the held-out rows; None if they give no value.
 
+    :param distractors: what `choose_distractors` returned; by default it is called again, which takes seconds.
     :param teacher: for texts alone, the encoder to agree with.
     """
     if not can_measure(data):
@@ -171,7 +181,8 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in _RETRIEVED:
-        return mean(name, _retrieval(encode, texts, _distractors(data, texts), _answers(data)), seed)
+        chosen = choose_distractors(data) if distractors is None else distractors
+        return mean(name, _retrieval(encode, texts, chosen, _answers(data)), seed)
     if data.shape is Shape.TEXTS:
         if teacher is None:
             return None
@@ -183,13 +194,28 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     return statistic(name, similarities, labels, seed)
 
 
-def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
-    """Return positives of training rows, since among a few dozen documents any encoder finds the right one."""
+def choose_distractors(data: TrainingSet) -> list[str]:
+    """Choose positives of training rows that are hard to tell from the answers to held-out queries.
+
+    Among a few hundred texts at random, any encoder finds the right one. So each query in turn chooses the text with
+    the highest BM25 that no other has chosen. No encoder chooses, so none is favoured.
+    """
+    if data.shape not in _RETRIEVED:
+        return []
+    table = take(data.table().select(list(data.texts)), data.held_out())
+    judged = len(table) * (len(data.texts) - 1)
+    missing = max(_DOCUMENTS - judged, _DOCUMENTS // 2)
     rows = data.training()
-    missing = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))
-    sample = np.linspace(0, len(rows) - 1, min(missing, len(rows))).astype(np.int64)
-    texts_of_rows: list[str] = take(data.table().select(["positive"]), rows[sample])["positive"].to_pylist()
-    return texts_of_rows
+    pool = rows[np.linspace(0, len(rows) - 1, min(_POOL, len(rows))).astype(np.int64)]
+    texts = list(dict.fromkeys(take(data.table().select(["positive"]), pool)["positive"].to_pylist()))
+    if len(texts) <= missing:
+        return texts
+    queries = list(dict.fromkeys(table["query"].to_pylist()))
+    sample = np.linspace(0, len(queries) - 1, min(_CHOOSING, len(queries))).astype(np.int64)
+    bm25 = BM25(texts)
+    rankings = [np.argsort(-bm25.scores(queries[number]), kind="stable")[:missing] for number in sample]
+    by_rank = chain.from_iterable(zip(*rankings, strict=True))
+    return [texts[number] for number in islice(dict.fromkeys(by_rank), missing)]
 
 
 def _answers(data: TrainingSet) -> Iterator[tuple[str, str]]:

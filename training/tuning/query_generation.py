@@ -16,8 +16,8 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.sentences import plain
 from ...core.words import is_mark
+from ..mining.bm25 import split_terms
 from . import links
-from .bm25 import split_terms
 from .query_kinds import KINDS, DocumentContext
 from .term_weights import CountSketch, TermWeights, normalised
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...core.sentences import spans
+from ..mining.bm25 import split_terms
 from . import definitions, links
-from .bm25 import split_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ from ...retriever.models.settings import reads_pairs
 from ...retriever.search.query import Query
 from ...retriever.search.ranking.fusion import standard_scores
 from ..evaluation.scorers import unit_vectors
-from .bm25 import BM25
+from ..mining.bm25 import BM25
 from .tuning_config import HYBRID
 
 if TYPE_CHECKING:

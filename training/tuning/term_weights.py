@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.sentences import spans
 from ...core.words import split_words
-from .bm25 import COMMON, inverse_frequency, split_terms, term_scores
+from ..mining.bm25 import COMMON, inverse_frequency, split_terms, term_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

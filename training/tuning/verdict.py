@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..evaluation import significance
+from ..mining.bm25 import BM25
 from . import query_generation
-from .bm25 import BM25
 from .teachers import standard_rows
 
 if TYPE_CHECKING:

@@ -301,6 +301,7 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
         run.open({})
         options = {"_base_encode": lambda: print, "_teacher_encode": lambda: None, "data": None, "config": FAST}
         options["_report_measuring"] = lambda _: None
+        options["_estimate"] = lambda *_: heldout.measure()
         sessions.append(SimpleNamespace(run=run, **options))
     with ThreadPoolExecutor() as pool:
         first, *others = pool.map(vectors, sessions)
@@ -1314,7 +1315,7 @@ def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     np.testing.assert_allclose(measure.values, [1 / np.log2(3), 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)  # C ties A
 
 
-@pytest.mark.parametrize(("maximum", "values"), [(1_000, [1 / np.log2(4), 1 / np.log2(5), 1 / np.log2(3)]), (3, None)])
+@pytest.mark.parametrize(("maximum", "values"), [(1_000, [1 / np.log2(4), 1 / np.log2(5), 1 / np.log2(3)]), (0, None)])
 def test_held_out_queries_look_among_documents_that_are_learned_from_too(maximum, values, tmp_path, monkeypatch):
     from binocle.training.data import dataset as data
 
@@ -1326,6 +1327,33 @@ def test_held_out_queries_look_among_documents_that_are_learned_from_too(maximum
     measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
     ties_counted = [1 / np.log2(3), 1 / np.log2(4), 1 / np.log2(3)]
     np.testing.assert_allclose(measure.values, values or ties_counted, atol=1e-6)
+
+
+def test_held_out_queries_look_among_the_texts_that_share_most_words_with_them(tmp_path, monkeypatch):
+    from binocle.training.data import dataset as data
+
+    monkeypatch.setattr(heldout, "_DOCUMENTS", 4)
+    held_out = [("moon landing", "the lander touched down"), ("red panda food", "they eat bamboo")]
+    like = ["the moon is far from any landing place", "a panda at the zoo", "a red car", "landing of the plane"]
+    learned = [(f"query {number}", text) for number, text in enumerate([*["nothing in common"] * 3, *like])]
+    rows = [{"query": query, "positive": f"{text} {number}"} for number, (query, text) in enumerate(held_out + learned)]
+    dataset = data.prepare(rows, tmp_path, held_out=0)
+    dataset.part[:2] = data.HELD_OUT
+    assert heldout.choose_distractors(dataset) == [f"{like[0]} 5", f"{like[1]} 6"]
+    monkeypatch.setattr(heldout, "_DOCUMENTS", 6)
+    assert heldout.choose_distractors(dataset) == [f"{like[0]} 5", f"{like[1]} 6", f"{like[3]} 8", f"{like[2]} 7"]
+
+
+@pytest.mark.parametrize(("held_out", "count"), [(10, 990), (300, 700), (800, 500)])
+def test_held_out_queries_look_among_enough_other_texts(held_out, count, tmp_path):
+    from binocle.training.data import dataset as data
+
+    rows = [{"query": f"question {n}", "positive": f"answer {n}"} for n in range(2_000)]
+    dataset = data.prepare(rows, tmp_path, held_out=0)
+    dataset.part[:held_out] = data.HELD_OUT
+    distractors = heldout.choose_distractors(dataset)
+    assert len(set(distractors)) == len(distractors) == count
+    assert set(distractors) <= {f"answer {n}" for n in range(held_out, 2_000)}
 
 
 def test_an_encoder_that_gives_all_texts_one_vector_finds_nothing(tmp_path):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
 from binocle.training.data.documents import Passage, Source, from_corpus, from_index, split
+from binocle.training.mining.bm25 import split_terms
 from binocle.training.tuning import links
-from binocle.training.tuning.bm25 import split_terms
 from binocle.training.tuning.query_generation import SyntheticPair, make
 from binocle.training.tuning.query_kinds import KINDS
 from binocle.training.tuning.term_weights import CountSketch, TermWeights, normalised

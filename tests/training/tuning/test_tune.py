@@ -23,9 +23,9 @@ from binocle.training.encoders.base_model import make_model
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
+from binocle.training.mining.bm25 import BM25
 from binocle.training.runs.training_run import TrainingRun
 from binocle.training.tuning import base_share, index_tuning, query_generation, ranking_distillation, teachers, tune
-from binocle.training.tuning.bm25 import BM25
 from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
 from binocle.training.tuning.query_log import read_log

@@ -1,4 +1,4 @@
-"""BM25 (Robertson and Zaragoza 2009) over passages in memory, for the teachers and the verdict of tuning.
+"""BM25 (Robertson and Zaragoza 2009) over passages in memory, for teachers, verdicts and held-out queries.
 
 Searches use `indexes/inverted/lexical_index.py`.
 """
