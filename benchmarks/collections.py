@@ -104,10 +104,12 @@ def npl(source: Path, folder: Path) -> Path:
     return _write_qrels(folder, qrels)
 
 
+UNSEEN = {"cacm": cacm, "cisi": cisi, "npl": npl}  # nothing was chosen on them
+
+
 def unseen(data: Path, work: Path) -> dict[str, Path]:
     """The folders of CACM, CISI and NPL, in BEIR's layout, of those that are in `data`."""
-    readers = {"cacm": cacm, "cisi": cisi, "npl": npl}
-    return {name: read(data / name, work / name) for name, read in readers.items() if (data / name).is_dir()}
+    return {name: read(data / name, work / name) for name, read in UNSEEN.items() if (data / name).is_dir()}
 
 
 def _write_smart(folder: Path, documents: Path, queries: Path, qrels: list[tuple[str, str]]) -> Path:

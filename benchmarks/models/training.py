@@ -12,8 +12,9 @@ adapter-log  `binocle tune --adapter --queries LOG`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
 
-FOLDER holds scifact, cranfield, stsb (SentEval's files), squad11 and debian_descriptions. Results go to
-results/training-TASK.json.
+FOLDER holds scifact, cranfield, stsb (SentEval's files), squad11 and debian_descriptions; for tune and adapter also
+cacm, cisi or npl with the files that `benchmarks.collections` names. Results go to results/training-TASK.json,
+or training-TASK-unseen.json for these three alone.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def _collection(name: str, data: Path, work: Path) -> Path:
         return collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", work / name)
     if name == "debian":
         return collections.debian(data / "debian_descriptions" / "debian12_descriptions.jsonl.gz", work / name)
-    return data / name
+    return collections.UNSEEN[name](data / name, work / name) if name in collections.UNSEEN else data / name
 
 
 def _each_collection(data: Path, work: Path, seeds: list[int], names: list[str], gains: Callable[..., Any]) -> Any:
@@ -416,7 +417,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(
-        "--collections", nargs="+", default=COLLECTIONS, choices=COLLECTIONS, help="Of tune and adapter."
+        "--collections",
+        nargs="+",
+        default=COLLECTIONS,
+        choices=[*COLLECTIONS, *collections.UNSEEN],
+        help="Of tune and adapter.",
     )
     parser.add_argument(
         "--work", type=Path, help="Keep the models and results here; a new folder, unless a stopped run goes on."
@@ -425,7 +430,8 @@ def main() -> None:
     work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)
     options = {"names": given.collections} if given.task.startswith(("tune", "adapter")) else {}
-    save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
+    name = f"training-{given.task}" + "-unseen" * (set(given.collections) <= set(collections.UNSEEN))
+    save(name, TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
     if given.work is None:
         shutil.rmtree(work)
 
