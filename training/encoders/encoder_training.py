@@ -52,15 +52,37 @@ class EncoderTrainer(ResumableTrainer, SentenceTransformerTrainer):
 class EncoderTraining:
     """The training of one encoder.
 
-    :param data: rows that fit the objective. Their held-out rows measure the encoder.
-    :param name: of these data; further data sets have other names.
-    :param auxiliary: further data sets with their names and objectives, without held-out rows.
+    :param model: the `SentenceTransformer` to train.
+    :param base_prompts: the prompts of its base, by kind.
+    :param parts: the data sets by name. Held-out rows of the first measure the encoder.
+    :param account: of the rows of each data set, for people.
     :param teacher: for texts alone, the encoder to learn vectors from.
     :param origin: base and data facts for the card, if they are not the run's own.
     """
 
     def __init__(
         self,
+        run: TrainingRun[EncoderConfig],
+        model: Any,
+        base_prompts: Mapping[str, str],
+        parts: Mapping[str, ObjectiveData],
+        account: str,
+        *,
+        teacher: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        self.run, self.config, self.model, self.parts = run, run.config, model, parts
+        self.base_prompts, self.account = base_prompts, account
+        self.teacher, self.origin = teacher, origin or (run.base, {})
+        self.first = next(iter(parts.values()))
+        self.data = self.first.data
+        self.objective = ", ".join(dict.fromkeys(part.objective for part in parts.values()))
+        self.loss = self.first.loss if len(parts) == 1 else torch.nn.ModuleList(part.loss for part in parts.values())
+        self.columns = max(len(part.data.texts) for part in parts.values())
+
+    @classmethod
+    def load(
+        cls,
         run: TrainingRun[EncoderConfig],
         data: TrainingSet,
         objective: str,
@@ -69,33 +91,28 @@ class EncoderTraining:
         auxiliary: Sequence[tuple[str, TrainingSet, str]] = (),
         teacher: str | None = None,
         origin: Origin | None = None,
-    ) -> None:
-        self.run, self.config, self.data = run, run.config, data
-        self.teacher, self.origin = teacher, origin or (run.base, {})
-        self.account = "; ".join(
-            [
-                heldout.account(data),
-                *(
-                    f"{count_of(len(part.training()), 'row')} of {name} ({objective})"
-                    for name, part, objective in auxiliary
-                ),
-            ]
-        )
-        run.report(self.account)
+    ) -> EncoderTraining:
+        """Load the base of a run, and build the loss of each data set.
+
+        :param data: rows that fit the objective.
+        :param name: of these data; further data sets have other names.
+        :param auxiliary: further data sets with their names and objectives, without held-out rows.
+        """
+        more = [
+            f"{count_of(len(part.training()), 'row')} of {name} ({objective})" for name, part, objective in auxiliary
+        ]
+        account = "; ".join([heldout.account(data), *more])
+        run.report(account)
         if is_reranker(find(run.base)):
             run.report(f"{run.base} is a reranker: the encoder starts with its layers, and their states are averaged")
         run.report("loading the model")
-        self.model = make_model(run.base, self.config)
-        self.base_prompts = dict(self.model.prompts)
-        prompts = {"query": self.config.query_prompt, "document": self.config.document_prompt}
-        self.model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
-        self.first = ObjectiveData(run, data, objective, self.model, teacher)
-        self.parts = {name: self.first}
-        self.parts |= {name: ObjectiveData(run, part, objective, self.model) for name, part, objective in auxiliary}
-        self.objective = ", ".join(dict.fromkeys(part.objective for part in self.parts.values()))
-        losses = [part.loss for part in self.parts.values()]
-        self.loss = torch.nn.ModuleList(losses) if auxiliary else losses[0]
-        self.columns = max(len(part.data.texts) for part in self.parts.values())
+        model = make_model(run.base, run.config)
+        base_prompts = dict(model.prompts)
+        prompts = {"query": run.config.query_prompt, "document": run.config.document_prompt}
+        model.prompts |= {kind: prompt for kind, prompt in prompts.items() if prompt is not None}
+        parts = {name: ObjectiveData.build(run, data, objective, model, teacher)}
+        parts |= {name: ObjectiveData.build(run, part, objective, model) for name, part, objective in auxiliary}
+        return cls(run, model, base_prompts, parts, account, teacher=teacher, origin=origin)
 
     def train(self) -> TrainingResult:
         """Train, measure and write the encoder."""

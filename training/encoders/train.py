@@ -81,7 +81,7 @@ def train_encoder(
         from .encoder_training import EncoderTraining
 
         (name, *_), *auxiliary = zip(sources, sets, names, strict=True)
-        training = EncoderTraining(
+        training = EncoderTraining.load(
             run, sets[0], names[0], name=name, auxiliary=auxiliary, teacher=teacher, origin=origin
         )
         return training.train()

@@ -70,8 +70,9 @@ def pretrain(
         with run.discard_on_error():
             environment.silence()
             from .masked_training import MaskedTraining
+            from .starting_model import StartingModel
 
-            training = MaskedTraining(run, sources)
+            training = MaskedTraining(run, StartingModel.prepare(run, sources))
         with run.release_on_error():
             result = training.train()
     if environment.is_main_process():

@@ -53,17 +53,20 @@ class RerankerTrainer(ResumableTrainer, CrossEncoderTrainer):
 
 
 class RerankerTraining:
-    """The training of one reranker."""
+    """The training of one reranker.
 
-    def __init__(self, run: TrainingRun[RerankerConfig], rows: reranker_rows.RerankerRows, objective: str) -> None:
+    :param model: the `CrossEncoder` to train.
+    """
+
+    def __init__(
+        self, run: TrainingRun[RerankerConfig], rows: reranker_rows.RerankerRows, objective: str, model: Any
+    ) -> None:
         self.run, self.config, self.rows, self.data, self.objective = run, run.config, rows, rows.data, objective
         self.has_lists = self.data.shape in LISTS
         self.as_pairs = objective in ("binary", "mse") and self.has_lists
         self.table = self.data.table()
-        run.report("loading the model")
-        self.model = make_model(run.base, self.config)
         options = {"mini_batch_size": -1} if OBJECTIVES[objective].whole_batch else {}
-        self.loss = getattr(losses, OBJECTIVES[objective].loss)(self.model, **options)
+        self.model, self.loss = model, getattr(losses, OBJECTIVES[objective].loss)(model, **options)
 
     def train(self) -> TrainingResult:
         """Train, measure and write the reranker."""

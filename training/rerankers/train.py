@@ -83,9 +83,10 @@ def train_reranker(
             for data_set in sets:
                 reranker_rows.leave_out(data_set.rows, config.queries, config.seed)
         rows = reranker_rows.prepare(run, sets, index, encoder)
-        from .reranker_training import RerankerTraining
+        from .reranker_training import RerankerTraining, make_model
 
-        result = RerankerTraining(run, rows, objective).train()
+        run.report("loading the model")
+        result = RerankerTraining(run, rows, objective, make_model(base, run.config)).train()
         result.rows, result.account = counts, account
         return result
 

@@ -468,7 +468,7 @@ def test_symmetric_ranking_ranks_queries_for_a_document_too(tmp_path, tiny_model
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
     dataset = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
     run = TrainingRun(tmp_path / "out", tiny_model, EncoderConfig())
-    session = encoding.EncoderTraining(run, dataset, "tsdae")
+    session = encoding.EncoderTraining.load(run, dataset, "tsdae")
     session.model.prompts["document"] = "text: "
     assert session.first.prompts() == {"noisy": "text: "}
 
@@ -613,13 +613,13 @@ def test_fewer_rows_than_processes_are_told(tmp_path, tiny_model, monkeypatch):
 
 def test_no_row_of_another_data_set_shares_a_text_with_a_held_out_row(tmp_path, tiny_model, monkeypatch):
     sets = []
-    start = encoding.EncoderTraining.__init__
+    load = encoding.EncoderTraining.load
 
-    def keep(self, run, data, objective, **options):
+    def keep(run, data, objective, **options):
         sets.extend([data, *(part for _, part, _ in options["auxiliary"])])
-        start(self, run, data, objective, **options)
+        return load(run, data, objective, **options)
 
-    monkeypatch.setattr(encoding.EncoderTraining, "__init__", keep)
+    monkeypatch.setattr(encoding.EncoderTraining, "load", keep)
     train_encoder({"pairs": PAIRS, "scores": SCORED}, tmp_path / "out", base=tiny_model, config=FAST)
     first, second = sets
     held_out = {PAIRS[row]["query"] for row in first.held_out()} | {PAIRS[row]["positive"] for row in first.held_out()}
@@ -822,7 +822,7 @@ def test_rows_of_one_document_are_not_negatives_of_each_other(tmp_path, tiny_mod
     run = TrainingRun(tmp_path / "out", tiny_model, FAST)
     run.open({})
     data = prepare(rows, tmp_path / "data", held_out=0)
-    training = encoding.EncoderTraining(run, data, "ranking")
+    training = encoding.EncoderTraining.load(run, data, "ranking")
     batches = list(training.first.make_batches())
     assert len(batches) == len(PAIRS) // 8
     groups = data.table()["group"].to_pylist()

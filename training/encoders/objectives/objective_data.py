@@ -33,27 +33,51 @@ class ObjectiveData:
 
     :param data: rows that fit the objective.
     :param model: the `SentenceTransformer` to train.
+    :param loss: a module of torch.
     :param teacher: for texts alone, the encoder to learn vectors from.
     """
 
     def __init__(
-        self, run: TrainingRun[EncoderConfig], data: TrainingSet, objective: str, model: Any, teacher: str | None = None
+        self,
+        run: TrainingRun[EncoderConfig],
+        data: TrainingSet,
+        objective: str,
+        model: Any,
+        loss: Any,
+        teacher: str | None = None,
     ) -> None:
         self.run, self.config, self.data, self.objective = run, run.config, data, objective
-        self.model, self.teacher = model, teacher
+        self.model, self.loss, self.teacher = model, loss, teacher
         self.table = data.table()
         self.rows = data.training()  # numbers of the rows to train on
+
+    @classmethod
+    def build(
+        cls,
+        run: TrainingRun[EncoderConfig],
+        data: TrainingSet,
+        objective: str,
+        model: Any,
+        teacher: str | None = None,
+    ) -> ObjectiveData:
+        """Build the loss of an objective, and load its guide if it takes one.
+
+        :raises InputError: for fewer than two rows to train on.
+        """
+        config = run.config
         options = losses.LossOptions(
-            scale=self.config.scale,
-            margin=self.config.margin,
-            mini_batch=self.config.mini_batch,
+            scale=config.scale,
+            margin=config.margin,
+            mini_batch=config.mini_batch,
             gather=environment.processes() > 1,
-            temperature=self.config.temperature,
-            guide=self._guide(),
+            temperature=config.temperature,
+            guide=_guide(run, objective),
         )
-        self.loss = losses.build(objective, model, data, options, self.config.matryoshka)
-        if len(self.rows) < 2:
-            raise InputError(f"the data have {count_of(len(self.rows), 'row')} to train on: expected at least two")
+        loss = losses.build(objective, model, data, options, config.matryoshka)
+        part = cls(run, data, objective, model, loss, teacher)
+        if len(part.rows) < 2:
+            raise InputError(f"the data have {count_of(len(part.rows), 'row')} to train on: expected at least two")
+        return part
 
     @property
     def is_grouped(self) -> bool:
@@ -63,13 +87,6 @@ class ObjectiveData:
     def longest(self) -> int:
         """Return about how many characters of a text are read in training."""
         return CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
-
-    def _guide(self) -> Any:
-        """Load the encoder that drops false negatives, if the objective takes one."""
-        if "guide" not in OBJECTIVES[self.objective].takes:
-            return None
-        unchanged = EncoderConfig(seed=self.config.seed)
-        return make_model(self.config.guide or self.run.base, unchanged).eval()
 
     # Batches
 
@@ -183,3 +200,11 @@ class ObjectiveData:
     def _delete_words(self, batch: dict[str, list[str]]) -> dict[str, list[str]]:
         epoch, seed = self.batches.epoch, self.config.seed
         return {"noisy": [delete_words(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
+
+
+def _guide(run: TrainingRun[EncoderConfig], objective: str) -> Any:
+    """Load the encoder that drops false negatives, if the objective takes one."""
+    if "guide" not in OBJECTIVES[objective].takes:
+        return None
+    unchanged = EncoderConfig(seed=run.config.seed)
+    return make_model(run.config.guide or run.base, unchanged).eval()
