@@ -322,7 +322,7 @@ class FineTuned:
         config = ClassifierConfig(fine_tune=True, epochs=self.epochs, max_length=_TOKENS)
         run = TrainingRun(self.folder, DEFAULT_MODEL, config, lambda event: print(event, flush=True))
         run.open({}, kind="classifier")
-        training = ClassifierTraining(run, examples)
+        training = ClassifierTraining.load(run, examples)
         training.train(facts_of(training.settings))
 
 

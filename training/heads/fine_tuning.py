@@ -15,7 +15,7 @@ from ...retriever.models.heads.torch_head import arrays, outputs, tensors
 from ..data.heads.examples import Example
 from . import classifier_training
 from .config import ClassifierConfig
-from .head_training import HeadTraining
+from .head_training import HeadTraining, label_options
 from .probe import Probe
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..data.heads.examples import Examples
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
+    from .head_training import Base
 
     _Batch = tuple[dict[str, Integers], Floats]  # the model's input, and the targets
 
@@ -44,24 +45,20 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
     kind = CLASSIFIER
     objective = "cross-entropy, or squared error of numbers (arXiv:1810.04805)"
 
-    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples) -> None:
-        labels = dict(enumerate(examples.labels))
-        super().__init__(
-            run,
-            examples.learned,
-            examples.held_out,
-            num_labels=len(labels),
-            id2label=labels,
-            label2id={label: number for number, label in labels.items()},
-            problem_type=_PROBLEMS[examples.task],
-            ignore_mismatched_sizes=True,
-        )
+    def __init__(self, run: TrainingRun[ClassifierConfig], base: Base, examples: Examples) -> None:
+        super().__init__(run, base, examples.learned, examples.held_out)
         self.examples, self.metric = examples, classifier_training.METRICS[examples.task]
         self.settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, length=self.size)
         self._scorer = HeadScorer(self.head, self.size)
         self._weights = torch.from_numpy(_class_weights(examples)).to(self.model.device)
         self.held_out_logits: Floats | None = None  # of the finished model
         self.notes: list[str] = []  # for people
+
+    @classmethod
+    def load(cls, run: TrainingRun[ClassifierConfig], examples: Examples) -> ClassifierTraining:
+        """Load the base of a run with a head for the labels of the examples."""
+        base = cls.load_base(run, problem_type=_PROBLEMS[examples.task], **label_options(examples.labels))
+        return cls(run, base, examples)
 
     def length(self, row: Example) -> int:
         """Return the characters of a text or pair."""
@@ -107,7 +104,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         folder = head.folder / TUNED_ENCODER
         _move_into(folder)
         (folder / _LENGTH).write_text(json.dumps({"max_seq_length": self.size}), "utf-8")
-        probe = Probe(self.run, self.examples, tuned=folder)
+        probe = Probe.fit(self.run, self.examples, tuned=folder)
         by_head, by_probe = (
             classifier_training.values(logits, targets, self.settings).mean()
             for logits in (self.held_out_logits, probe.held_out_logits)

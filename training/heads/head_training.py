@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..runs.training_run import TrainingRun
     from .config import HeadConfig
 
+    Base = tuple[Any, Any]  # a model of transformers, and its tokenizer
+
 RowT = TypeVar("RowT")
 BatchT = TypeVar("BatchT")
 ConfigT = TypeVar("ConfigT", bound="HeadConfig")
@@ -49,22 +51,27 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
     metric: str  # the held-out measure during the run
     objective: str  # for the card
 
-    def __init__(
-        self, run: TrainingRun[ConfigT], rows: Sequence[RowT], held_out: Sequence[RowT], **options: Any
-    ) -> None:
-        """:param options: of the model's configuration, such as the names of its labels."""
-        run.report("loading the model")
-        self.model, self._tokenizer = make_model(run.base, self.kind, run.config, **options)
-        self.learning_rate = run.config.learning_rate or default_learning_rate(self.model.config.hidden_size)
-        run.config = replace(run.config, learning_rate=self.learning_rate)  # for the card
+    def __init__(self, run: TrainingRun[ConfigT], base: Base, rows: Sequence[RowT], held_out: Sequence[RowT]) -> None:
+        """:param base: the model to train and its tokenizer, of `load_base`."""
         self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
+        self.model, self._tokenizer = base
         settings = HeadSettings.of(Path(run.base), self.model.config.to_dict(), self.kind)
-        self.head: Head = TorchHead(
-            run.base, run.folder, "", settings, self.kind, model=self.model, tokenizer=self._tokenizer
-        )
+        self.head: Head = TorchHead(run.base, run.folder, "", settings, *base)
         self.tokenizer = self.head.tokenizer()
         self.size = min(self.config.max_length, settings.limit)
         self._order: tuple[int, Any] = (-1, None)  # of the rows in an epoch
+
+    @classmethod
+    def load_base(cls, run: TrainingRun[ConfigT], **options: Any) -> Base:
+        """Load the base of a run with a new head, and complete the run's configuration with its learning rate.
+
+        :param options: of the model's configuration, such as the names of its labels.
+        """
+        run.report("loading the model")
+        model, tokenizer = make_model(run.base, cls.kind, run.config, **options)
+        rate = run.config.learning_rate or default_learning_rate(model.config.hidden_size)
+        run.config = replace(run.config, learning_rate=rate)  # for the card
+        return model, tokenizer
 
     def train(self, facts: dict[str, Any], left_out: int = 0) -> HeadResult:
         """Train, measure and write the model.
@@ -145,9 +152,10 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
 
     def _schedule(self) -> Schedule:
         config, count = self.config, len(self.rows)
+        assert config.learning_rate is not None
         steps = config.steps or max(1, math.ceil(count / config.batch_size * config.epochs))
         return Schedule(
-            learning_rate=self.learning_rate,
+            learning_rate=config.learning_rate,
             batch_size=config.batch_size,
             steps=None if config.minutes else steps,
             seconds=60 * config.minutes if config.minutes else None,
@@ -158,3 +166,14 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
             warmup=_TIMED_WARMUP if config.minutes else max(1, math.ceil(_WARMUP * steps)),
             metric=self.metric,
         )
+
+
+def label_options(labels: Sequence[str]) -> dict[str, Any]:
+    """Return the options of `load_base` for a head that has a logit for each label."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    return {
+        "num_labels": len(labels),
+        "id2label": dict(enumerate(labels)),
+        "label2id": numbers,
+        "ignore_mismatched_sizes": True,
+    }

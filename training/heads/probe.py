@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,68 +30,75 @@ from .kernel_ridge import fit
 from .result import HeadResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ..data.heads.examples import Example, Examples
+    from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
     from .config import ClassifierConfig
+    from .kernel_ridge import KernelWeights
 
 _BLOCK = 2_000  # texts encoded between two events
 
 
+@dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe on an encoder's vectors: its weights, and its logits of the held-out rows.
+    """A probe on an encoder's vectors, fitted and measured."""
 
-    :param stored: fingerprint of the encoder whose vectors the examples have.
-    :param tuned: folder of an encoder that was tuned for this probe, to be copied into its own; None: the run's base.
-    """
+    run: TrainingRun[ClassifierConfig]
+    examples: Examples
+    weights: KernelWeights
+    settings: ClassifierSettings
+    measures: list[Estimate]  # of the held-out rows
+    held_out_logits: Floats
+    seconds: float  # of embedding and fitting
+    tuned: Path | None  # folder of an encoder that was tuned for this probe, to be copied into its own
 
-    def __init__(
-        self, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "", tuned: Path | None = None
-    ) -> None:
-        self.run, self.examples, self.stored, self.tuned = run, examples, stored, tuned
+    @classmethod
+    def fit(
+        cls, run: TrainingRun[ClassifierConfig], examples: Examples, stored: str = "", tuned: Path | None = None
+    ) -> Probe:
+        """Embed the examples, fit the probe on them, and measure it on the held-out ones.
+
+        :param stored: fingerprint of the encoder whose vectors the examples have.
+        :param tuned: folder of an encoder that was tuned for this probe; None: the run's base.
+        :raises InputError: for vectors that are not finite.
+        """
         run.report("loading the model")
-        self.encoder = load_encoder(tuned or run.base)
+        encoder = load_encoder(tuned or run.base)
         start = time.monotonic()
-        learned, held_out = (self._features(part) for part in (examples.learned, examples.held_out))
+        is_stored, width = stored == encoder.fingerprint, encoder.dim * (4 if examples.pairs else 1)
+
+        def vectors(rows: Sequence[Example]) -> Floats:
+            if not rows:
+                return np.empty((0, width), np.float32)
+            if is_stored:
+                return np.stack([row.vector for row in rows if row.vector is not None])
+            return _embed(encoder, rows, run.progress)
+
+        learned, held_out = vectors(examples.learned), vectors(examples.held_out)
         run.report("fitting a probe")
+        unlabelled = vectors(examples.unlabelled), _texts(examples.unlabelled)
         targets = examples.targets(examples.learned)
-        learned_texts, held_out_texts = (
-            [row.text for row in part if isinstance(row.text, str)] for part in (examples.learned, examples.held_out)
-        )
-        extra = [*examples.unlabelled]
-        unlabelled = self._features(extra), [row.text for row in extra if isinstance(row.text, str)]
-        self.weights = fit(learned, targets, examples.task, run.config.seed, learned_texts, unlabelled)
-        if not all(np.isfinite(part).all() for part in self.weights.arrays().values()):
-            raise InputError(f"the fit gave no finite weights: expected finite vectors of {self.encoder.name}")
-        self.seconds = time.monotonic() - start
-        self.held_out_logits: Floats = self.weights.logits(held_out, held_out_texts)
+        weights = fit(learned, targets, examples.task, run.config.seed, _texts(examples.learned), unlabelled)
+        if not all(np.isfinite(part).all() for part in weights.arrays().values()):
+            raise InputError(f"the fit gave no finite weights: expected finite vectors of {encoder.name}")
+        seconds = time.monotonic() - start
+        logits = weights.logits(held_out, _texts(examples.held_out))
         settings = ClassifierSettings(
             examples.task,
             examples.labels,
             examples.pairs,
-            encoder=TUNED_ENCODER if tuned else self.encoder.name,
-            fingerprint=self.encoder.fingerprint,
+            encoder=TUNED_ENCODER if tuned else encoder.name,
+            fingerprint=encoder.fingerprint,
         )
         held_out_targets = examples.targets(examples.held_out)
-        self.settings, self.measures = classifier_training.judge(
-            self.held_out_logits, held_out_targets, settings, run.config.seed
-        )
-
-    def _features(self, rows: list[Example]) -> Floats:
-        """Encode texts block by block; a text that is there twice is encoded once."""
-        if self.stored == self.encoder.fingerprint and rows:
-            return np.stack([row.vector for row in rows if row.vector is not None])
-        texts = list(dict.fromkeys(row.text for row in rows))
-        blocks = []
-        for start in range(0, len(texts), _BLOCK):
-            self.run.progress(Progress("embedding", start, len(texts)))
-            blocks.append(features(self.encoder, texts[start : start + _BLOCK]))
-        numbers = {text: number for number, text in enumerate(texts)}
-        vectors = np.concatenate(blocks) if blocks else np.empty((0, _width(self.encoder, self.examples)), np.float32)
-        return vectors[[numbers[row.text] for row in rows]] if rows else vectors
+        settings, measures = classifier_training.judge(logits, held_out_targets, settings, run.config.seed)
+        return cls(run, examples, weights, settings, measures, logits, seconds, tuned)
 
     def save(self, folder: Path) -> None:
         """Write the weights and the words into a folder."""
@@ -153,5 +160,17 @@ class Probe:
         return LoopResult(steps["steps"], steps["seconds"] + self.seconds, steps["texts_per_second"])
 
 
-def _width(encoder: Encoder, examples: Examples) -> int:
-    return encoder.dim * (4 if examples.pairs else 1)
+def _embed(encoder: Encoder, rows: Sequence[Example], progress: OnProgress) -> Floats:
+    """Encode texts block by block; a text that is there twice is encoded once."""
+    texts = list(dict.fromkeys(row.text for row in rows))
+    blocks = []
+    for start in range(0, len(texts), _BLOCK):
+        progress(Progress("embedding", start, len(texts)))
+        blocks.append(features(encoder, texts[start : start + _BLOCK]))
+    numbers = {text: number for number, text in enumerate(texts)}
+    vectors: Floats = np.concatenate(blocks)[[numbers[row.text] for row in rows]]
+    return vectors
+
+
+def _texts(rows: Sequence[Example]) -> list[str]:
+    return [row.text for row in rows if isinstance(row.text, str)]

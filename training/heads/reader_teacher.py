@@ -48,11 +48,21 @@ class Lesson:
 class ReaderTeacher:
     """A larger reader. It computes the probabilities of each window once and keeps them."""
 
-    def __init__(self, name: str) -> None:
-        """:raises InputError: when the model is no reader, or is damaged."""
-        self._head = _load(name)
-        self._tokenizer = self._head.tokenizer()
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._tokenizer = head.tokenizer()
         self._known: dict[int, Probabilities] = {}
+
+    @classmethod
+    def load(cls, name: str) -> ReaderTeacher:
+        """Load a reader by folder or name: on the GPU if there is one, else with the fastest class for the CPU.
+
+        :raises InputError: when the model is no reader, or is damaged.
+        """
+        if environment.device() == "cpu":
+            return cls(load_head(name, READER))
+        folder = model_files.find(name, READER.role)
+        return cls(TorchHead.load(name, folder, "", HeadSettings.read(folder, READER), READER))
 
     def lesson(self, question: str, passage: str, window: Window) -> Lesson | None:
         """Return the teacher's window for a window of the student; None if the text is too long for one."""
@@ -108,11 +118,3 @@ def _of_student(lesson: Lesson, logits: Floats) -> Probabilities:
     for column, tokens in enumerate((lesson.starts, lesson.ends)):
         np.add.at(probabilities[1:, column], tokens, own[1:, column])
     return probabilities.astype(np.float16)
-
-
-def _load(name: str) -> Head:
-    """Load the teacher on the GPU if there is one, else with the fastest class for the CPU."""
-    if environment.device() == "cpu":
-        return load_head(name, READER)
-    folder = model_files.find(name, READER.role)
-    return TorchHead(name, folder, "", HeadSettings.read(folder, READER), READER)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.reader import Span
     from ...retriever.models.heads.windows import Window
     from ..runs.training_run import TrainingRun
+    from .head_training import Base
     from .reader_teacher import Lesson
 
     # the model's input, the answers' positions, and what the teacher reads
@@ -52,13 +53,13 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
     def __init__(
         self,
         run: TrainingRun[ReaderConfig],
+        base: Base,
         rows: Sequence[Question],
         held_out: Sequence[Question],
-        teacher: str | None = None,
+        teacher: ReaderTeacher | None,
     ) -> None:
-        """:param teacher: name or folder of a reader to learn from, beside the answers."""
-        super().__init__(run, rows, held_out)
-        self._teacher = None if teacher is None else ReaderTeacher(teacher)
+        super().__init__(run, base, rows, held_out)
+        self._teacher = teacher
         if teacher is not None:
             self.objective += "; divergence from the teacher's probabilities (arXiv:1503.02531)"
         self._counts: dict[str, int] = {}  # tokens of each text
@@ -69,6 +70,21 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
             random = np.random.default_rng(run.config.seed)
             elsewhere = (passages.without_answer(question, random) for question in held_out if question.answers)
             self._judged += [question for question in elsewhere if question is not None]
+
+    @classmethod
+    def load(
+        cls,
+        run: TrainingRun[ReaderConfig],
+        rows: Sequence[Question],
+        held_out: Sequence[Question],
+        teacher: str | None = None,
+    ) -> ReaderTraining:
+        """Load the base of a run with a new head, and the teacher.
+
+        :param teacher: name or folder of a reader to learn from, beside the answers.
+        """
+        base = cls.load_base(run)
+        return cls(run, base, rows, held_out, None if teacher is None else ReaderTeacher.load(teacher))
 
     def length(self, row: Question) -> int:
         """Return the tokens of question and passage, or of a whole window."""

@@ -18,7 +18,7 @@ from ..evaluation.heads.span_f1 import counts, span_f1
 from . import calibration
 from .config import HeadConfig
 from .crf import log_transitions, negative_log_likelihood
-from .head_training import HeadTraining
+from .head_training import HeadTraining, label_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...retriever.models.heads.tagger import Entity
     from ..data.heads.tagged import TaggedTexts
     from ..runs.training_run import TrainingRun
+    from .head_training import Base
 
     _Batch = tuple[dict[str, Integers], Integers, Integers]  # the model's input; tokens, labels, touches; their counts
 
@@ -44,22 +45,18 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
     metric = "span F1"
     objective = "likelihood of a linear chain of tags at each word's first token (arXiv:1810.04805, arXiv:1603.01360)"
 
-    def __init__(self, run: TrainingRun[HeadConfig], texts: TaggedTexts) -> None:
-        labels = dict(enumerate(texts.labels))
-        self._numbers = {label: number for number, label in labels.items()}
-        super().__init__(
-            run,
-            texts.learned,
-            texts.held_out,
-            num_labels=len(labels),
-            id2label=labels,
-            label2id=self._numbers,
-            ignore_mismatched_sizes=True,
-        )
+    def __init__(self, run: TrainingRun[HeadConfig], base: Base, texts: TaggedTexts) -> None:
+        super().__init__(run, base, texts.learned, texts.held_out)
+        self._numbers = {label: number for number, label in enumerate(texts.labels)}
         capitals = ignores_case(self.tokenizer) and has_types(self.model)
-        transitions = log_transitions(map(self._sequence, texts.learned), len(labels))
+        transitions = log_transitions(map(self._sequence, texts.learned), len(texts.labels))
         self._table = torch.from_numpy(transitions)
         self.settings = TaggerSettings(self.size, capitals=capitals, transitions=transitions.tolist())
+
+    @classmethod
+    def load(cls, run: TrainingRun[HeadConfig], texts: TaggedTexts) -> TaggerTraining:
+        """Load the base of a run with a head for the labels of the texts."""
+        return cls(run, cls.load_base(run, **label_options(texts.labels)), texts)
 
     def length(self, row: TaggedText) -> int:
         """Return the characters of a text."""

@@ -73,7 +73,7 @@ def train_reader(
             raise InputError("no question to learn from has an answer: expected some that have one")
         from .reader_training import ReaderTraining
 
-        training = ReaderTraining(run, rows, held_out, teacher)
+        training = ReaderTraining.load(run, rows, held_out, teacher)
     source = {"source": Path(data).name} if isinstance(data, (str, Path)) else {}
     with run.release_on_error():
         left_out = len(questions) - len(rows) - len(held_out)
@@ -130,7 +130,7 @@ def train_classifier(
         else:
             examples, fingerprint = read_passages(retriever, label, *parts), retriever.encoder.fingerprint
         if not config.fine_tune and not config.contrastive:
-            return Probe(run, examples, fingerprint).write()
+            return Probe.fit(run, examples, fingerprint).write()
     with run.release_on_error():
         return (_train_contrastive if config.contrastive else _fine_tune)(run, examples, fingerprint)
 
@@ -141,9 +141,9 @@ def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, f
 
     with run.discard_on_error():
         pairs = class_pairs(examples, run.config.seed)
-        probe = Probe(run, examples, fingerprint) if examples.held_out else None
+        probe = Probe.fit(run, examples, fingerprint) if examples.held_out else None
         encoder = tune_encoder(run, pairs)
-    tuned = Probe(run, examples, tuned=encoder)
+    tuned = Probe.fit(run, examples, tuned=encoder)
     result = tuned.write()
     if probe:
         alternative = f"{len(examples.held_out):,} held-out rows do not tell which is better"
@@ -154,10 +154,10 @@ def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, f
 def _fine_tune(run: TrainingRun[ClassifierConfig], examples: Examples, fingerprint: str) -> HeadResult:
     """Train the encoder with its head, and compare that with a probe on the base."""
     with run.discard_on_error():
-        probe = Probe(run, examples, fingerprint) if examples.held_out else None
+        probe = Probe.fit(run, examples, fingerprint) if examples.held_out else None
         from .fine_tuning import ClassifierTraining
 
-        training = ClassifierTraining(run, examples)
+        training = ClassifierTraining.load(run, examples)
     result = training.train(facts_of(training.settings), examples.left_out)
     if probe:
         alternative = "the probe is enough: train without --fine-tune"
@@ -190,7 +190,7 @@ def train_tagger(
         texts = read_tagged(data, config.held_out, _MAX_HELD_OUT, config.seed)
         from .tagger_training import TaggerTraining
 
-        training = TaggerTraining(run, texts)
+        training = TaggerTraining.load(run, texts)
     with run.release_on_error():
         return training.train({"labels": len(texts.labels)}, texts.left_out)
 

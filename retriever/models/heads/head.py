@@ -157,7 +157,7 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> Head:
         return BertHead(label, folder, digest, settings, kind, config)
     from .torch_head import TorchHead
 
-    return TorchHead(label, folder, digest, settings, kind)
+    return TorchHead.load(label, folder, digest, settings, kind)
 
 
 def _bert_config(folder: Path) -> BertConfig | None:

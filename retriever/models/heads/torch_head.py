@@ -27,26 +27,22 @@ _GPU_BATCH_TOKENS = 65_536  # a GPU computes few texts in the time of a hundred
 
 
 class TorchHead:
-    """A model of transformers behind the `Head` protocol.
-
-    :param model: in memory already; None: it is loaded from the folder.
-    """
+    """A model of transformers behind the `Head` protocol."""
 
     def __init__(
-        self,
-        name: str,
-        folder: Path,
-        fingerprint: str,
-        settings: HeadSettings,
-        kind: HeadKind,
-        *,
-        model: Any = None,
-        tokenizer: Any = None,
+        self, name: str, folder: Path, fingerprint: str, settings: HeadSettings, model: Any, tokenizer: Any
     ) -> None:
         self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
-        self._model = model if model is not None else _load(name, folder, kind)
-        self._tokenizer = backend(tokenizer if tokenizer is not None else load_tokenizer(folder))
+        self._model, self._tokenizer = model, backend(tokenizer)
         self._lock = threading.Lock()
+
+    @classmethod
+    def load(cls, name: str, folder: Path, fingerprint: str, settings: HeadSettings, kind: HeadKind) -> TorchHead:
+        """Load model and tokenizer from a folder.
+
+        :raises InputError: when they do not load, or the model has no trained head.
+        """
+        return cls(name, folder, fingerprint, settings, _load(name, folder, kind), load_tokenizer(folder))
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer, which neither pads nor truncates."""

@@ -32,7 +32,7 @@ def own_window(trained_reader):
 
 
 def test_the_divergence_from_oneself_is_none_and_the_least(trained_reader, own_window):
-    teacher, (window, logits) = ReaderTeacher(str(trained_reader)), own_window
+    teacher, (window, logits) = ReaderTeacher.load(str(trained_reader)), own_window
     lesson = teacher.lesson(QUESTION, PASSAGE, window)
     assert teacher.loss(torch.tensor(logits)[None], [None]) == 0
     # the teacher's probability of the question's tokens is not given to anyone
@@ -47,7 +47,7 @@ def test_the_divergence_from_oneself_is_none_and_the_least(trained_reader, own_w
 
 
 def test_the_teacher_reads_a_part_of_a_passage_once(trained_reader, monkeypatch):
-    teacher = ReaderTeacher(str(trained_reader))
+    teacher = ReaderTeacher.load(str(trained_reader))
     long = f"{'bread and salt ' * 30} {PASSAGE}"
     parts = windows(teacher._tokenizer, QUESTION, long, 48, 16)
     lessons = [teacher.lesson(QUESTION, long, part) for part in parts]
@@ -77,7 +77,7 @@ def test_probabilities_go_to_the_token_with_the_same_character():
 
 
 def test_another_tokenizer_reads_the_same_characters(trained_reader):
-    teacher = ReaderTeacher(str(trained_reader))
+    teacher = ReaderTeacher.load(str(trained_reader))
     words = [(0, 3), (4, 11), (12, 24)]  # the student's tokens: "the", "cat sat", "on the river"
     lesson = teacher.lesson(QUESTION, PASSAGE, Window([0] * 8, [0] * 8, 4, words))
     tokens = [teacher._tokenizer.id_to_token(number) for number in lesson.window.ids]

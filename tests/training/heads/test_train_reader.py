@@ -258,7 +258,7 @@ def test_a_run_limited_by_time_warms_up_in_few_steps_whatever_the_size_of_the_da
     warmups = []
     for length in ({"minutes": 1.0}, {"epochs": 2.0}):
         config = ReaderConfig(**length, bf16=False)
-        training = ReaderTraining(TrainingRun(tmp_path / "out", tiny_model, config, None), questions, [])
+        training = ReaderTraining.load(TrainingRun(tmp_path / "out", tiny_model, config, None), questions, [])
         warmups.append(training._schedule().warmup)
     assert warmups == [50, 200]
 
@@ -311,7 +311,7 @@ def test_every_place_of_an_answer_is_learned_and_rows_are_as_long_as_their_token
     context = "the cat sat on the mat and the cat ran"
     (question,) = read_questions([{"question": "who", "context": context, "answers": ["cat"]}])
     run = TrainingRun(tmp_path / "out", tiny_model, ReaderConfig(max_length=48, bf16=False), None)
-    training = ReaderTraining(run, [question], [])
+    training = ReaderTraining.load(run, [question], [])
     window, places, _ = training._drawn(question, np.random.default_rng(0))
     words = [context[slice(*window.offsets[first - window.first])] for first, _ in places]
     assert (words, len(places)) == (["cat", "cat"], 2)
