@@ -1,127 +1,69 @@
-"""Tune the encoder of one index: make queries, learn the teacher's rankings, judge, and write the encoder."""
+"""Tune the encoder of one index: learn the teacher's rankings of queries, judge, and write the encoder."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError
 from ...core.progress import counted
-from ...core.units import count_of
 from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
 from ...retriever.models.files import INT8, find, split_precision
 from ...retriever.models.load import load_encoder
-from ..data import documents as corpus
 from ..encoders.base_model import make_model, save_model
 from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of
 from . import base_share, teachers
-from . import query_generation as queries
 from .adapter import fit_map, weaken
-from .passages import Passages
-from .query_log import read_log
 from .ranking_distillation import drawing_shares, learn_ranking, scores_of_others
-from .term_weights import normalised
-from .tuning_config import ADAPTER_QUERIES, HYBRID
-from .verdict import Judges, LogJudges, judging_share, natural
+from .tuning_config import HYBRID
+from .tuning_queries import TuningQueries
+from .verdict import Judges, LogJudges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
-    from ..data.documents import Source
+    from ...retriever.store.snapshot import Snapshot
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
+    from .passages import Passages
     from .query_generation import SyntheticPair
     from .teachers import Teacher
     from .tuning_config import TuningConfig
     from .verdict import Comparison, Verdict
 
-_PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
-_CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
-_LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
-_LOG_HELD_OUT = (
-    0.2  # share of such a log that judges and does not teach; as many more queries choose an adapter's share
-)
 _BLOCK = 128  # queries that a teacher ranks passages for at once
-_MINIMUM_DOCUMENTS = 8  # to learn from
-_SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
 
 
 class IndexTuning:
-    """The tuning of one index.
+    """The tuning of one index."""
 
-    :raises InputError: if the index holds too few documents.
-    """
+    def __init__(
+        self, run: TrainingRun[TuningConfig], base: Encoder, snapshot: Snapshot, queries: TuningQueries
+    ) -> None:
+        self.run, self.config, self.base, self.snapshot = run, run.config, base, snapshot
+        self.queries, self.passages = queries, queries.passages
+        self.rivals = self.passages.sample(_RIVALS, self.config.seed)
+        self.judges = Judges(queries.judging, self.rivals)
 
-    def __init__(self, run: TrainingRun[TuningConfig], retriever: Retriever) -> None:
-        self.run, self.config, self.base = run, run.config, retriever.encoder
-        config, self.snapshot = run.config, retriever.snapshot()
-        logged, self._choosing_log, self._held_log = self._read_log()
-        run.report("making queries from the documents")
-        sources = corpus.sample(corpus.from_index(self.snapshot), _PASSAGES, config.seed)
-        share = judging_share(sum(1 for _ in sources), config.held_out)
-        learned, judging = corpus.split(sources, share, config.seed)
-        taught, choosing = corpus.split(learned, _CHOOSING, config.seed + 1)
-        pairs = queries.make(taught, seed=config.seed, kinds=config.kinds)
-        maximum = config.pairs
-        if config.adapter:
-            maximum = min(maximum, ADAPTER_QUERIES)
-        self.pairs = queries.sample(pairs, maximum, config.seed)
-        self._headings = queries.HeadingCounts(sources)
-        self._learned = {normalised(pair.query) for pair in (*self.pairs, *logged)}
-        self.judging_pairs = self._natural(judging, config.queries)
-        self._choosing = choosing
-        judges = len({pair.document for pair in self.judging_pairs})
-        if len({pair.document for pair in self.pairs}) < _MINIMUM_DOCUMENTS or judges < 2:
-            raise InputError(
-                f"{retriever.path} holds too little to learn from: {len(self.pairs)} queries came from training "
-                f"documents and {len(self.judging_pairs)} from held-out ones; expected some dozens of documents with "
-                "sentences"
-            )
-        if judges < _SIGNIFICANT_DOCUMENTS:
-            run.report(f"queries came from {count_of(judges, 'held-out document')}: no gain on so few is significant")
-        self.passages = Passages.read(self.snapshot, {source.id for source in learned})
-        self.pairs = logged if self._held_log else self.pairs + logged
-        generated = len(self.pairs) - len(logged)
-        passages = count_of(len(self.passages.texts), "passage")
-        run.report(f"{generated:,} generated and {count_of(len(logged), 'logged query')}, {passages}")
-        if self._held_log:
-            choose = f"{len(self._choosing_log):,} choose the adapter's share, " if self._choosing_log else ""
-            run.report(f"other queries of the log: {choose}{len(self._held_log):,} judge")
-        self.rivals = self.passages.sample(_RIVALS, config.seed)
-        self.judges = Judges(self.judging_pairs, self.rivals)
-        run.open({"encoder": self.base.fingerprint, "index": self.snapshot.head.chunks, "files": files_of(config.log)})
+    @classmethod
+    def open(cls, run: TrainingRun[TuningConfig], retriever: Retriever) -> IndexTuning:
+        """Make the queries, and start or resume the run.
 
-    def _read_log(self) -> tuple[list[SyntheticPair], ...]:
-        """Return the log's queries that teach, choose an adapter's share, and judge; a small log only teaches."""
-        config = self.config
-        logged = read_log(Path(config.log)) if config.log else []
-        if config.adapter:
-            logged = queries.sample(logged, ADAPTER_QUERIES, config.seed)
-        if len(logged) < _LOG_ALONE:
-            return logged, [], []
-        Random(config.seed).shuffle(logged)  # noqa: S311
-        count = min(math.ceil(_LOG_HELD_OUT * len(logged)), config.queries)
-        held_back = 2 * count if config.adapter else count
-        return logged[held_back:], logged[count:held_back], logged[:count]
-
-    def _natural(self, documents: Iterable[Source], maximum: int) -> list[SyntheticPair]:
-        """Return natural queries that ask for one document: no title that others have too, and none that teaches."""
-        pairs = queries.make(documents, seed=self.config.seed)
-        own = (pair for pair in pairs if normalised(pair.query) not in self._learned)
-        return natural((pair for pair in own if not self._headings.is_shared(pair.query)), maximum, self.config.seed)
+        :raises InputError: if the index holds too few documents.
+        """
+        base, snapshot = retriever.encoder, retriever.snapshot()
+        queries = TuningQueries.make(retriever, snapshot, run.config, run.report)
+        run.open({"encoder": base.fingerprint, "index": snapshot.head.chunks, "files": files_of(run.config.log)})
+        return cls(run, base, snapshot, queries)
 
     @cached_property
     def teacher(self) -> Teacher:
@@ -174,7 +116,7 @@ class IndexTuning:
         self.run.report("asking held-out documents")
         tuned = load_encoder(f"{folder}{self.precision}")
         verdict = self._judge(tuned, self.judges.vectors(tuned))
-        facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
+        facts = {"pairs": len(self.queries.teaching), "share": share, **verdict.as_dict()}
         (folder / "binocle.json").write_text(json.dumps({"tuning": facts}), "utf-8")
         self.run.finish(self._card(loop, verdict, tuned, share), loop.history, None)
         return verdict
@@ -185,8 +127,8 @@ class IndexTuning:
         If queries of a log choose the share, these only exclude shares, by the rule of `Verdict.loses_much`. There
         are then as many queries and rivals as for the verdict.
         """
-        has_log = bool(self._choosing_log)
-        pairs = self._natural(self._choosing, self.config.queries if has_log else _CHOOSING_QUERIES)
+        has_log = bool(self.queries.choosing_log)
+        pairs = self.queries.choosing(self.config.queries if has_log else _CHOOSING_QUERIES)
         own = [self.passages.numbers[pair.document] for pair in pairs]
         rivals = self.passages.without(own).sample(_RIVALS if has_log else _CHOOSING_RIVALS, self.config.seed)
         return Judges(pairs, rivals)
@@ -194,16 +136,18 @@ class IndexTuning:
     def fit_adapter(self) -> Verdict:
         """Fit a linear map of the query vectors, judge, and write it."""
         self.run.report("fitting a map of the query vectors")
-        vectors = self.base.encode([pair.query for pair in self.pairs], kind="query")
-        rankings = self._rankings(self.pairs)
-        matrix = fit_map(vectors, rankings, self.passages.vectors, drawing_shares(self.pairs), self.config.seed)
-        log = self._log_judges(self._choosing_log, self.passages)
+        vectors = self.base.encode([pair.query for pair in self.queries.teaching], kind="query")
+        rankings = self._rankings(self.queries.teaching)
+        matrix = fit_map(
+            vectors, rankings, self.passages.vectors, drawing_shares(self.queries.teaching), self.config.seed
+        )
+        log = self._log_judges(self.queries.choosing_log, self.passages)
         matrix, share = weaken(matrix, self.base, self._choosing_judges(), log)
         self.run.discard()  # the state to resume from
         adapted = save_adapted_encoder(self.run.out, self.base, matrix)
         self.run.report("asking held-out documents")
         verdict = self._judge(adapted, self._base_vectors)
-        facts = {"pairs": len(self.pairs), "share": share, **verdict.as_dict()}
+        facts = {"pairs": len(self.queries.teaching), "share": share, **verdict.as_dict()}
         (self.run.out / "binocle.json").write_text(json.dumps({"tuning": facts}, indent=1) + "\n", "utf-8")
         return verdict
 
@@ -219,7 +163,7 @@ class IndexTuning:
     def _learn(self, model: Any) -> LoopResult:
         return learn_ranking(
             model,
-            self.pairs,
+            self.queries.teaching,
             self.passages,
             self.teacher,
             self.config.learning,
@@ -234,7 +178,7 @@ class IndexTuning:
         :param vectors: of the judges' passages, the rivals first.
         """
         verdict = self.judges.judge(self.before, self.judges.by_mode(tuned, vectors), self.config.seed)
-        log = self._log_judges(self._held_log, self.rivals)
+        log = self._log_judges(self.queries.judging_log, self.rivals)
         if log is None:
             return verdict
         after = log.agreement(tuned, vectors[: len(self.rivals.texts)])
@@ -262,7 +206,11 @@ class IndexTuning:
         return self.run.card(
             kind="encoder",
             objective=f"the rankings of a teacher ({self.config.teacher}), KL divergence over all passages",
-            data={"queries": len(self.pairs), "passages": len(self.passages.texts), "share of what was learned": share},
+            data={
+                "queries": len(self.queries.teaching),
+                "passages": len(self.passages.texts),
+                "share of what was learned": share,
+            },
             measures=measures,
             loop=loop,
             fingerprint=tuned.fingerprint,

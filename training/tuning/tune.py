@@ -109,14 +109,14 @@ def _learn(run: TrainingRun[TuningConfig], retriever: Retriever) -> tuple[int, C
     """Return the number of queries, the comparison with the teacher, and the verdict; None if nothing was learned."""
     from .index_tuning import IndexTuning
 
-    tuning = IndexTuning(run, retriever)
+    tuning = IndexTuning.open(run, retriever)
     with run.release_on_error():
         teaching = tuning.teaching()
         if teaching.difference.verdict != "better":
             run.discard()
-            return len(tuning.pairs), teaching, None
+            return len(tuning.queries.teaching), teaching, None
         verdict = tuning.fit_adapter() if run.config.adapter else tuning.train()
-    return len(tuning.pairs), teaching, verdict
+    return len(tuning.queries.teaching), teaching, verdict
 
 
 def _switch(retriever: Retriever, model: str) -> None:

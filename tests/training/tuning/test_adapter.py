@@ -15,7 +15,7 @@ from binocle import Retriever, load_encoder
 from binocle.core.errors import InputError
 from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from binocle.retriever.models.files import INT8
-from binocle.training.tuning import adapter, index_tuning, tune
+from binocle.training.tuning import adapter, index_tuning, tune, tuning_queries
 from binocle.training.tuning.adapter import fit_map, weaken
 from binocle.training.tuning.base_share import MIN_QUERIES
 from binocle.training.tuning.teachers import NEVER
@@ -199,7 +199,7 @@ def test_an_adapter_learns_nothing_from_a_teacher_that_is_no_better(index, monke
 def test_queries_of_a_log_that_were_held_back_judge_the_adapter(same_index, tmp_path, monkeypatch):  # noqa: F811
     words = "queen king moon sun sea ship river mountain bread cheese".split()
     (tmp_path / "log.txt").write_text("".join(f"where is the {word}\n" for word in words), "utf-8")
-    monkeypatch.setattr(index_tuning, "_LOG_ALONE", 10)
+    monkeypatch.setattr(tuning_queries, "_LOG_ALONE", 10)
     monkeypatch.setattr(index_tuning.IndexTuning, "teaching", lambda _: BETTER)
     recipe = replace(ADAPTER, log=str(tmp_path / "log.txt"))
     runs = {}

@@ -25,7 +25,15 @@ from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.mining.bm25 import BM25
 from binocle.training.runs.training_run import TrainingRun
-from binocle.training.tuning import base_share, index_tuning, query_generation, ranking_distillation, teachers, tune
+from binocle.training.tuning import (
+    base_share,
+    index_tuning,
+    query_generation,
+    ranking_distillation,
+    teachers,
+    tune,
+    tuning_queries,
+)
 from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
 from binocle.training.tuning.query_log import read_log
@@ -79,7 +87,7 @@ FAST = TuningConfig(
 
 
 def tuning_of(index, out):
-    return index_tuning.IndexTuning(TrainingRun(out, index.encoder.name, FAST), index)
+    return index_tuning.IndexTuning.open(TrainingRun(out, index.encoder.name, FAST), index)
 
 
 def comparison(value=0.1, p=0.001, **kinds):
@@ -129,7 +137,7 @@ def test_a_finished_encoder_is_published_by_the_next_run_if_the_index_was_locked
         patch.setattr(index, "switch", locked)
         with pytest.raises(LockedError, match="is writing; the encoder is finished: the same command, or 'binocle swi"):
             tune.tune(index, recipe=FAST)
-    monkeypatch.setattr(index_tuning.IndexTuning, "__init__", None)  # nothing is learned again
+    monkeypatch.setattr(index_tuning.IndexTuning, "open", None)  # nothing is learned again
     result = tune.tune(index, recipe=FAST)
     assert (result.published, result.folder.parent.name) == (True, "tuned-1")
     assert result.verdict == verdict(comparison(title=0.1, claim=0.1), SAME)
@@ -294,9 +302,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(same_index, tmp_pat
 
 def test_the_judging_queries_are_of_documents_that_were_not_learned_from(same_index, tmp_path):
     session = tuning_of(same_index, tmp_path / "out")
-    learned = {pair.document for pair in session.pairs}
+    learned = {pair.document for pair in session.queries.teaching}
     assert learned <= session.passages.numbers.keys()
-    assert not session.passages.numbers.keys() & {pair.document for pair in session.judging_pairs}
+    assert not session.passages.numbers.keys() & {pair.document for pair in session.queries.judging}
     contexts = {passage.context for source in corpus.from_index(same_index.snapshot()) for passage in source.passages}
     assert set(session.passages.texts) < contexts
 
@@ -309,10 +317,10 @@ def test_a_title_that_documents_share_judges_nothing(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(shared)
     session = tuning_of(retriever, tmp_path / "out")
-    titles = {pair.query for pair in session.judging_pairs if pair.kind == "title"}
+    titles = {pair.query for pair in session.queries.judging if pair.kind == "title"}
     assert titles
     assert titles <= {row["title"] for row in shared} - {"The Sea"}
-    assert session._headings.is_shared("the sea")
+    assert session.queries.headings.is_shared("the sea")
 
 
 def test_a_sentence_of_two_documents_does_not_teach_and_judge(tmp_path, tiny_model):
@@ -322,8 +330,8 @@ def test_a_sentence_of_two_documents_does_not_teach_and_judge(tmp_path, tiny_mod
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(copies)
     session = tuning_of(retriever, tmp_path / "out")
-    assert session.judging_pairs
-    assert not {pair.query for pair in session.pairs} & {pair.query for pair in session.judging_pairs}
+    assert session.queries.judging
+    assert not {pair.query for pair in session.queries.teaching} & {pair.query for pair in session.queries.judging}
 
 
 def test_a_heading_or_link_text_of_several_documents_is_shared():
@@ -418,18 +426,18 @@ def test_half_of_the_queries_drawn_are_of_the_log():
 def test_a_large_log_teaches_alone(same_index, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    monkeypatch.setattr(index_tuning, "_LOG_ALONE", 3)
+    monkeypatch.setattr(tuning_queries, "_LOG_ALONE", 3)
     for count in (2, 3, 5):
         log = tmp_path / f"{count}.txt"
         log.write_text("".join(f"query {number}\n" for number in range(count)), "utf-8")
         run = TrainingRun(tmp_path / f"out-{count}", same_index.encoder.name, replace(FAST, log=str(log)))
-        session = index_tuning.IndexTuning(run, same_index)
-        logged = [pair.query for pair in session.pairs if pair.kind == "log"]
-        judging = [pair.query for pair in session._held_log]
+        session = index_tuning.IndexTuning.open(run, same_index)
+        logged = [pair.query for pair in session.queries.teaching if pair.kind == "log"]
+        judging = [pair.query for pair in session.queries.judging_log]
         assert len(judging) == (count >= 3)
-        assert session._choosing_log == []  # of an adapter alone
+        assert session.queries.choosing_log == []  # of an adapter alone
         assert sorted(logged + judging) == [f"query {number}" for number in range(count)]
-        assert (len(session.pairs) == len(logged)) == (count >= 3)
+        assert (len(session.queries.teaching) == len(logged)) == (count >= 3)
 
 
 @pytest.mark.thorough
@@ -542,12 +550,12 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(same_index, tmp
     session = tuning_of(same_index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
-    pair = session.pairs[0]
+    pair = session.queries.teaching[0]
     own = session.passages.documents == session.passages.numbers[pair.document]
     taught = ranking_distillation.scores_of_others(session.teacher, [pair], session.passages)[0]
     assert (taught[own] == teachers.NEVER).all()
     assert (taught[~own] > -100).all()
-    learned = learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
+    learned = learn_ranking(model, session.queries.teaching, session.passages, session.teacher, settings)
     losses = [row["loss"] for row in learned.history]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:3])
 
@@ -567,7 +575,7 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(same_index, tmp_pat
 
     monkeypatch.setattr(ranking_distillation.RankingStudent, "loss", loss)
     settings = replace(FAST.learning, steps=5, averaged=0.5)
-    learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
+    learn_ranking(model, session.queries.teaching, session.passages, session.teacher, settings)
     np.testing.assert_allclose(
         weight.detach(), np.mean([weight_of_step.numpy() for weight_of_step in weights[2:]], 0), atol=1e-6
     )
@@ -626,7 +634,7 @@ def test_the_queries_that_choose_the_share_are_of_documents_that_taught_nothing(
     documents_of = {pair.document for pair in chosen.pairs}
     assert documents_of
     assert documents_of <= session.passages.numbers.keys()
-    assert not documents_of & {pair.document for pair in session.pairs}
+    assert not documents_of & {pair.document for pair in session.queries.teaching}
     numbers = {session.passages.numbers[name] for name in documents_of}
     assert numbers.isdisjoint(chosen.rivals.documents)
 
