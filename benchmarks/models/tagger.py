@@ -30,7 +30,7 @@ from binocle.training.heads.train import train_tagger
 from ..machine import save
 
 if TYPE_CHECKING:
-    from binocle.training.data.heads.tagged import Span, TaggedText, TaggedTexts
+    from binocle.training.data.heads.tagged import Span, TaggedSplit, TaggedText
 
 _VERSION = re.compile(r"(?<![\w./-])v?\d+(?:\.\d+)+(?:[~+-]?[a-z0-9]+)*(?![\w/])", re.IGNORECASE)
 _ROOTS = "usr|etc|var|dev|proc|sys|tmp|bin|sbin|lib|opt|home|boot|run|srv"
@@ -137,7 +137,7 @@ def _f1(predicted: list[list[Span]], texts: list[TaggedText], label: str) -> flo
     return round(span_f1(*counts(of_label, [[span for span in text.spans if span[0] == label] for text in texts])), 4)
 
 
-def _packages_found(predicted: list[list[Span]], texts: TaggedTexts) -> dict[str, Any]:
+def _packages_found(predicted: list[list[Span]], texts: TaggedSplit) -> dict[str, Any]:
     """Return the recall of packages that the learned texts name, and of new ones."""
     known = {text.text[start:end] for text in texts.learned for label, start, end in text.spans if label == "PACKAGE"}
     hits: dict[str, list[bool]] = {"named in the learned texts": [], "new": []}
@@ -152,7 +152,7 @@ def _packages_found(predicted: list[list[Span]], texts: TaggedTexts) -> dict[str
     }
 
 
-def _most_frequent(texts: TaggedTexts) -> float:
+def _most_frequent(texts: TaggedSplit) -> float:
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts.learned:
         words = word_spans(text.text)

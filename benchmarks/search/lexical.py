@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from binocle.core.terms import query_stems
 from binocle.indexes.inverted.build import SegmentBuilder
-from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
+from binocle.indexes.inverted.lexical_index import LexicalIndex, LiveSegment
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
 from binocle.retriever.store.tables import FULL_TEXT
 from binocle.training.data import beir
@@ -75,7 +75,7 @@ class Ours:
 
     def open(self) -> None:
         sizes = json.loads((self.folder / "sizes.json").read_text())
-        parts = [Part(Segment.open(self.folder / f"{number}.bin", size)) for number, size in enumerate(sizes)]
+        parts = [LiveSegment(Segment.open(self.folder / f"{number}.bin", size)) for number, size in enumerate(sizes)]
         self.index = LexicalIndex(parts)
 
     def search(self, query: str) -> list[int]:

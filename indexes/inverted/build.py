@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core import terms
-from .segment import MAX_COUNT, Field, Segment
+from .segment import MAX_COUNT, FieldPostings, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,7 +100,7 @@ def merge(segments: Sequence[Segment], live: Sequence[Mask | None]) -> Segment:
     return Segment(ids, lengths, stems, _without_counts(whole))
 
 
-def _merge_fields(fields: Sequence[Field], new_rows: Sequence[Integers], size: int) -> Field:
+def _merge_fields(fields: Sequence[FieldPostings], new_rows: Sequence[Integers], size: int) -> FieldPostings:
     """Merge fields; terms without a live row vanish.
 
     :param new_rows: of each field, the new row of each old one; -1 if it was deleted.
@@ -120,7 +120,7 @@ def _merge_fields(fields: Sequence[Field], new_rows: Sequence[Integers], size: i
     return _packed_field(vocabulary, packed >> 8, (packed & MAX_COUNT).astype(np.uint8), size)
 
 
-def _field(vocabulary: list[bytes], numbers: Integers, rows: Integers, size: int) -> Field:
+def _field(vocabulary: list[bytes], numbers: Integers, rows: Integers, size: int) -> FieldPostings:
     """Return the field of these occurrences of terms in rows.
 
     :param numbers: the term of each occurrence, shape (n,).
@@ -133,7 +133,7 @@ def _field(vocabulary: list[bytes], numbers: Integers, rows: Integers, size: int
     return _packed_field(vocabulary, keys[starts], counts, size)
 
 
-def _packed_field(vocabulary: list[bytes], keys: Integers, counts: Bytes, size: int) -> Field:
+def _packed_field(vocabulary: list[bytes], keys: Integers, counts: Bytes, size: int) -> FieldPostings:
     """Return the field of these postings.
 
     :param keys: term * size + row of each posting, ascending, each once.
@@ -143,7 +143,7 @@ def _packed_field(vocabulary: list[bytes], keys: Integers, counts: Bytes, size: 
     if not frequencies.all():
         vocabulary = [term for term, frequency in zip(vocabulary, frequencies.tolist(), strict=True) if frequency]
         frequencies = frequencies[frequencies > 0]
-    return Field(
+    return FieldPostings(
         np.frombuffer(b"".join(vocabulary), np.uint8),
         np.cumsum(np.fromiter(map(len, vocabulary), np.int64, len(vocabulary))).astype(np.uint32),
         np.cumsum(frequencies).astype(np.uint32),
@@ -152,5 +152,5 @@ def _packed_field(vocabulary: list[bytes], keys: Integers, counts: Bytes, size: 
     )
 
 
-def _without_counts(field: Field) -> Field:
-    return Field(field.vocabulary, field.ends, field.stops, field.rows, field.counts[:0])
+def _without_counts(field: FieldPostings) -> FieldPostings:
+    return FieldPostings(field.vocabulary, field.ends, field.stops, field.rows, field.counts[:0])

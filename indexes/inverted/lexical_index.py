@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids, Mask, Positions
-    from .segment import Bytes, Field, Numbers, Rows, Segment
+    from .segment import Bytes, FieldPostings, Numbers, Rows, Segment
 
 _K1 = 1.2
 _B = 0.75
@@ -43,7 +43,7 @@ _LONG = 8  # a binary search is faster if a posting list has more than this many
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LiveSegment:
     """A segment, and which of its rows are live; None if all are."""
 
     segment: Segment
@@ -75,7 +75,7 @@ class Part:
     def words(self, prefix: bytes, like: str = "", errors: int = 0) -> Iterator[tuple[str, int]]:
         """Yield whole tokens with this prefix, and in how many live rows each is.
 
-        :param like: only tokens that have most letters of this word, as `Field.similar` finds them.
+        :param like: only tokens that have most letters of this word, as `FieldPostings.similar` finds them.
         :raises DamagedError: when the field holds impossible values.
         """
         field = self.segment.whole
@@ -92,7 +92,7 @@ class Part:
             if frequency:
                 yield term.decode("utf-8", "replace"), frequency
 
-    def _frequencies(self, field: Field, first: int, last: int) -> list[int]:
+    def _frequencies(self, field: FieldPostings, first: int, last: int) -> list[int]:
         start = int(field.stops[first - 1]) if first else 0
         bounds = np.append(np.int64(start), field.stops[first:last].astype(np.int64))
         if self.live is None or last <= first:
@@ -125,7 +125,7 @@ class LexicalIndex:
     :param parts: segments, each with higher ids than the one before.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[LiveSegment]) -> None:
         self._parts = tuple(parts)
         self._firsts = np.cumsum([0, *(len(part.segment) for part in parts)])
         self.passages = sum(part.passages for part in parts)
@@ -302,7 +302,7 @@ class LexicalIndex:
         return lengths
 
     @staticmethod
-    def _rows(part: Part, ids: Ids) -> tuple[Positions, Positions]:
+    def _rows(part: LiveSegment, ids: Ids) -> tuple[Positions, Positions]:
         """Return the rows of the passages that a segment has, and their positions in `ids`."""
         own = part.segment.ids
         if not len(own):

@@ -50,7 +50,7 @@ _CACHED_TERMS = 8_192  # terms that a field remembers the places of
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldPostings:
     """The terms of one kind, and their postings."""
 
     vocabulary: Bytes
@@ -188,8 +188,8 @@ class Segment:
 
     ids: Ids
     lengths: Numbers
-    stems: Field
-    whole: Field
+    stems: FieldPostings
+    whole: FieldPostings
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -235,7 +235,7 @@ class Segment:
         if not (_ascends(self.ids) and self.stems.is_valid(len(self)) and self.whole.is_valid(len(self))):
             raise DamagedError("a segment of the inverted index holds impossible values")
 
-    def postings(self, field: Field, term: str) -> tuple[Rows, Bytes]:
+    def postings(self, field: FieldPostings, term: str) -> tuple[Rows, Bytes]:
         """Return the rows with a term of a field, and how often each holds it.
 
         :raises DamagedError: when they are no rows of this segment.
@@ -283,5 +283,5 @@ def _arrays(segment: Segment) -> Iterator[tuple[str, NDArray[Any]]]:
         yield name, getattr(getattr(segment, field) if field else segment, part)
 
 
-def _field(arrays: dict[str, NDArray[Any]], name: str) -> Field:
-    return Field(**{part: arrays[f"{name}.{part}"] for part in _FIELD_TYPES})  # type: ignore[arg-type]
+def _field(arrays: dict[str, NDArray[Any]], name: str) -> FieldPostings:
+    return FieldPostings(**{part: arrays[f"{name}.{part}"] for part in _FIELD_TYPES})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from ..documents.document import metadata_of
 from ..indexing.sync import rewrite_rows
 from ..store.filters.fields import BUILT_IN
 from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled, with_keys
-from .labellers import Passages, load_labeller, load_stored
+from .labellers import DocumentPassages, load_labeller, load_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -190,7 +190,7 @@ def _fill(
     done = 0
     for batch in _batches(snapshot, ids):
         progress(Progress("labelling", done, len(ids)))
-        passages = Passages.of(snapshot, batch, columns)
+        passages = DocumentPassages.of(snapshot, batch, columns)
         labels: dict[int, dict[str, Any]] = {}
         for key, labeller in loaded.items():
             part = passages.subset(waiting[key])

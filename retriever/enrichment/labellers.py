@@ -46,7 +46,7 @@ _MAX_NAMES = 100  # of a label in one document, the most frequent
 
 
 @dataclass(frozen=True, slots=True)
-class Passages:
+class DocumentPassages:
     """The passages of some documents."""
 
     rows: pa.Table  # grouped by document
@@ -54,7 +54,7 @@ class Passages:
     starts: Positions  # the first row of each document
 
     @classmethod
-    def of(cls, snapshot: Snapshot, documents: Ids, columns: Sequence[str]) -> Passages:
+    def of(cls, snapshot: Snapshot, documents: Ids, columns: Sequence[str]) -> DocumentPassages:
         """Read columns of the passages of documents. Each document has passages."""
         rows = snapshot.take("chunks", snapshot.chunks_of(np.sort(documents)), ["document", *columns])
         owners = rows["document"].to_numpy()
@@ -72,12 +72,12 @@ class Passages:
         means: Floats = (np.add.reduceat(values, self.starts) / counts[:, None]).astype(np.float32)
         return means
 
-    def subset(self, documents: Ids) -> Passages:
+    def subset(self, documents: Ids) -> DocumentPassages:
         """Return the passages of some of these documents."""
         mask = np.isin(self.rows["document"].to_numpy(), documents)
         rows = self.rows.filter(mask)
         present, starts = np.unique(rows["document"].to_numpy(), return_index=True)
-        return Passages(rows, present, starts)
+        return DocumentPassages(rows, present, starts)
 
 
 class Labeller(Protocol):
@@ -87,7 +87,7 @@ class Labeller(Protocol):
     fingerprint: str
     columns: tuple[str, ...]  # of the passages that it reads
 
-    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+    def values(self, passages: DocumentPassages) -> list[tuple[Any, ...]]:
         """Return for each document the value of each key: a label, a number, or a list of labels, perhaps empty."""
         ...
 
@@ -110,7 +110,7 @@ class ClassifierLabeller:
         if self._probe:
             self.columns = ("vector", "context") if self._probe.reads_words else ("vector",)
 
-    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+    def values(self, passages: DocumentPassages) -> list[tuple[Any, ...]]:
         """Classify the mean of a document's logits."""
         if self._probe:
             texts = passages.rows["context"].to_pylist() if self._probe.reads_words else []
@@ -143,7 +143,7 @@ class TaggerLabeller:
             (key,) if len(self._labels) == 1 else tuple(f"{key}.{label}" for label in self._labels)
         )
 
-    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+    def values(self, passages: DocumentPassages) -> list[tuple[Any, ...]]:
         """Gather the names in all passages of each document."""
         entities = self._tagger.tag(passages.rows["text"].to_pylist())
         ends = [*passages.starts[1:].tolist(), len(entities)]
@@ -178,9 +178,9 @@ class NamesLabeller:
         rows = snapshot.document_rows
         owners = rows["id"].filter(pc.greater(rows["chunks"], 0)).to_numpy()
         sample = np.sort(np.random.default_rng(0).permutation(owners)[:_REFERENCE])
-        self._reference = Passages.of(snapshot, sample, self.columns)
+        self._reference = DocumentPassages.of(snapshot, sample, self.columns)
 
-    def values(self, passages: Passages) -> list[tuple[Any, ...]]:
+    def values(self, passages: DocumentPassages) -> list[tuple[Any, ...]]:
         """Compare documents with the names, beside a sample of the others."""
         is_other = ~np.isin(self._reference.documents, passages.documents)
         own, reference = (part.mean(part.vectors(self._dim)) for part in (passages, self._reference))

@@ -24,7 +24,7 @@ _TEXT_READERS = (".plain_text.", ".markup.lightweight:")
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IndexingEstimate:
     """The files of a folder that have a reader."""
 
     files: int
@@ -44,7 +44,7 @@ def estimate(
     within: Sequence[str] = (),
     exclude: Sequence[str] = (),
     seconds: float = 1.0,
-) -> Estimate:
+) -> IndexingEstimate:
     """Look through a folder, without opening a file of it.
 
     :param within: as `leave_out` and `exclude`, a parameter of `scan`.
@@ -53,11 +53,11 @@ def estimate(
     files, passages, end = 0, 0.0, time.monotonic() + seconds
     for entry in scan(root, leave_out=leave_out, within=within, exclude=exclude):
         if time.monotonic() > end:
-            return Estimate(files, _seconds(passages), is_whole=False)
+            return IndexingEstimate(files, _seconds(passages), is_whole=False)
         if not entry.reason and (reader := FORMATS.get(ending_of(entry.path))):
             files += 1
             passages += 1 + entry.size / (_TEXT_BYTES if reader[1].startswith(_TEXT_READERS) else _OTHER_BYTES)
-    return Estimate(files, _seconds(passages), is_whole=True)
+    return IndexingEstimate(files, _seconds(passages), is_whole=True)
 
 
 def _seconds(passages: float) -> float:

@@ -57,7 +57,7 @@ class _Batch:
     waiting: list[_Passage] = field(default_factory=list)
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """The part of a writer that an indexer uses, of `Writer` or of a cluster's worker, which does not commit itself."""
 
     @property
@@ -80,7 +80,7 @@ class Rows(Protocol):
 class Indexer:
     """Chunks, embeds and commits documents through one writer."""
 
-    def __init__(self, writer: Rows, encoder: Encoder, report: Report, *, commits: bool = True) -> None:
+    def __init__(self, writer: RowWriter, encoder: Encoder, report: Report, *, commits: bool = True) -> None:
         """:param commits: commit full batches; else documents stay until `take`, and only their chunks are staged."""
         self._writer = writer
         self._commits = commits

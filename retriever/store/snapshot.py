@@ -15,7 +15,7 @@ from ...indexes.flat import FlatIndex
 from .committed_rows import CommittedRows
 from .derived import lexical, neighbours, text_checksums
 from .derived.live_index import LiveIndex, LoadedIndex, load_index
-from .derived.relevance_scale import Scale, scale_of
+from .derived.relevance_scale import RelevanceScale, scale_of
 from .derived.search_backend import CPU, SearchBackend
 from .tables import LANCE_ERRORS, lance_message, matrix
 
@@ -220,7 +220,7 @@ class Snapshot(CommittedRows):
         return LiveIndex(published, None if live_mask.all() else live_mask, unindexed if len(newer) else None)
 
     @locked_cached_property
-    def scale(self) -> Scale:
+    def scale(self) -> RelevanceScale:
         """The scale of relevance."""
         return scale_of(self.store.location, self.head.encoder)
 

@@ -18,11 +18,11 @@ from . import defences
 from .attacks.alignment import align
 from .attacks.attacker import Corrector
 from .attacks.averaging import with_neighbours
-from .attacks.candidates import OUTSIDERS, CandidateAttack, Comparison, membership
+from .attacks.candidates import OUTSIDERS, AttackerSpace, CandidateAttack, membership
 from .attacks.ridge import RidgeBag
 from .attacks.unknown_encoder import Suspects
 from .config import AVERAGED, CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
-from .result import Alignment, AttackResult, DefenceResult, Example
+from .result import Alignment, AttackExample, AttackResult, DefenceResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,15 +202,15 @@ class Experiment:
         """The length nearest to 32 tokens."""
         return min(self._texts.true, key=lambda size: (abs(size - _CORRECTED_LENGTH), size))
 
-    def _comparison(self, setting: DefenceSetting, own: Floats) -> Comparison:
+    def _comparison(self, setting: DefenceSetting, own: Floats) -> AttackerSpace:
         """The space where a thief compares texts with stolen vectors; he knows the defence, not its key."""
         if setting.kind == "rotation":
             left, _, right = np.linalg.svd(own.T @ self._own)
             turn = left @ right
-            return Comparison(lambda stolen: stolen @ turn, lambda plain, _: plain)
+            return AttackerSpace(lambda stolen: stolen @ turn, lambda plain, _: plain)
         if setting.kind == "noise":
-            return Comparison(lambda stolen: stolen, lambda plain, _: plain)
-        return Comparison(lambda stolen: stolen, self._search.fitted[setting.name].documents, defended=True)
+            return AttackerSpace(lambda stolen: stolen, lambda plain, _: plain)
+        return AttackerSpace(lambda stolen: stolen, self._search.fitted[setting.name].documents, defended=True)
 
     def _bags(self, own: Floats) -> dict[int, RidgeBag]:
         """Fit a ridge for each length to the attacker's pairs."""
@@ -242,7 +242,7 @@ class Experiment:
         return self._measured(texts, tokens)
 
     def _correct(
-        self, attacker: Corrector, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats], comparison: Comparison
+        self, attacker: Corrector, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats], comparison: AttackerSpace
     ) -> AttackResult:
         """Attack a sample of the vectors of the length nearest to 32 tokens as `binocle invert` does."""
         length = self._sample_length()
@@ -303,13 +303,13 @@ class Experiment:
             seed=self._config.seed,
         )
 
-    def _examples(self, length: int, recovered: Sequence[str], recovery: Recovery) -> list[Example]:
+    def _examples(self, length: int, recovered: Sequence[str], recovery: Recovery) -> list[AttackExample]:
         """Choose the best recovered text, and more at even steps down towards the worst."""
         order = np.argsort(recovery.f1, kind="stable")[::-1]
         count = min(self._config.examples, len(order))
         sample = order[np.linspace(0, len(order) - 1, count + 1).round().astype(int)[:count]].tolist()
         true = self._texts.true[length]
-        return [Example(length, round(recovery.f1[row], 4), true[row], recovered[row]) for row in sample]
+        return [AttackExample(length, round(recovery.f1[row], 4), true[row], recovered[row]) for row in sample]
 
     def _nearest(self, own: Floats, stolen: Mapping[int, Floats]) -> ByLength:
         """Answer each stolen vector with the attacker's own text that has the nearest stored vector."""

@@ -23,7 +23,7 @@ HEADLINES = ("content_f1", "names", "numbers")  # measures beside the leak
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class AttackExample:
     """An attacked text beside its recovered text."""
 
     length: int
@@ -37,7 +37,7 @@ class AttackResult:
     """The recovered texts of one attacker, measured."""
 
     by_length: ByLength
-    examples: list[Example]
+    examples: list[AttackExample]
     rows: list[int] | None = None  # of the attacked texts of a length, if it is a sample
 
 

@@ -52,7 +52,7 @@ class Queries:
 
 
 @dataclass(frozen=True, slots=True)
-class Passages:
+class SearchedPassages:
     """The index's own passages and vectors; the passages of a document are neighbours."""
 
     paths: list[str]  # of the documents, in order
@@ -100,7 +100,7 @@ def generated_queries(snapshot: Snapshot, count: int, seed: int) -> Queries:
     )
 
 
-def sample_passages(snapshot: Snapshot, queries: Queries, seed: int) -> Passages:
+def sample_passages(snapshot: Snapshot, queries: Queries, seed: int) -> SearchedPassages:
     """Read all passages; of a large index only the judged documents' and a random sample."""
     rows = snapshot.document_rows.to_pylist()
     by_id = {row["id"]: row for row in rows if row["chunks"]}
@@ -116,7 +116,9 @@ def sample_passages(snapshot: Snapshot, queries: Queries, seed: int) -> Passages
     if not owners:
         raise InputError(f"{snapshot.store.path} holds no passages: 'binocle index' fills it")
     first = np.flatnonzero(np.diff(owners, prepend=-1))  # a document's chunks have neighbouring ids
-    return Passages([by_id[owners[position]]["path"] for position in first], first, contexts, np.concatenate(vectors))
+    return SearchedPassages(
+        [by_id[owners[position]]["path"] for position in first], first, contexts, np.concatenate(vectors)
+    )
 
 
 def _chosen(by_id: dict[int, dict[str, Any]], judged: set[str], seed: int) -> Ids:
@@ -132,7 +134,7 @@ def encode_queries(queries: Queries, encoder: Encoder) -> Floats:
     return encoder.encode(list(queries.texts.values()), kind="query")
 
 
-def ndcg(queries: Queries, query_vectors: Floats, stored: Floats, passages: Passages) -> dict[str, float]:
+def ndcg(queries: Queries, query_vectors: Floats, stored: Floats, passages: SearchedPassages) -> dict[str, float]:
     """Return nDCG@10 of each query over all passages; a document ranks by its best passage.
 
     :param stored: the vectors of `passages` with a defence.
@@ -151,7 +153,7 @@ class DefendedSearch:
 
     queries: Queries
     query_vectors: Floats
-    passages: Passages
+    passages: SearchedPassages
     fitted: dict[str, Defence]  # setting -> defence fitted to the index's vectors
 
     @classmethod

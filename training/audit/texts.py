@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from ..data.documents import Source
     from .config import AuditConfig
-    from .search_cost import Passages
+    from .search_cost import SearchedPassages
 
 _BATCH_SIZE = 256  # passages
 _COMMON = 0.4  # share of all tokens that the common ones are
@@ -66,7 +66,7 @@ class LeakTexts:
 
     @classmethod
     def of(
-        cls, retriever: Retriever, config: AuditConfig, passages: Passages | None, on_progress: OnProgress
+        cls, retriever: Retriever, config: AuditConfig, passages: SearchedPassages | None, on_progress: OnProgress
     ) -> LeakTexts:
         """:param passages: attacked as they are stored, beside the texts that are cut.
 
@@ -109,7 +109,7 @@ class StoredPassages:
     length: int  # the median number of tokens, and no length of the cut texts
 
     @classmethod
-    def of(cls, passages: Passages, lengths: Sequence[int], tokens: EncoderTokens) -> StoredPassages:
+    def of(cls, passages: SearchedPassages, lengths: Sequence[int], tokens: EncoderTokens) -> StoredPassages:
         """Measure the length on evenly chosen passages."""
         step = max(1, len(passages.contexts) // _MEASURED)
         length = max(1, round(float(np.median([len(ids) for ids in tokens(passages.contexts[::step])]))))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class SourcePassage:
     """A passage of a document."""
 
     text: str
@@ -38,7 +38,7 @@ class Source:
 
     id: str
     title: str
-    passages: tuple[Passage, ...]
+    passages: tuple[SourcePassage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class _Indexed:
             row = documents[number]
             yield Source(row["path"], row["title"], tuple(passage for _, passage in chunks))
 
-    def _chunks(self) -> Iterator[tuple[int, Passage]]:
+    def _chunks(self) -> Iterator[tuple[int, SourcePassage]]:
         for batch in self.snapshot.batches(["document", "heading", "text"]):
             for row in batch.to_pylist():
-                yield row["document"], Passage(row["text"], tuple(row["heading"]))
+                yield row["document"], SourcePassage(row["text"], tuple(row["heading"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Corpus:
     def __iter__(self) -> Iterator[Source]:
         for row in beir.documents(self.folder):
             heading = (row["title"],) if row["title"] else ()
-            yield Source(row["id"], row["title"], (Passage(row["text"], heading),))
+            yield Source(row["id"], row["title"], (SourcePassage(row["text"], heading),))
 
 
 @dataclass(frozen=True, slots=True)

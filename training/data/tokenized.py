@@ -41,7 +41,7 @@ class Row:
         return concatenate([self, following])
 
 
-class Writer:
+class TokenRowWriter:
     """Writes rows to a new file; the file is complete after `close`."""
 
     def __init__(self, file: Path) -> None:
@@ -78,7 +78,7 @@ class Writer:
         self._rows = []
 
 
-class Rows:
+class TokenRows:
     """The rows of a file, mapped into memory."""
 
     def __init__(self, file: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...core.arrays import Floats, Integers
-    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.head import EncoderWithHead
     from ..data.heads.examples import Examples
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
@@ -89,7 +89,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         _, measures = classifier_training.judge(logits, self.examples.targets(rows), self.settings, self.config.seed)
         return measures[0].value
 
-    def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
+    def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[Estimate]]:
         """Calibrate the model as it will be served, and measure it.
 
         A probe on the vectors of the trained encoder replaces the head, unless the head is right more often on the
@@ -124,7 +124,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         self.objective = f"{self.objective}, then {probe.objective}"
         return probe.settings.as_dict(), probe.measures
 
-    def fingerprint(self, head: Head) -> str:
+    def fingerprint(self, head: EncoderWithHead) -> str:
         """Return the fingerprint of the classifier, which is the head or a probe."""
         return load_classifier(head.folder).fingerprint
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.arrays import Integers
-    from ...retriever.models.heads.head import Head, HeadKind
+    from ...retriever.models.heads.head import EncoderWithHead, HeadKind
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
     from .config import HeadConfig
@@ -56,7 +56,7 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
         self.model, self._tokenizer = base
         settings = HeadSettings.of(Path(run.base), self.model.config.to_dict(), self.kind)
-        self.head: Head = TorchHead(run.base, run.folder, "", settings, *base)
+        self.head: EncoderWithHead = TorchHead(run.base, run.folder, "", settings, *base)
         self.tokenizer = self.head.tokenizer()
         self.size = min(self.config.max_length, settings.limit)
         self._order: tuple[int, Any] = (-1, None)  # of the rows in an epoch
@@ -112,7 +112,7 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
             )
         return result
 
-    def fingerprint(self, head: Head) -> str:
+    def fingerprint(self, head: EncoderWithHead) -> str:
         """Return the fingerprint of the finished model."""
         return head.fingerprint
 
@@ -133,7 +133,7 @@ class HeadTraining(ABC, Generic[RowT, BatchT, ConfigT]):
         """Return the metric on held-out rows, of the model in its present state."""
 
     @abstractmethod
-    def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
+    def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[Estimate]]:
         """Return the settings of the finished model, and its measures on held-out rows."""
 
     def _prepare(self, step: int) -> BatchT:

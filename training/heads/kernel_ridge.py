@@ -36,7 +36,7 @@ _JITTER = 1e-6  # added to the diagonal, in shares of its mean: a row that is th
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class KernelRows:
     """The rows of a fit, and how two of them are compared."""
 
     vectors: Floats  # (rows, dim)
@@ -45,7 +45,7 @@ class Rows:
     bag: BagOfWords | None
 
     @classmethod
-    def of(cls, vectors: Floats, texts: Sequence[str], random: np.random.Generator) -> Rows:
+    def of(cls, vectors: Floats, texts: Sequence[str], random: np.random.Generator) -> KernelRows:
         """Take the kernel's width and the words from the rows."""
         bag = BagOfWords.of(texts) if texts else None
         precision = _precision(vectors[random.permutation(len(vectors))[:_LANDMARKS]], random)
@@ -93,7 +93,7 @@ def fit(
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(vectors))
-    rows, shares = Rows.of(vectors, texts, random), _shares(targets, task)
+    rows, shares = KernelRows.of(vectors, texts, random), _shares(targets, task)
     scale = _scale(rows, targets, shares, order[:_SAMPLE], task)
     head = _head(rows, targets, shares, order[:_LANDMARKS], scale)
     room = _LANDMARKS - len(vectors)
@@ -102,7 +102,7 @@ def fit(
     sample = random.permutation(len(unlabelled[0]))[:room]
     other_vectors, other_texts = unlabelled[0][sample], [unlabelled[1][row] for row in sample] if texts else []
     likely = _soft_labels(head.logits(other_vectors, other_texts), targets.mean(0))
-    rows = Rows.of(np.concatenate([vectors, other_vectors]), [*texts, *other_texts], random)
+    rows = KernelRows.of(np.concatenate([vectors, other_vectors]), [*texts, *other_texts], random)
     targets, shares = np.concatenate([targets, likely]), np.append(shares, np.full(len(sample), _TRUST, np.float32))
     order = random.permutation(len(targets))
     second = _scale(rows, targets, shares, order[:_SAMPLE], task)
@@ -129,7 +129,7 @@ def _soft_labels(logits: Floats, prior: Floats) -> Floats:
     return labels
 
 
-def _scale(rows: Rows, targets: Floats, shares: Floats, sample: Positions, task: str) -> Scale:
+def _scale(rows: KernelRows, targets: Floats, shares: Floats, sample: Positions, task: str) -> Scale:
     """Choose the penalty and the scale of the logits on a sample of the rows, each left out once."""
     centre = np.average(targets, axis=0, weights=shares)
     near = rows.near(sample, sample, rows.words(sample))
@@ -137,7 +137,7 @@ def _scale(rows: Rows, targets: Floats, shares: Floats, sample: Positions, task:
     return Scale(penalty, *_logits(predictions + centre, targets[sample], task))
 
 
-def _head(rows: Rows, targets: Floats, shares: Floats, landmarks: Positions, scale: Scale) -> KernelWeights:
+def _head(rows: KernelRows, targets: Floats, shares: Floats, landmarks: Positions, scale: Scale) -> KernelWeights:
     """Return the weights that all rows give, each with its share."""
     centre = np.average(targets, axis=0, weights=shares).astype(np.float32)
     words = rows.words(landmarks)
@@ -183,7 +183,7 @@ def _leave_one_out(kernel: Floats, residual: Floats, shares: Floats) -> tuple[fl
 
 
 def _solve(
-    rows: Rows, residual: Floats, shares: Floats, landmarks: Positions, words: Floats | None, penalty: float
+    rows: KernelRows, residual: Floats, shares: Floats, landmarks: Positions, words: Floats | None, penalty: float
 ) -> Floats:
     """Return the coefficients of the landmarks, (landmarks, labels)."""
     size = len(landmarks)

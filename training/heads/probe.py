@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
+    from ...retriever.models.heads.kernel import KernelWeights
     from ..data.heads.examples import Example, Examples
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
     from .config import ClassifierConfig
-    from .kernel_ridge import KernelWeights
 
 _BLOCK = 2_000  # texts encoded between two events
 

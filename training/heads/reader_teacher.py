@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Integers
-    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.head import EncoderWithHead
     from ...retriever.models.heads.windows import Window
 
     Probabilities = NDArray[np.float16]  # (1 + tokens of the passage, 2): of start and end; the first row is no answer
@@ -48,7 +48,7 @@ class Lesson:
 class ReaderTeacher:
     """A larger reader. It computes the probabilities of each window once and keeps them."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: EncoderWithHead) -> None:
         self._head = head
         self._tokenizer = head.tokenizer()
         self._known: dict[int, Probabilities] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Doubles, Integers
-    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.head import EncoderWithHead
     from ...retriever.models.heads.reader import Span
     from ...retriever.models.heads.windows import Window
     from ..runs.training_run import TrainingRun
@@ -137,7 +137,7 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
         spans = _spans(Reader(self.head, self._settings()), questions)
         return float(_values(span_metrics.f1, spans, questions).mean())
 
-    def judge(self, head: Head) -> tuple[dict[str, Any], list[heldout.Estimate]]:
+    def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[heldout.Estimate]]:
         """Choose the threshold of no answer, calibrate the probabilities, and measure the answers."""
         settings = self._settings()
         if not self.held_out:

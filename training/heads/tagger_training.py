@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...core.arrays import Integers
-    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.head import EncoderWithHead
     from ...retriever.models.heads.tagger import Entity
-    from ..data.heads.tagged import TaggedTexts
+    from ..data.heads.tagged import TaggedSplit
     from ..runs.training_run import TrainingRun
     from .head_training import Base
 
@@ -45,7 +45,7 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
     metric = "span F1"
     objective = "likelihood of a linear chain of tags at each word's first token (arXiv:1810.04805, arXiv:1603.01360)"
 
-    def __init__(self, run: TrainingRun[HeadConfig], base: Base, texts: TaggedTexts) -> None:
+    def __init__(self, run: TrainingRun[HeadConfig], base: Base, texts: TaggedSplit) -> None:
         super().__init__(run, base, texts.learned, texts.held_out)
         self._numbers = {label: number for number, label in enumerate(texts.labels)}
         capitals = ignores_case(self.tokenizer) and has_types(self.model)
@@ -54,7 +54,7 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         self.settings = TaggerSettings(self.size, capitals=capitals, transitions=transitions.tolist())
 
     @classmethod
-    def load(cls, run: TrainingRun[HeadConfig], texts: TaggedTexts) -> TaggerTraining:
+    def load(cls, run: TrainingRun[HeadConfig], texts: TaggedSplit) -> TaggerTraining:
         """Load the base of a run with a head for the labels of the texts."""
         return cls(run, cls.load_base(run, **label_options(texts.labels)), texts)
 
@@ -98,7 +98,7 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         hits, totals = _counts(Tagger(self.head, self.settings).tag([row.text for row in rows]), rows)
         return span_f1(hits, totals)
 
-    def judge(self, head: Head) -> tuple[dict[str, Any], list[heldout.Estimate]]:
+    def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[heldout.Estimate]]:
         """Measure the tagger as it will be served, calibrate its probabilities, and note their precisions."""
         settings, seed, rows = self.settings, self.config.seed, self.held_out
         if not rows:

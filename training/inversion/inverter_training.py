@@ -15,7 +15,7 @@ from ...retriever.inversion.inverter_info import InverterInfo
 from ...retriever.inversion.proposals import TokenProposer
 from ...retriever.inversion.text_shape import TextShape
 from ...retriever.models.tokens.token_ids import EncoderTokens
-from ..data.tokenized import Rows
+from ..data.tokenized import TokenRows
 from ..pretraining.data import rows as pretraining_rows
 from ..runs import environment
 from ..runs.checkpoints import last_checkpoint
@@ -141,8 +141,8 @@ class StateInverterTraining(InverterTraining):
         if not counts.rows or not counts.held_out_rows:
             raise InputError(_TOO_SHORT)
         self.counts = {name: value for name, value in counts.as_dict().items() if name != "pairs"}
-        self.train_rows = Rows(self.rows_folder / "train.arrow")
-        self.held_out = Rows(self.rows_folder / "held_out.arrow")
+        self.train_rows = TokenRows(self.rows_folder / "train.arrow")
+        self.held_out = TokenRows(self.rows_folder / "held_out.arrow")
 
     def train(self) -> TrainedInverter:
         """Fit the linear part in a new run, train by steps, then measure the accuracy of tokens."""

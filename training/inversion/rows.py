@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.files import json_or_make
 from ...indexes.metric import normalized
-from ..data.tokenized import Row, Rows, Writer
+from ..data.tokenized import Row, TokenRows, TokenRowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ _WHOLE = 0.75  # share of spans of full length; the rest have random lengths
 class TokenSpans:
     """Rows of tokens, and their vectors (rows, dim) of length 1; both are memory-mapped."""
 
-    tokens: Rows
+    tokens: TokenRows
     vectors: Floats
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class TokenSpans:
     @classmethod
     def read(cls, folder: Path, name: str, dim: int) -> TokenSpans:
         """Map the files `NAME.arrow` and `NAME.f32` into memory; an empty file gives no rows."""
-        rows = Rows(folder / f"{name}.arrow")
+        rows = TokenRows(folder / f"{name}.arrow")
         file = folder / f"{name}.f32"
         empty = np.empty((0, dim), np.float32)
         vectors = np.memmap(file, np.float32, "r").reshape(-1, dim) if file.stat().st_size else empty
@@ -49,7 +49,7 @@ class TokenSpans:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SpanCounts:
     """The numbers of documents read and of rows written."""
 
     documents: int = 0
@@ -67,7 +67,7 @@ def prepare(
     longest: int,
     limit: int,
     seed: int = 0,
-) -> Counts:
+) -> SpanCounts:
     """Cut texts into spans, encode them, and write `train` and `held_out`; reuse the complete files of a killed run.
 
     :param texts: each text with whether it is held out, from `pretraining.data.rows.split_held_out`.
@@ -77,7 +77,7 @@ def prepare(
     counts = json_or_make(
         folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, limit, seed))
     )
-    return Counts(**counts)
+    return SpanCounts(**counts)
 
 
 def _write(
@@ -88,7 +88,7 @@ def _write(
     longest: int,
     limit: int,
     seed: int,
-) -> Counts:
+) -> SpanCounts:
     random = np.random.default_rng(seed)
     train = _SpanWriter(folder, "train", encoder, tokens, limit)
     held_out = _SpanWriter(folder, "held_out", encoder, tokens, max(1, limit // 20))
@@ -104,7 +104,7 @@ def _write(
                 (held_out if is_held_out else train).add(span, documents)
     train.close()
     held_out.close()
-    return Counts(documents, held_documents, train.count, held_out.count)
+    return SpanCounts(documents, held_documents, train.count, held_out.count)
 
 
 def cut(texts: list[str], encoder: Encoder, longest: int, random: np.random.Generator) -> Iterator[list[str]]:
@@ -126,7 +126,7 @@ class _SpanWriter:
 
     def __init__(self, folder: Path, name: str, encoder: Encoder, tokens: EncoderTokens, limit: int) -> None:
         self._encoder, self._tokens, self._limit = encoder, tokens, limit
-        self._rows = Writer(folder / f"{name}.arrow")
+        self._rows = TokenRowWriter(folder / f"{name}.arrow")
         self._vectors = folder / f"{name}.f32"
         self._vectors.write_bytes(b"")
         self._waiting: list[tuple[str, int]] = []

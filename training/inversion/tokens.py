@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ...retriever.inversion.decoder_settings import TokenDecoderSettings
     from ...retriever.inversion.hidden_states import HiddenStates
-    from ..data.tokenized import Rows
+    from ..data.tokenized import TokenRows
 
 _CLASSES = 4_096  # tokens in the loss on a CPU, beside the batch's own; a GPU compares with the whole vocabulary
 _REPLACED = 0.15  # share of tokens replaced by random ones
@@ -48,7 +48,7 @@ class TokenInversion:
         self,
         states: HiddenStates,
         settings: TokenDecoderSettings,
-        rows: Rows,
+        rows: TokenRows,
         *,
         layer: int,
         batch_size: int = 32,
@@ -147,13 +147,13 @@ class TokenInversion:
         weights: Tensor = torch.linalg.solve(squares + ridge, products).float()
         return weights
 
-    def accuracy(self, rows: Rows | Sequence[Sequence[int]], *, limit: int = 100) -> float:
+    def accuracy(self, rows: TokenRows | Sequence[Sequence[int]], *, limit: int = 100) -> float:
         """The share of tokens that are named right."""
         correct = self.correct(rows, limit=limit)
         return float(np.concatenate(correct).mean()) if correct else 0.0
 
     def correct(
-        self, rows: Rows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
+        self, rows: TokenRows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
     ) -> list[NDArray[np.bool_]]:
         """Whether each token is named right, for each row of `predict`."""
         predicted = self.predict(rows, limit=limit, masked=masked)
@@ -161,7 +161,7 @@ class TokenInversion:
 
     @torch.no_grad()
     def predict(
-        self, rows: Rows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
+        self, rows: TokenRows | Sequence[Sequence[int]], *, limit: int | None = None, masked: float = 0.0
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the logits (tokens, vocabulary) and the true tokens of each row, the shortest first.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _TOGETHER = 64  # queries to compare by one product of their vectors
 
 
-class FirstStage(Protocol):
+class CandidateSource(Protocol):
     """Finds candidates."""
 
     size: int  # number of all candidates
@@ -55,7 +55,7 @@ class FirstStage(Protocol):
         ...
 
 
-class Documents:
+class DocumentCandidates:
     """Searches the documents of a collection, exactly."""
 
     cut = False
@@ -75,7 +75,7 @@ class Documents:
         return self._text_keys[ids], self._name_keys[ids]
 
 
-class Passages:
+class PassageCandidates:
     """Ranks the passages of an index by its own search. A passage's text is its context: titles, then text."""
 
     cut = True

@@ -23,7 +23,7 @@ from ...indexes.gpu import on_gpus
 from ...retriever.models.bert.bert_encoder import use_gpus
 from ...retriever.retriever import Retriever
 from ..data import beir, sources
-from .candidates import Documents, Passages, encode_documents
+from .candidates import DocumentCandidates, PassageCandidates, encode_documents
 from .config import MiningConfig
 from .corpus import choose_encoder, open_corpus, read_pairs
 from .forms import FORMS
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
     from ...retriever.search.mode import Mode
-    from .candidates import FirstStage
+    from .candidates import CandidateSource
     from .corpus import Corpus, Named, Pairs
 
 _MODES = ("semantic", "hybrid")
@@ -134,14 +134,14 @@ def _mine(
         with report.timed("encoding texts"):
             index = encode_documents(collection, encoder, work / "vectors", progress)
         keys = collection.keys()
-        stage: FirstStage
+        stage: CandidateSource
         if isinstance(corpus, Retriever):
-            stage = Passages(corpus.snapshot(), report.mode)
+            stage = PassageCandidates(corpus.snapshot(), report.mode)
         elif report.mode == "hybrid":
             with report.timed("indexing"):
                 progress(Progress("indexing", 0, 1))
                 texts = _build_index(collection, corpus, encoder, work / "index")
-                stage = Passages(texts.snapshot(), report.mode, _name_of)
+                stage = PassageCandidates(texts.snapshot(), report.mode, _name_of)
                 progress(Progress("indexing", 1, 1))
         else:
             stage = _documents(collection, keys, index, report)
@@ -172,12 +172,14 @@ def _fill(
             collection.add_document(text, name)
 
 
-def _documents(collection: TextDatabase, keys: tuple[Ids, Ids], index: FlatIndex, report: MiningReport) -> Documents:
+def _documents(
+    collection: TextDatabase, keys: tuple[Ids, Ids], index: FlatIndex, report: MiningReport
+) -> DocumentCandidates:
     """Search the collection's documents, on a GPU if that pays."""
     searched: VectorIndex = index
     if collection.queries * collection.documents >= _GPU_COMPARISONS:
         searched, report.searched_by = on_gpus(index)
-    return Documents(collection, keys, searched)
+    return DocumentCandidates(collection, keys, searched)
 
 
 def _build_index(collection: TextDatabase, corpus: Iterable[Named], encoder: Encoder, path: Path) -> Retriever:

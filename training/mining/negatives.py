@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats, Ids, Mask
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
-    from .candidates import FirstStage
+    from .candidates import CandidateSource
     from .config import MiningConfig
     from .report import MiningReport
     from .text_db import TextDatabase
@@ -62,7 +62,7 @@ class Miner:
         collection: TextDatabase,
         keys: tuple[Ids, Ids],
         index: FlatIndex,
-        stage: FirstStage,
+        stage: CandidateSource,
         encoder: Encoder,
         rules: MiningConfig,
         report: MiningReport,

@@ -19,7 +19,7 @@ MASK = "[MASK]"  # in every text, whatever the model's own mask token is
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class TokenPrediction:
     """A token for a mask. The probabilities of all tokens for a mask add up to 1."""
 
     token: str
@@ -69,7 +69,7 @@ class Filler:
         masked.model.eval().to(environment.device())
         return cls(masked)
 
-    def fill(self, text: str, k: int = 5) -> list[list[Prediction]]:
+    def fill(self, text: str, k: int = 5) -> list[list[TokenPrediction]]:
         """Predict the k likeliest tokens for each mask in the text, the likeliest first.
 
         Each of several masks is filled as if the rest stayed masked.
@@ -79,7 +79,7 @@ class Filler:
         probabilities = self._masked.mask_logits(self._encode(text)).softmax(1)
         likely = probabilities.topk(min(k, len(self._tokenizer)))
         return [
-            [Prediction(self._word(token), share) for token, share in zip(tokens, shares, strict=True)]
+            [TokenPrediction(self._word(token), share) for token, share in zip(tokens, shares, strict=True)]
             for tokens, shares in zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
         ]
 

@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from ...core.files import write_atomic
 from ...retriever.models.settings import ModelSettings, fingerprint
-from ..data.tokenized import Rows
+from ..data.tokenized import TokenRows
 from ..encoders.base_model import set_dropout
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment
@@ -37,7 +37,7 @@ class MaskedTraining:
     def __init__(self, run: TrainingRun[PretrainingConfig], start: StartingModel) -> None:
         config, tokenizer = run.config, start.masked.tokenizer
         self.run, self.config, self.start = run, config, start
-        self.train_rows, self.held_out = map(Rows, row_files(run))
+        self.train_rows, self.held_out = map(TokenRows, row_files(run))
         torch.manual_seed(config.seed)
         set_dropout(start.masked.model, config.dropout)
         attention.speed_up(start.masked.model)

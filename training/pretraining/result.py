@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.significance import Difference
-from .data.rows import Counts
+from .data.rows import RowCounts
 from .perplexity import Perplexity
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class PretrainingResult:
     base: str
     objective: str
     new_head: bool  # the base had no head for masked words, and got one tied to its word embeddings
-    counts: Counts
+    counts: RowCounts
     steps: int
     seconds: float
     texts_per_second: float  # rows
@@ -61,7 +61,7 @@ class PretrainingResult:
         """From the fields of a result."""
         before, after = Perplexity.from_dict(fields["before"]), Perplexity.from_dict(fields["after"])
         difference = Difference(**fields["difference"]) if fields.get("difference") else None
-        parts = {"counts": Counts(**fields["counts"]), "before": before, "after": after, "difference": difference}
+        parts = {"counts": RowCounts(**fields["counts"]), "before": before, "after": after, "difference": difference}
         return cls(**{**fields, **parts})
 
 

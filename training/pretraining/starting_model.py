@@ -10,7 +10,7 @@ import torch
 
 from ...core.errors import InputError
 from ..data.texts import documents
-from ..data.tokenized import Rows
+from ..data.tokenized import TokenRows
 from ..encoders.base_model import keep_spread_layers
 from . import model as masked_model
 from .data.batches import Frame
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..runs.training_run import TrainingRun
     from .config import PretrainingConfig
-    from .data.rows import Counts
+    from .data.rows import RowCounts
     from .model import MaskedModel
 
     Run = TrainingRun[PretrainingConfig]
@@ -40,7 +40,7 @@ class StartingModel:
     teacher: MaskedTeacher | None
     max_length: int  # tokens that both take
     frame: Frame
-    counts: Counts  # of the rows on disk
+    counts: RowCounts  # of the rows on disk
 
     @classmethod
     def prepare(cls, run: Run, sources: Sequence[str | Path]) -> StartingModel:
@@ -120,7 +120,7 @@ def _max_length(run: Run, masked: MaskedModel, teacher: MaskedTeacher | None) ->
     return limit
 
 
-def _write_rows(run: Run, sources: Sequence[str | Path], tokenizer: Any, frame: Frame, max_length: int) -> Counts:
+def _write_rows(run: Run, sources: Sequence[str | Path], tokenizer: Any, frame: Frame, max_length: int) -> RowCounts:
     """Tokenize the texts into rows on disk, and check that they suffice."""
     config, has_pairs = run.config, run.config.objective != "mlm"
     run.report("reading and tokenizing the texts")
@@ -137,7 +137,7 @@ def _write_rows(run: Run, sources: Sequence[str | Path], tokenizer: Any, frame: 
         raise InputError(f"no text has two sentences to make a pair of, which {config.objective} asks for")
     if config.objective == "mlm+nsp":
         for file in row_files(run)[: 2 if config.held_out else 1]:
-            if len(np.unique(Rows(file).documents)) < 2:
+            if len(np.unique(TokenRows(file).documents)) < 2:
                 raise InputError(
                     "the next sentence may be from another document: expected two documents with words at least, "
                     "to learn from and to hold out"

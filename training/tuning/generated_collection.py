@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...retriever.store.snapshot import Snapshot
-    from ..data.documents import Passage, Source
+    from ..data.documents import Source, SourcePassage
     from .query_generation import SyntheticPair
 
 _KINDS = ("title", "section", "claim", "cloze")
@@ -91,7 +91,7 @@ def _without(source: Source, queries: Collection[str]) -> dict[str, str]:
     return {"_id": source.id, "title": title, "text": "\n\n".join(texts)}
 
 
-def _text_without(passage: Passage, title: str, queries: Collection[str]) -> str:
+def _text_without(passage: SourcePassage, title: str, queries: Collection[str]) -> str:
     text = passage.text
     for start, end in reversed(list(spans(text))):
         if _key(text[start:end]) in queries:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .query_generation import SyntheticPair
     from .teachers import Teacher
     from .tuning_config import TuningConfig
-    from .verdict import Comparison, Verdict
+    from .verdict import RankingComparison, Verdict
 
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _CHOOSING_QUERIES, _CHOOSING_RIVALS = 200, 600
@@ -84,7 +84,7 @@ class IndexTuning:
     def _base_vectors(self) -> Floats:
         return self.judges.stored_vectors(self.base)
 
-    def teaching(self) -> Comparison:
+    def teaching(self) -> RankingComparison:
         """Compare the teacher with the encoder that is to learn from it, on queries from held-out documents."""
         self.run.report("comparing the teacher with the encoder")
         if self.config.teacher == HYBRID:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from ..data.documents import Passage, Source
+    from ..data.documents import Source, SourcePassage
     from .term_weights import TermWeights
 
     Pair = tuple[str, str]  # query and positive
@@ -28,19 +28,19 @@ class DocumentContext:
         self.weights = weights
         self.anchors = anchors  # text and fragment of the links to it
         self.random = random  # another for each kind of queries, so that no kind changes the queries of another
-        self._sentences: dict[Passage, list[tuple[int, int]]] = {}
+        self._sentences: dict[SourcePassage, list[tuple[int, int]]] = {}
 
-    def nearest(self, query: str, passages: Sequence[Passage]) -> Passage:
+    def nearest(self, query: str, passages: Sequence[SourcePassage]) -> SourcePassage:
         """Return the passage that shares most with a query, by the BM25 weights of words; the first of equal ones."""
         content = self.weights.content(split_terms(query))
 
-        def shared(passage: Passage) -> float:
+        def shared(passage: SourcePassage) -> float:
             terms = self.weights.terms(passage.text)
             return sum(terms.get(word, 0.0) for word in content)
 
         return max(passages, key=shared)
 
-    def sentences(self, passage: Passage) -> list[tuple[int, int]]:
+    def sentences(self, passage: SourcePassage) -> list[tuple[int, int]]:
         """Return the spans of sentences that read like prose: 5 to 60 words, no boilerplate."""
         if passage not in self._sentences:
             sentences = [(passage.text[start:end], (start, end)) for start, end in spans(passage.text)]
@@ -61,7 +61,7 @@ def _title(context: DocumentContext) -> Iterator[Pair]:
 def _section(context: DocumentContext) -> Iterator[Pair]:
     """The path of headings below the title, for the passage of the section that has most of its words."""
     title = context.source.title
-    sections: dict[tuple[str, ...], list[Passage]] = {}
+    sections: dict[tuple[str, ...], list[SourcePassage]] = {}
     for passage in context.source.passages:
         path = tuple(heading for heading in passage.heading if heading != title)
         if path:
@@ -72,7 +72,7 @@ def _section(context: DocumentContext) -> Iterator[Pair]:
             yield path[-1], _below(context.nearest(path[-1], passages), path[-1])
 
 
-def _below(passage: Passage, heading: str) -> str:
+def _below(passage: SourcePassage, heading: str) -> str:
     """Return a passage's context without one of its headings."""
     path = [part for part in passage.heading if part != heading]
     return f"{' > '.join(path)}\n{passage.text}" if path else passage.text
@@ -99,7 +99,7 @@ def _claim(context: DocumentContext) -> Iterator[Pair]:
                 yield passage.text[start:end], _without(passage, start, end)
 
 
-def _most_central(context: DocumentContext, passage: Passage, count: int) -> list[tuple[int, int]]:
+def _most_central(context: DocumentContext, passage: SourcePassage, count: int) -> list[tuple[int, int]]:
     """Return the most central sentences. One near the end, where conclusions stand, counts up to half more."""
     terms = context.weights.terms(passage.context)
 
@@ -110,7 +110,7 @@ def _most_central(context: DocumentContext, passage: Passage, count: int) -> lis
     return sorted(context.sentences(passage), key=score, reverse=True)[:count]
 
 
-def _without(passage: Passage, start: int, end: int) -> str:
+def _without(passage: SourcePassage, start: int, end: int) -> str:
     """Return a passage's context without a span of its text."""
     before, after = passage.text[:start].rstrip(), passage.text[end:].lstrip()
     rest = f"{before} {after}".strip()

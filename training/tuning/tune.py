@@ -31,7 +31,7 @@ from .unpublished import Unpublished
 if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ...retriever.retriever import Retriever
-    from .verdict import Comparison, Verdict
+    from .verdict import RankingComparison, Verdict
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class TuningResult:
     folder: Path
     model: str  # the folder, with @int8 at its end if the index encodes documents in int8
     pairs: int
-    teaching: Comparison  # of the encoder and its teacher
+    teaching: RankingComparison  # of the encoder and its teacher
     verdict: Verdict | None  # None: the teacher was no better, so nothing was learned
     published: bool
     seconds: float
@@ -105,7 +105,7 @@ def tune(
     return TuningResult(run.out, model, pairs, teaching, verdict, published, time.monotonic() - start)
 
 
-def _learn(run: TrainingRun[TuningConfig], retriever: Retriever) -> tuple[int, Comparison, Verdict | None]:
+def _learn(run: TrainingRun[TuningConfig], retriever: Retriever) -> tuple[int, RankingComparison, Verdict | None]:
     """Return the number of queries, the comparison with the teacher, and the verdict; None if nothing was learned."""
     from .index_tuning import IndexTuning
 

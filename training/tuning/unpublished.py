@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.files import write_atomic
 from ..evaluation.significance import Difference
-from .verdict import Comparison, LogComparison, Verdict
+from .verdict import LogComparison, RankingComparison, Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ class Unpublished:
     """The measurements of a finished run that has not changed the index yet."""
 
     pairs: int
-    teaching: Comparison
+    teaching: RankingComparison
     verdict: Verdict
 
 
@@ -66,8 +66,8 @@ def _settings(encoder: str, config: TuningConfig) -> dict[str, Any]:
     return settings
 
 
-def _comparison(values: dict[str, Any]) -> Comparison:
-    return Comparison(**_with_difference(values))
+def _comparison(values: dict[str, Any]) -> RankingComparison:
+    return RankingComparison(**_with_difference(values))
 
 
 def _with_difference(values: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _EQUAL = 1e-6  # scores closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RankingComparison:
     """The difference between two rankings of the same queries; all kinds of queries have the same weight."""
 
     before: float  # nDCG@10
@@ -100,7 +100,7 @@ class Verdict:
     """The change of each mode of search by tuning."""
 
     queries: int
-    modes: dict[str, Comparison]
+    modes: dict[str, RankingComparison]
     log: LogComparison | None = None  # by meaning, if queries of a log were held back
 
     @property
@@ -242,7 +242,7 @@ class Judges:
         ranks = np.array([1 + len(np.unique(self._documents[row])) for row in above])
         return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
 
-    def compare(self, before: Floats, after: Floats, seed: int) -> Comparison:
+    def compare(self, before: Floats, after: Floats, seed: int) -> RankingComparison:
         """Compare nDCG@10 of the queries in two rankings.
 
         Queries of one document gain and lose together, so the significance test takes one value per document.
@@ -254,7 +254,7 @@ class Judges:
         return Verdict(len(self.pairs), {mode: self.compare(before[mode], after[mode], seed) for mode in _MODES})
 
 
-def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> Comparison:
+def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> RankingComparison:
     """Compare the values of the queries, by document and with the same weight for each kind."""
     kinds = np.array([pair.kind for pair in pairs])
     weights = np.empty(len(pairs))  # mean 1, with the same sum for each kind
@@ -268,7 +268,7 @@ def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed:
         return totals * len(totals) / len(pairs)
 
     gains = after - before
-    return Comparison(
+    return RankingComparison(
         float((weights * before).mean()),
         float((weights * after).mean()),
         significance.difference(document_values(after), document_values(before), seed=seed),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
     from ..encoder import Encoder
-    from .head import Head
+    from .head import EncoderWithHead
 
     Text = str | tuple[str, str]
 
@@ -243,7 +243,7 @@ class ProbeScorer:
 class HeadScorer:
     """A model that was fine-tuned with its head."""
 
-    def __init__(self, head: Head, length: int) -> None:
+    def __init__(self, head: EncoderWithHead, length: int) -> None:
         self.name, self.fingerprint, self._head = head.name, head.fingerprint, head
         tokenizer = head.tokenizer()
         self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # the other one does not truncate

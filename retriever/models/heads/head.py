@@ -120,7 +120,7 @@ def check_settings(folder: Path, noun: str, settings: Any, rules: Mapping[str, t
         )
 
 
-class Head(Protocol):
+class EncoderWithHead(Protocol):
     """An encoder with a head, as readers use it. `load_head` returns one."""
 
     name: str
@@ -137,7 +137,7 @@ class Head(Protocol):
         ...
 
 
-def load_head(name: str | os.PathLike[str], kind: HeadKind) -> Head:
+def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
     """Load an encoder with a head by folder or name, without torch if the model is a plain BERT.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.

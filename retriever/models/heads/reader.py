@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....core.arrays import Floats
-    from .head import Head
+    from .head import EncoderWithHead
     from .windows import Window
 
 _LONGEST = 30  # tokens of an answer, as in SQuAD's baselines
@@ -74,7 +74,7 @@ class Span:
 class Reader:
     """A model that finds answers in passages; `load_reader` returns one."""
 
-    def __init__(self, head: Head, settings: ReaderSettings) -> None:
+    def __init__(self, head: EncoderWithHead, settings: ReaderSettings) -> None:
         self.head, self.settings = head, settings
         self.name, self.fingerprint = head.name, head.fingerprint
         self._size = min(settings.window, head.settings.limit)

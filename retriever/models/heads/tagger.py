@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....core.arrays import Floats, Integers
-    from .head import Head
+    from .head import EncoderWithHead
     from .windows import Window
 
 _MARK, _FORMAT = "\uffff", "\ufffe"  # no characters: stand for every mark, and for every format character
@@ -149,7 +149,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 class Tagger:
     """A model that marks names; `load_tagger` returns one."""
 
-    def __init__(self, head: Head, settings: TaggerSettings) -> None:
+    def __init__(self, head: EncoderWithHead, settings: TaggerSettings) -> None:
         self.head, self.settings = head, settings
         self.name, self.fingerprint, self.labels = head.name, head.fingerprint, head.settings.labels
         self._valid = valid(self.labels)

@@ -14,7 +14,7 @@ _LISTS = frozenset({"ol", "ul", "menu", "dir"})
 _NO_NUMBERS = re.compile(r"list-style(?:-type)?\s*:[^;]*none", re.IGNORECASE)
 
 
-class Lists:
+class HtmlLists:
     """The lists that are open at the reader's position. Elements that nobody sees are not told to it."""
 
     def __init__(self) -> None:

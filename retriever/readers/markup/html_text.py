@@ -21,7 +21,7 @@ from ..base import (
 )
 from ..plain_text.encoding import decode
 from ..tables import columns_heading
-from .html_lists import Lists
+from .html_lists import HtmlLists
 from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (
     ALLOWED_IN_HEAD,
@@ -155,7 +155,7 @@ class HtmlReader:
         self._link = 0  # the number of pieces of text before the last link in that heading
         self._link_end = 0  # the number of pieces up to the end of the last link or button of this block
         self._gap = ""  # white space between the last text and the next, due to the blocks between
-        self._lists = Lists()
+        self._lists = HtmlLists()
         self.page_title = ""
 
     def read(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...models.encoder import encode_finite
-from ...store.derived.relevance_scale import DEFAULT_ENCODERS, Scale, read_scale, store_scale
+from ...store.derived.relevance_scale import DEFAULT_ENCODERS, RelevanceScale, read_scale, store_scale
 from .everyday import SUBJECTS
 from .relevance import DEPTH, LINE, relevance
 
@@ -47,7 +47,7 @@ def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
         store_scale(location, measure_scale(snapshot, encoder), snapshot.head.encoder)
 
 
-def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
+def measure_scale(snapshot: Snapshot, encoder: Encoder) -> RelevanceScale:
     """Measure the scale and the errors of an index with at least one passage."""
     from ...store.derived.benchmark_queries import sentences  # a search needs none of it
 
@@ -57,17 +57,17 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
     pieces = [sentences(rows[number]["text"]) for number in sample]
     longest = [max(sentences_of_one, key=len) for sentences_of_one in pieces if sentences_of_one]
     if not longest:
-        return Scale(passages=len(ids))
+        return RelevanceScale(passages=len(ids))
     own = _nearest(snapshot, encoder, longest)
     questions = [question for subject in SUBJECTS for question in subject]
     everyday = _nearest(snapshot, encoder, questions).reshape(len(SUBJECTS), -1, own.shape[1])
     best = everyday[:, :, 0]
     middles = float(np.median(best)), float(np.median(own[:, 0]))
-    scale = Scale(passages=len(ids))
+    scale = RelevanceScale(passages=len(ids))
     if encoder.fingerprint not in DEFAULT_ENCODERS:
         scale = replace(scale, everyday=middles[0], own=middles[1])
         if not scale.tells_apart:
-            return Scale(passages=len(ids))
+            return RelevanceScale(passages=len(ids))
     untreated = everyday[np.median(best, axis=1) <= sum(middles) / 2].reshape(-1, own.shape[1])
     answered = 1 - _weak_share(untreated, _SHARE_ELSEWHERE, scale)
     return replace(scale, answered=answered, refused=_weak_share(own, _SHARE, scale))
@@ -80,7 +80,7 @@ def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floa
     return nearest
 
 
-def _weak_share(cosines: Floats, share: float, scale: Scale) -> float:
+def _weak_share(cosines: Floats, share: float, scale: RelevanceScale) -> float:
     """The share of texts with weak passages, given their cosines, and the share of words that each passage holds."""
     shares, literal = np.full(cosines.shape[1:], share), np.zeros(cosines.shape[1:], bool)
     weak = [relevance(nearest, shares, literal, scale, nearest, scale.passages)[0] < LINE for nearest in cosines]

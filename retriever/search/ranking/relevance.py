@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Ids
     from ....indexes.inverted.lexical_index import LexicalIndex
-    from ...store.derived.relevance_scale import Scale
+    from ...store.derived.relevance_scale import RelevanceScale
     from ...store.snapshot import Snapshot
     from ..mode import Mode
 
@@ -62,7 +62,7 @@ def relevance(
     cosines: Floats,
     shares: Floats,
     literal: NDArray[np.bool_],
-    scale: Scale,
+    scale: RelevanceScale,
     nearest: Floats,
     passages: int,
     sentences: Floats | None = None,

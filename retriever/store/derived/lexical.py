@@ -16,7 +16,7 @@ from ....core import terms
 from ....core.arrays import isin_sorted
 from ....core.errors import DamagedError
 from ....indexes.inverted.build import SegmentBuilder, merge
-from ....indexes.inverted.lexical_index import LexicalIndex, Part
+from ....indexes.inverted.lexical_index import LexicalIndex, LiveSegment
 from ....indexes.inverted.segment import MAX_ROWS, Segment
 from ....indexes.manifest import IndexManifest
 from ....indexes.published import publish_files
@@ -60,18 +60,18 @@ def load(state: CommittedRows) -> LexicalIndex | None:
     newer = ids[ids > _newest(published)]
     if published is None or len(newer) > _MAX_UNINDEXED:
         return None
-    parts = [Part(part.segment, part.live) for part in published]
+    parts = [LiveSegment(part.segment, part.live) for part in published]
     if len(newer):
         builder = SegmentBuilder()
         rows = state.newer(int(newer[0]) - 1, ["id", "context"])
         builder.add(rows["id"].to_numpy(), rows["context"].to_pylist())
-        parts.append(Part(builder.build()))
+        parts.append(LiveSegment(builder.build()))
     return LexicalIndex(parts)
 
 
 def analyse(state: CommittedRows) -> LexicalIndex:
     """Return an index of all rows, in memory."""
-    return LexicalIndex([Part(segment) for segment in _new_segments(state, -1)])
+    return LexicalIndex([LiveSegment(segment) for segment in _new_segments(state, -1)])
 
 
 def check(state: CommittedRows) -> None:

@@ -26,7 +26,7 @@ _NEAREST = 0.05  # cosines tell answers from other passages only if their median
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class RelevanceScale:
     """The cosines of an encoder on the passages of an index, and the errors measured with them."""
 
     everyday: float = 0.24  # median cosine of everyday questions with their best passages
@@ -47,7 +47,7 @@ class Scale:
 
     def as_default(self, cosines: Floats) -> Floats:
         """The cosines that the default encoder would give."""
-        default = Scale()
+        default = RelevanceScale()
         slope = (default.own - default.everyday) / (self.own - self.everyday)
         scaled: Floats = (default.everyday + (cosines - self.everyday) * slope).astype(np.float32)
         return scaled
@@ -64,24 +64,26 @@ class Scale:
         )
 
 
-FITTED = Scale(answered=0.03, refused=0.02)  # of the default encoder; five collections: .025 and .010 in the mean
+FITTED = RelevanceScale(
+    answered=0.03, refused=0.02
+)  # of the default encoder; five collections: .025 and .010 in the mean
 
 
-def scale_of(location: Location, encoder: EncoderId) -> Scale:
+def scale_of(location: Location, encoder: EncoderId) -> RelevanceScale:
     """The scale of an index; if none was measured, that of the default encoder."""
-    return read_scale(location, encoder) or (FITTED if encoder.fingerprint in DEFAULT_ENCODERS else Scale())
+    return read_scale(location, encoder) or (FITTED if encoder.fingerprint in DEFAULT_ENCODERS else RelevanceScale())
 
 
-def read_scale(location: Location, encoder: EncoderId) -> Scale | None:
+def read_scale(location: Location, encoder: EncoderId) -> RelevanceScale | None:
     """Read the scale that was measured with an encoder; None without one, or if its file is damaged."""
     try:
-        scale = Scale(**json.loads(location.read(_file(encoder))[0]))
+        scale = RelevanceScale(**json.loads(location.read(_file(encoder))[0]))
         return scale if scale.is_valid() else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 
-def store_scale(location: Location, scale: Scale, encoder: EncoderId) -> None:
+def store_scale(location: Location, scale: RelevanceScale, encoder: EncoderId) -> None:
     """Write a scale beside the index, over an earlier one of the same encoder."""
     location.write(_file(encoder), json.dumps(asdict(scale)).encode(), over=ANY)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binocle import Retriever
-from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
+from binocle.retriever.store.derived.relevance_scale import RelevanceScale, store_scale
 
 
 def test_search_prints_place_heading_and_passage(here: Path, run):
@@ -121,7 +121,7 @@ def test_search_without_explain_prints_no_scores(here: Path, run):
 def strict(here: Path) -> Path:
     """The indexed folder with an encoder whose cosines for answers count as far higher."""
     snapshot = Retriever.open(here).snapshot()
-    store_scale(snapshot.store.location, Scale(5.0, 9.0, 0.04, 0.02, 1_000), snapshot.head.encoder)
+    store_scale(snapshot.store.location, RelevanceScale(5.0, 9.0, 0.04, 0.02, 1_000), snapshot.head.encoder)
     return here
 
 

@@ -15,7 +15,7 @@ from binocle.core import terms
 from binocle.core.errors import DamagedError
 from binocle.indexes.inverted import lexical_index
 from binocle.indexes.inverted.build import SegmentBuilder, merge
-from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
+from binocle.indexes.inverted.lexical_index import LexicalIndex, LiveSegment
 from binocle.indexes.inverted.segment import MAX_ROWS, Segment
 from binocle.retriever.search.words.corrections import edit_distances
 
@@ -45,7 +45,7 @@ def segment_of(texts, first=0):
 
 
 def index_of(*texts):
-    return LexicalIndex([Part(segment_of(texts))])
+    return LexicalIndex([LiveSegment(segment_of(texts))])
 
 
 def document_terms(text):
@@ -92,9 +92,9 @@ def test_scores_are_those_of_brute_force_after_deletions_and_merges(first, secon
             strict=True,
         ):
             np.testing.assert_array_equal(mine, theirs)
-    masked = LexicalIndex([Part(part, mask) for part, mask in zip(parts, masks, strict=True)])
-    words = LexicalIndex([Part(fresh)]).words()
-    for index in (masked, LexicalIndex([Part(merged)])):
+    masked = LexicalIndex([LiveSegment(part, mask) for part, mask in zip(parts, masks, strict=True)])
+    words = LexicalIndex([LiveSegment(fresh)]).words()
+    for index in (masked, LexicalIndex([LiveSegment(merged)])):
         assert index.passages == len(remaining)
         query_terms = terms.query_stems(" ".join(query))
         for every in (False, True):
@@ -115,7 +115,7 @@ def test_scores_are_those_of_brute_force_after_deletions_and_merges(first, secon
 
 def test_frequencies_and_lengths_are_those_of_the_passages():
     texts = ["cat cat ship", "the sea", "cats at sea, a cat", ""]
-    index = LexicalIndex([Part(segment_of(texts[:2])), Part(segment_of(texts[2:], 2))])
+    index = LexicalIndex([LiveSegment(segment_of(texts[:2])), LiveSegment(segment_of(texts[2:], 2))])
     ids = np.array([3, 2, 0, 7])
     table, idf = index.frequency_table(["cat", "dog"], ids)
     assert table.tolist() == [[0, 2, 2, 0], [0, 0, 0, 0]]
@@ -128,7 +128,9 @@ def test_frequencies_and_lengths_are_those_of_the_passages():
 def test_the_frequencies_of_few_passages_are_those_among_all(live):
     draw = np.random.default_rng(0)
     counts = draw.integers(0, 4, 400)
-    index = LexicalIndex([Part(segment_of(["cat " * count + "ship" * (count > 2) for count in counts.tolist()]), live)])
+    index = LexicalIndex(
+        [LiveSegment(segment_of(["cat " * count + "ship" * (count > 2) for count in counts.tolist()]), live)]
+    )
     expected = np.stack([counts, counts > 2]) * (1 if live is None else live)
     for size in (0, 1, 3, 20, 400):
         ids = draw.permutation(400)[:size]
@@ -152,8 +154,11 @@ def test_the_best_are_the_same_when_frequent_terms_are_looked_up_for_them_alone(
     chances = 1 / np.arange(1, 301)
     texts = [" ".join(draw.choice(words, draw.integers(3, 30), p=chances / chances.sum())) for _ in range(4_000)]
     live = draw.random(len(texts)) < live_share
-    parts = [Part(segment_of(texts[first : first + 1_500], first), live[first : first + 1_500]) for first in (0, 1_500)]
-    parts.append(Part(segment_of(texts[3_000:], 3_000), live[3_000:]))
+    parts = [
+        LiveSegment(segment_of(texts[first : first + 1_500], first), live[first : first + 1_500])
+        for first in (0, 1_500)
+    ]
+    parts.append(LiveSegment(segment_of(texts[3_000:], 3_000), live[3_000:]))
     index, looked_up = LexicalIndex(parts), []
     completed = LexicalIndex._completed
     monkeypatch.setattr(
@@ -174,7 +179,7 @@ def test_the_best_are_the_same_when_frequent_terms_are_looked_up_for_them_alone(
 
 def test_a_small_segment_may_lack_a_frequent_word_of_the_query():
     texts = ["common word"] * 3_000 + ["rare thing"] * 40 + ["rare gem"] * 30
-    parts = [Part(segment_of(texts[:3_040])), Part(segment_of(texts[3_040:], 3_040))]
+    parts = [LiveSegment(segment_of(texts[:3_040])), LiveSegment(segment_of(texts[3_040:], 3_040))]
     assert LexicalIndex(parts).search(["rare", "common"], 50)[1].tolist() == [*range(3_000, 3_050)]
 
 
@@ -209,7 +214,7 @@ def file(tmp_path):
 def test_a_segment_is_read_as_it_was_written(file):
     segment = Segment.open(*file)
     segment.check()
-    assert LexicalIndex([Part(segment)]).search(["ship"], 9)[1].tolist() == [0, 1]
+    assert LexicalIndex([LiveSegment(segment)]).search(["ship"], 9)[1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +255,7 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
         for place in random.integers(0, len(data), random.integers(1, 9)):
             changed[place] = random.choice([0, 1, 127, 255])
         path.write_bytes(changed)
-        index = LexicalIndex([Part(Segment.open(path, sizes), np.array([True, False, True]))])
+        index = LexicalIndex([LiveSegment(Segment.open(path, sizes), np.array([True, False, True]))])
         with np.errstate(all="ignore"):
             for use in (
                 lambda index: index.search(["ship", "cat"], 3),
@@ -271,7 +276,7 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
 def test_similar_words_include_every_word_within_few_errors(live):
     draw = random.Random(3)
     words = ["".join(draw.choices("abcdé日", (9, 9, 9, 9, 3, 1), k=draw.randint(2, 9))) for _ in range(300)]
-    index = LexicalIndex([Part(segment_of(words), live)])
+    index = LexicalIndex([LiveSegment(segment_of(words), live)])
     known = index.words()
     for word in [*words[::10], "zebra", "abé"]:
         for errors, prefix in ((1, ""), (2, word[0])):

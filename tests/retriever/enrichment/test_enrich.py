@@ -12,7 +12,7 @@ import pytest
 
 from binocle import InputError, Retriever
 from binocle.retriever.enrichment import enrich as enriching
-from binocle.retriever.enrichment.labellers import Passages
+from binocle.retriever.enrichment.labellers import DocumentPassages
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.heads.classifier import ProbeScorer, load_classifier
 from binocle.retriever.store.stored_heads import read_heads
@@ -301,7 +301,7 @@ def test_a_long_document_has_the_class_of_its_mean_and_heads_from_a_stranger_are
     assert isinstance(scorer, ProbeScorer)
     snapshot = pets.snapshot()
     (number,) = [row["id"] for row in snapshot.document_rows.to_pylist() if row["path"] == "long"]
-    passages = Passages.of(snapshot, np.array([number]), ["context"])
+    passages = DocumentPassages.of(snapshot, np.array([number]), ["context"])
     logits = scorer.logits_of(record.vectors, passages.rows["context"].to_pylist()).mean(0)
     assert record.passages > 1 and record.metadata["topic"] == ("food", "pet")[int(np.argmax(logits))]
     file = pets.path / "heads.json"

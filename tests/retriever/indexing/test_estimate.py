@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from binocle.retriever.indexing.estimate import Estimate, estimate
+from binocle.retriever.indexing.estimate import IndexingEstimate, estimate
 
 
 def test_files_with_a_reader_are_counted(tmp_path, write):
@@ -30,9 +30,9 @@ def test_folder_that_takes_long_is_not_looked_through(tmp_path, write):
 
 
 def test_estimate_in_words():
-    assert str(Estimate(1, 3, True)) == "1 file, less than a minute"
-    assert str(Estimate(2_000, 90, True)) == "2,000 files, about 2 minutes"
-    assert str(Estimate(60_000, 3_600, False)) == "more than 60,000 files, about 1 hour or more"
+    assert str(IndexingEstimate(1, 3, True)) == "1 file, less than a minute"
+    assert str(IndexingEstimate(2_000, 90, True)) == "2,000 files, about 2 minutes"
+    assert str(IndexingEstimate(60_000, 3_600, False)) == "more than 60,000 files, about 1 hour or more"
 
 
 def test_estimate_has_a_passage_per_file_and_one_for_its_bytes(tmp_path, write, monkeypatch):
@@ -63,4 +63,4 @@ def test_folder_is_looked_through_for_a_second(seconds, is_whole, tmp_path, writ
     ],
 )
 def test_time_in_words(seconds, says):
-    assert str(Estimate(2, seconds, True)) == f"2 files, {says}"
+    assert str(IndexingEstimate(2, seconds, True)) == f"2 files, {says}"

@@ -32,7 +32,7 @@ from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
 from binocle.retriever.inversion.text_decoder import TextDecoder
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
-from binocle.training.data.tokenized import Rows
+from binocle.training.data.tokenized import TokenRows
 from binocle.training.inversion import rows as inversion_rows
 from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.rows import TokenSpans
@@ -181,7 +181,7 @@ def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_pa
     states = HiddenStates(tiny_model)
     pretraining_rows.prepare([("moon cheese", False)], tmp_path, states.tokenizer, room=6)
     settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
-    rows = Rows(tmp_path / "train.arrow")
+    rows = TokenRows(tmp_path / "train.arrow")
     inversion = TokenInversion(states, settings, rows, layer=states.layers, batch_size=1, masked=0.01)
     assert all(torch.isfinite(inversion.loss(step)) for step in range(20))
 
@@ -193,7 +193,7 @@ def test_the_whole_vocabulary_costs_what_a_sample_of_all_of_it_does(tiny_model: 
     settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
     losses = []
     for sampled in (True, False):
-        rows = Rows(tmp_path / "train.arrow")
+        rows = TokenRows(tmp_path / "train.arrow")
         inversion = TokenInversion(states, settings, rows, layer=states.layers, batch_size=2)
         unused = [number for number in range(len(states.words)) if number not in inversion.vocabulary.tolist()]
         with torch.no_grad():

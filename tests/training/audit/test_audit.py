@@ -132,7 +132,7 @@ def test_texts_have_the_tokens_asked_for_and_begin_and_end_with_words(index):
 
 def test_a_word_is_never_cut_in_two(tiny):
     text = "unfamiliar words: cancellation, ménage naïve of-the-sea"
-    (source,) = [corpus.Source("a", "", (corpus.Passage(text),))]
+    (source,) = [corpus.Source("a", "", (corpus.SourcePassage(text),))]
     borders = {0, len(text), *(border for word in re.finditer(r"\w+|[^\w\s]", text) for border in word.span())}
     for length in range(1, 12):
         for part in cut([source], tiny, (length,), 4)[length]:
@@ -143,7 +143,7 @@ def test_a_word_is_never_cut_in_two(tiny):
 def test_few_documents_hold_the_passages_wanted_whatever_their_size():
     sizes = {"large": [300] * 10, "small": [1] * 500, "mixed": [500, *[1] * 50], "none": []}
     for counts in sizes.values():
-        sources = [corpus.Source(f"{n}", "", (corpus.Passage("a"),) * count) for n, count in enumerate(counts)]
+        sources = [corpus.Source(f"{n}", "", (corpus.SourcePassage("a"),) * count) for n, count in enumerate(counts)]
         for minimum in (1, 60, 240, 10_000):
             taken = [len(source.passages) for source in corpus.sample(sources, minimum, 3)]
             assert sum(taken) >= min(minimum, sum(counts))
@@ -212,8 +212,8 @@ def test_passages_that_repeat_the_attackers_documents_are_counted_and_told(fille
         (("copied", "edited", "begun", "own"), 0.5, 0.75),
         (("own", "quoted"), 0.0, 0.0),
     ):
-        own = [corpus.Source("a", "", (corpus.Passage(f"{licence} {words(3)}"), corpus.Passage(sentence)))]
-        stolen = [corpus.Source(name, "", (corpus.Passage(attacked[name]),)) for name in names]
+        own = [corpus.Source("a", "", (corpus.SourcePassage(f"{licence} {words(3)}"), corpus.SourcePassage(sentence)))]
+        stolen = [corpus.Source(name, "", (corpus.SourcePassage(attacked[name]),)) for name in names]
         known = KnownText.measure(own, stolen, EncoderTokens(encoder), 0, ignore)
         assert (known.passages, known.copies.value, known.sharing.value) == (len(names), copies, sharing)
 

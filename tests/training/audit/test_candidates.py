@@ -13,8 +13,8 @@ from binocle.training.audit.attacks.candidates import (
     HALF_KNOWN,
     REST_KNOWN,
     UNKNOWN,
+    AttackerSpace,
     CandidateAttack,
-    Comparison,
     membership,
     questions,
 )
@@ -23,7 +23,7 @@ from binocle.training.audit.texts import LeakTexts
 PLACES = [
     f"{first}{second}" for first in ("Zu", "Ba", "Mi", "Ro", "Ka", "Le") for second in ("ra", "tin", "dor", "lox")
 ]
-SAME = Comparison(lambda stolen: stolen, lambda plain, _: plain)
+SAME = AttackerSpace(lambda stolen: stolen, lambda plain, _: plain)
 
 
 class Words:

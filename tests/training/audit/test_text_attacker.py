@@ -13,7 +13,7 @@ from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.proposals import TokenProposer
 from binocle.training.audit.attacks.alignment import align
-from binocle.training.audit.attacks.candidates import Comparison
+from binocle.training.audit.attacks.candidates import AttackerSpace
 from binocle.training.audit.attacks.text_attacker import TextAttackers
 from binocle.training.inversion.metrics import overlap
 
@@ -119,7 +119,7 @@ def test_long_texts_are_answered_with_their_tokens(tiny, texts, monkeypatch):
 
 def test_correction_compares_defended_texts_and_comes_nearer(attackers, tiny, texts):
     true, vectors = texts[-60:-56], tiny.encode(texts[-60:-56])
-    half = Comparison(lambda stolen: stolen, lambda plain, _: normalized(plain[:, : tiny.dim // 2]), defended=True)
+    half = AttackerSpace(lambda stolen: stolen, lambda plain, _: normalized(plain[:, : tiny.dim // 2]), defended=True)
     stolen = half.texts(vectors, true)
     drafts = attackers["half"].recover(stolen)
     corrected = attackers["half"].correct(stolen, half, [[]] * 4)
@@ -135,7 +135,7 @@ def test_correction_in_an_audit_reads_no_less_than_invert_does_in_five_seconds(a
     info = InverterInfo("embedding", tiny.name, tiny.fingerprint, tiny.dim, {})
     inverter = EmbeddingInverter(info, TokenProposer.of(attacker._decoder, attacker._tokens), tiny, attacker._tokens)
     inverted = [inverter.tokens.text(inverter.correct(vector, 5.0).ids) for vector in normalized(vectors)]
-    plain = Comparison(lambda stolen: stolen, lambda plain, _: plain)
+    plain = AttackerSpace(lambda stolen: stolen, lambda plain, _: plain)
     corrected = attacker.correct(vectors, plain, [[]] * len(true))
     assert f1(true, corrected) >= f1(true, inverted) - 0.05
 

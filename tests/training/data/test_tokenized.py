@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from binocle.training.data import tokenized as module
-from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer, cut, pack_rows, tokenize, windows
+from binocle.training.data.tokenized import (
+    INSIDE,
+    SENTENCE,
+    WORD,
+    Row,
+    TokenRows,
+    TokenRowWriter,
+    cut,
+    pack_rows,
+    tokenize,
+    windows,
+)
 
 PROSE = "The cat sat on the mat. The dog ran to the house at night! Was it due? It was not (yet). "
 
@@ -121,11 +132,11 @@ def test_rows_are_read_as_they_were_written(tmp_path, count):
         Row(random.integers(0, 30_000, n), random.integers(0, 3, n).astype(np.uint8))
         for n in random.integers(1, 9, count)
     ]
-    writer = Writer(tmp_path / "rows.arrow")
+    writer = TokenRowWriter(tmp_path / "rows.arrow")
     for number, one in enumerate(given_rows):
         writer.add(one, number // 3)
     writer.close()
-    rows = Rows(tmp_path / "rows.arrow")
+    rows = TokenRows(tmp_path / "rows.arrow")
     assert (len(rows), writer.rows, writer.tokens) == (count, count, sum(map(len, given_rows)))
     assert rows.lengths.tolist() == [len(one) for one in given_rows]
     assert rows.documents.tolist() == [number // 3 for number in range(count)]

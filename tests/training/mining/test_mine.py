@@ -463,10 +463,10 @@ def test_many_hybrid_queries_are_compared_together_and_find_what_each_finds_alon
     monkeypatch.setattr(LiveIndex, "search_each", noted)
     queries = ["cancel the task", "hot bread", "the sea"]
     vectors = index.encoder.encode(queries, kind="query")
-    together = candidates.Passages(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    together = candidates.PassageCandidates(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert blocks == [2, 1]
     monkeypatch.setattr(LiveIndex, "search_each", lambda *_: None)
-    alone = candidates.Passages(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    alone = candidates.PassageCandidates(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert all(np.array_equal(*pair) for pair in zip(together, alone, strict=True))
 
 

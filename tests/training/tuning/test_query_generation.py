@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
-from binocle.training.data.documents import Passage, Source, from_corpus, from_index, split
+from binocle.training.data.documents import Source, SourcePassage, from_corpus, from_index, split
 from binocle.training.mining.bm25 import split_terms
 from binocle.training.tuning import links
 from binocle.training.tuning.query_generation import SyntheticPair, make
@@ -49,7 +49,7 @@ def document(number, passages=1):
         section = (
             (f"{random.choice(NAMES)} {random.choice(TOOLS)} of {number}.{number_of_passage}",) if passages > 1 else ()
         )
-        sections.append(Passage(" ".join(sentence(random) for _ in range(6)), (title, *section)))
+        sections.append(SourcePassage(" ".join(sentence(random) for _ in range(6)), (title, *section)))
     return Source(f"d{number}", title, tuple(sections))
 
 
@@ -146,7 +146,7 @@ def test_inverse_document_frequency_is_that_of_bm25(abstracts):
 
 def test_terms_are_shares_of_the_bm25_score_of_a_text():
     sources = [
-        Source(str(i), "", (Passage(text),))
+        Source(str(i), "", (SourcePassage(text),))
         for i, text in enumerate(["a red red fox", "a blue owl"] + ["a dull day here"] * 10)
     ]
     weights = TermWeights(sources)
@@ -168,8 +168,8 @@ def test_terms_are_shares_of_the_bm25_score_of_a_text():
 def test_a_sentence_of_three_documents_is_boilerplate_and_one_repeated_in_a_document_is_not():
     text = "All rights are reserved by us."
     sentence = "This one stands here and is said again."
-    sources = [Source(str(i), "", (Passage(f"{text} Number {i} is nice."),)) for i in range(3)]
-    sources.append(Source("x", "", (Passage(f"{sentence} {sentence}"), Passage(sentence))))
+    sources = [Source(str(i), "", (SourcePassage(f"{text} Number {i} is nice."),)) for i in range(3)]
+    sources.append(Source("x", "", (SourcePassage(f"{sentence} {sentence}"), SourcePassage(sentence))))
     weights = TermWeights(sources)
     assert weights.is_boilerplate("all RIGHTS are reserved, by us")
     assert not weights.is_boilerplate(sentence)
@@ -193,7 +193,7 @@ def test_a_document_gives_the_same_pairs_wherever_it_stands(abstracts):
 def test_every_kind_can_be_had_alone_and_says_its_name_and_weight(abstracts, books):
     text = "A borrow checker is a part of the compiler that looks at references. [The osmarium melts](d1) at night."
     for name, kind in KINDS.items():
-        pairs = list(make([*abstracts, *books, Source("z", "", (Passage(text),))], kinds=[name]))
+        pairs = list(make([*abstracts, *books, Source("z", "", (SourcePassage(text),))], kinds=[name]))
         assert {(pair.kind, pair.weight) for pair in pairs} == {(name, kind.weight)}
 
 
@@ -209,7 +209,7 @@ def test_documents_that_can_be_read_only_once_are_refused(abstracts):
 
 def test_no_documents_give_no_pairs():
     assert list(make([])) == []
-    assert list(make([Source("a", "", ()), Source("b", "Title", (Passage(""),))])) == []
+    assert list(make([Source("a", "", ()), Source("b", "Title", (SourcePassage(""),))])) == []
 
 
 def test_queries_are_unique_and_good(abstracts, books):
@@ -232,8 +232,8 @@ def test_a_title_finds_its_passage_without_itself(abstracts):
 
 def test_a_title_finds_the_passage_that_shares_most_with_it():
     passages = (
-        Passage("Some remarks on rather different matters, at length."),
-        Passage("The narwhal dives below the ice for its prey."),
+        SourcePassage("Some remarks on rather different matters, at length."),
+        SourcePassage("The narwhal dives below the ice for its prey."),
     )
     documents = [document(number) for number in range(9)]
     (pair,) = [
@@ -287,9 +287,9 @@ def test_a_claim_is_a_telling_sentence_and_its_positive_the_rest_of_the_abstract
         "There was not much more to say of it.",
     ]
     documents = [
-        Source(f"o{i}", "", (Passage(" ".join(texts[j] + f" x{i}y{j}" for j in (0, 1, 3))),)) for i in range(2)
+        Source(f"o{i}", "", (SourcePassage(" ".join(texts[j] + f" x{i}y{j}" for j in (0, 1, 3))),)) for i in range(2)
     ]
-    source = Source("a", "Osmium melts gallium", (Passage(" ".join(texts), ("Osmium melts gallium",)),))
+    source = Source("a", "Osmium melts gallium", (SourcePassage(" ".join(texts), ("Osmium melts gallium",)),))
     pairs = [
         pair
         for pair in make([source, *documents, *[document(i) for i in range(10)]], kinds=["claim"])
@@ -316,7 +316,9 @@ def test_what_is_defined_is_asked_for():
     )
     german = "Ein Lebensraum ist ein Gebiet, in dem eine Art von Tieren dauerhaft vorkommt."
     documents = [document(number) for number in range(12)]
-    pairs = list(make([Source("a", "", (Passage(text), Passage(german))), *documents], kinds=["definition"]))
+    pairs = list(
+        make([Source("a", "", (SourcePassage(text), SourcePassage(german))), *documents], kinds=["definition"])
+    )
     assert {(pair.query, pair.positive) for pair in pairs} == {
         ("what is borrow checker", text.strip()),
         ("Lifetime elision", text.strip()),
@@ -370,7 +372,7 @@ def is_within(part, sequence):
 
 def test_boilerplate_is_never_a_query():
     line = "Copyright osmium foundation, gallium licence applies to rhodium."
-    sources = [Source(str(i), "", (Passage(f"{line} {document(i).passages[0].text} {line}"),)) for i in range(5)]
+    sources = [Source(str(i), "", (SourcePassage(f"{line} {document(i).passages[0].text} {line}"),)) for i in range(5)]
     pairs = list(make(sources))
     assert {pair.document for pair in pairs} == {source.id for source in sources}
     assert all(normalised(pair.query) != normalised(line) for pair in pairs)
@@ -382,14 +384,14 @@ def test_text_of_any_alphabet_gives_pairs():
         "Кошка сидела на большом ковре у печи. Собака бежала домой через ночной лес. Корабль плыл по морю при луне.",
         "Η γάτα κάθεται στο μεγάλο χαλί δίπλα. Ο σκύλος τρέχει προς το σπίτι τη νύχτα. Το πλοίο πλέει στη θάλασσα με φως.",
     ]
-    sources = [Source(str(i), "", (Passage(text),)) for i, text in enumerate(texts)]
+    sources = [Source(str(i), "", (SourcePassage(text),)) for i, text in enumerate(texts)]
     assert {pair.document for pair in make(sources)} == {"0", "1", "2"}
 
 
 @given(st.lists(st.text(alphabet="ab cd.:*[]()#\n_–AB", max_size=120), min_size=1, max_size=4))
 @settings(max_examples=40, deadline=None)
 def test_any_text_makes_pairs_without_an_error(texts):
-    source = Source("a/b.md", texts[0][:20], tuple(Passage(text, (texts[0][:20],)) for text in texts))
+    source = Source("a/b.md", texts[0][:20], tuple(SourcePassage(text, (texts[0][:20],)) for text in texts))
     for pair in make([source, document(1)]):
         assert pair.query == " ".join(pair.query.split())
 
@@ -408,16 +410,16 @@ def test_a_link_finds_the_section_it_points_to_in_another_document():
         "docs/guide.md",
         "Guide",
         (
-            Passage("See [how osmium is melted](kiln.md#melting-it) and [the heliograph chapter][s], not [this gallium](#here).\n\n[s]: ../heliograph.html"),
-            Passage("Also [hafnium elsewhere](https://example.org/kiln.md), ![an indium picture](kiln.md)."),
+            SourcePassage("See [how osmium is melted](kiln.md#melting-it) and [the heliograph chapter][s], not [this gallium](#here).\n\n[s]: ../heliograph.html"),
+            SourcePassage("Also [hafnium elsewhere](https://example.org/kiln.md), ![an indium picture](kiln.md)."),
         ),
     )  # fmt: skip
     kiln = Source(
         "docs/kiln.md",
         "Kiln",
-        (Passage("How a kiln is made of bricks and clay, by hand.", ("Kiln",)), Passage("It is put in the kiln until it glows bright.", ("Kiln", "Melting it!"))),
+        (SourcePassage("How a kiln is made of bricks and clay, by hand.", ("Kiln",)), SourcePassage("It is put in the kiln until it glows bright.", ("Kiln", "Melting it!"))),
     )  # fmt: skip
-    page = Source("heliograph.md", "", (Passage("The heliograph sends its signals by means of sunlight."),))
+    page = Source("heliograph.md", "", (SourcePassage("The heliograph sends its signals by means of sunlight."),))
     pairs = list(make([guide, kiln, page, *[document(i) for i in range(9)]], kinds=["link"]))
     assert {(pair.query, pair.positive, pair.document) for pair in pairs} == {
         ("how osmium is melted", kiln.passages[1].context, "docs/kiln.md"),
@@ -427,7 +429,7 @@ def test_a_link_finds_the_section_it_points_to_in_another_document():
 
 def test_links_are_collected_once_each():
     text = "[one two](b.md) [one two](b.md) [three four](./b.md#x) [out](../../etc.md) [mail me](mailto:a@b.c)"
-    definitions = links.collect([Source("a.md", "", (Passage(text),))])
+    definitions = links.collect([Source("a.md", "", (SourcePassage(text),))])
     assert definitions == {"b": [("one two", ""), ("three four", "x")], "../../etc": [("out", "")]}
 
 
@@ -460,8 +462,8 @@ def test_a_collection_gives_its_documents_below_their_titles(tmp_path):
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     documents = from_corpus(tmp_path)
     assert list(documents) == list(documents) == [
-        Source("1", "Kiln", (Passage("It glows.", ("Kiln",)),)),
-        Source("2", "", (Passage("No title."),)),
+        Source("1", "Kiln", (SourcePassage("It glows.", ("Kiln",)),)),
+        Source("2", "", (SourcePassage("No title."),)),
     ]  # fmt: skip
     assert [source.passages[0].context for source in documents] == ["Kiln\nIt glows.", "No title."]
 

@@ -40,9 +40,9 @@ from binocle.training.tuning.query_log import read_log
 from binocle.training.tuning.ranking_distillation import learn_ranking
 from binocle.training.tuning.tuning_config import DistillationConfig, TuningConfig
 from binocle.training.tuning.verdict import (
-    Comparison,
     Judges,
     LogComparison,
+    RankingComparison,
     Verdict,
     agreement,
     compare,
@@ -91,7 +91,7 @@ def tuning_of(index, out):
 
 
 def comparison(value=0.1, p=0.001, **kinds):
-    return Comparison(0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
+    return RankingComparison(0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
 
 
 def verdict(semantic, hybrid):
@@ -336,7 +336,7 @@ def test_a_sentence_of_two_documents_does_not_teach_and_judge(tmp_path, tiny_mod
 
 def test_a_heading_or_link_text_of_several_documents_is_shared():
     def page(name, title, *headings, text="a text"):
-        return corpus.Source(name, title, tuple(corpus.Passage(text, (title, heading)) for heading in headings))
+        return corpus.Source(name, title, tuple(corpus.SourcePassage(text, (title, heading)) for heading in headings))
 
     counts = query_generation.HeadingCounts(
         [

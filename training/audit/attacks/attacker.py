@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
     from ....retriever.models.encoder import Encoder
-    from .candidates import Comparison
+    from .candidates import AttackerSpace
 
 
 class Attacker(Protocol):
@@ -32,7 +32,7 @@ class Attacker(Protocol):
 class Corrector(Protocol):
     """An attacker that encodes its texts again and changes them until they are near, as `binocle invert` does."""
 
-    def correct(self, vectors: Floats, comparison: Comparison, extra: Sequence[Sequence[int]]) -> list[str]:
+    def correct(self, vectors: Floats, comparison: AttackerSpace, extra: Sequence[Sequence[int]]) -> list[str]:
         """Return a text for each vector.
 
         :param comparison: brings texts and stolen vectors into one space: the defence is applied to encoded texts.

@@ -71,7 +71,7 @@ class FactResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FactQuestion:
     """A fact of a text, and the candidates' texts for each share that is known; the true one comes first."""
 
     kind: str
@@ -79,11 +79,11 @@ class Question:
     texts: dict[str, list[str]]
 
 
-def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int, list[Question]]:
+def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int, list[FactQuestion]]:
     """Return the length of the texts that are asked about, and at most `count` questions of each kind."""
     random = np.random.default_rng(seed)
     length = min(texts.true, key=lambda size: (abs(size - _LENGTH), size))
-    selected: list[Question] = []
+    selected: list[FactQuestion] = []
     for kind, spans in _SPANS.items():
         pool = sorted({text[first:last] for text in texts.corpus for first, last in spans(text)})
         rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:count]
@@ -95,7 +95,7 @@ def questions(texts: LeakTexts, seed: int, count: int = _QUESTIONS) -> tuple[int
 
 def _question(
     kind: str, row: int, text: str, spans: Sequence[Span], pool: Sequence[str], random: np.random.Generator
-) -> Question:
+) -> FactQuestion:
     first, last = spans[int(random.integers(len(spans)))]
     true = text[first:last]
     rivals = [rival for rival in pool if folded(rival) not in folded(text)]
@@ -109,11 +109,11 @@ def _question(
         parts = [[word for word in words if random.random() < share] for words in (before, after)]
         by_knowledge[known] = [" ".join([*parts[0], candidate, *parts[1]]) for candidate in candidates]
     by_knowledge[REST_KNOWN] = [text[:first] + candidate + text[last:] for candidate in candidates]
-    return Question(kind, row, by_knowledge)
+    return FactQuestion(kind, row, by_knowledge)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AttackerSpace:
     """A thief's space, into which he brings texts and stolen vectors to compare them."""
 
     stolen: Callable[[Floats], Floats]
@@ -132,7 +132,7 @@ class CandidateAttack:
         self._texts = list(every)
         self._plain = encoder.encode(self._texts) if every else np.empty((0, encoder.dim), np.float32)
 
-    def facts(self, stolen: Floats, comparison: Comparison) -> dict[str, FactResult]:
+    def facts(self, stolen: Floats, comparison: AttackerSpace) -> dict[str, FactResult]:
         """Rank the candidates of each question by their nearness to the stolen vectors of the texts."""
         vectors, targets = comparison.texts(self._plain, self._texts), comparison.stolen(stolen)
         results = {}

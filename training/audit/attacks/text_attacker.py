@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ....retriever.models.encoder import Encoder
     from ...inversion.text_batches import TextBatches
     from ...runs.loop import Schedule
-    from .candidates import Comparison
+    from .candidates import AttackerSpace
 
 
 _FIRST_DECODER = 4.0  # times the steps and seconds of a defence
@@ -121,7 +121,7 @@ class TextAttacker:
             for row, target in zip(rows, mapped, strict=True)
         ]
 
-    def correct(self, vectors: Floats, comparison: Comparison, extra: Sequence[Sequence[int]]) -> list[str]:
+    def correct(self, vectors: Floats, comparison: AttackerSpace, extra: Sequence[Sequence[int]]) -> list[str]:
         """Search for the nearest text of each vector, from the decoder's texts and the extra ones."""
         from ....retriever.inversion.correction import correct
         from ....retriever.inversion.proposals import TokenProposer

@@ -46,7 +46,7 @@ class TaggedText:
 
 
 @dataclass(frozen=True, slots=True)
-class TaggedTexts:
+class TaggedSplit:
     """Texts to learn from and texts held out, with the tags of both."""
 
     learned: list[TaggedText]
@@ -60,7 +60,7 @@ class TaggedTexts:
         return [OUTSIDE, *(f"{prefix}-{name}" for name in names for prefix in "BI")]
 
 
-def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, maximum: int, seed: int) -> TaggedTexts:
+def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, maximum: int, seed: int) -> TaggedSplit:
     """Read and check every text, and hold some out, by document or by text. No text is in both parts.
 
     :param source: anything that `read_texts` reads.
@@ -73,7 +73,7 @@ def read_tagged(source: str | Path | Iterable[Mapping[str, Any]], share: float, 
     learned, held_out = (
         [text for text, own in zip(texts, part, strict=True) if own == side] for side in (TRAIN, HELD_OUT)
     )
-    return TaggedTexts(learned, held_out, part.count(LEFT_OUT))
+    return TaggedSplit(learned, held_out, part.count(LEFT_OUT))
 
 
 def read_texts(source: str | Path | Iterable[Mapping[str, Any]]) -> list[TaggedText]:

@@ -31,7 +31,7 @@ from ..significance import LEVEL, align, difference, holm
 from ..trec_run import write_run
 from . import contenders as contender_list
 from .poolings import with_poolings
-from .table import Cell, Column, Comparison
+from .table import Cell, Comparison, MeasureColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -196,7 +196,7 @@ def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
     return sets
 
 
-def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
+def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[MeasureColumn]:
     """Return a column for each measure of each data set.
 
     :raises InputError: for a measure that is unknown, or that no data set has.
@@ -211,7 +211,7 @@ def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
     if unused:
         raise InputError(f"{unused} is no measure of any of these data, which have {', '.join(available)}")
     return [
-        Column(data_set.name, measure)
+        MeasureColumn(data_set.name, measure)
         for data_set in sets
         for measure in [name for name in measure_names if name in _MEASURES[data_set.kind]]
         or [_MAIN_MEASURE[data_set.kind]]
@@ -305,9 +305,9 @@ def _scorer(contender: Contender) -> tuple[str, bool, str] | None:
 
 
 def _comparison(
-    contenders: Sequence[Contender], baseline: Contender, columns: Sequence[Column], results: Results
+    contenders: Sequence[Contender], baseline: Contender, columns: Sequence[MeasureColumn], results: Results
 ) -> Comparison:
-    cells: dict[tuple[str, Column], Cell | None] = {}
+    cells: dict[tuple[str, MeasureColumn], Cell | None] = {}
     for column in columns:
         of_data = {contender.name: results.get((contender.name, column.data)) for contender in contenders}
         cells |= {(name, column): cell for name, cell in _cells(column.measure, baseline.name, of_data).items()}

@@ -19,7 +19,7 @@ _GAP = "   "
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MeasureColumn:
     """A measure on a data set."""
 
     data: str
@@ -56,8 +56,8 @@ class Comparison:
 
     contenders: tuple[str, ...]
     baseline: str
-    columns: tuple[Column, ...]
-    cells: Mapping[tuple[str, Column], Cell | None]
+    columns: tuple[MeasureColumn, ...]
+    cells: Mapping[tuple[str, MeasureColumn], Cell | None]
     evaluations: Mapping[tuple[str, str], RetrievalResult | JudgedRowsResult]  # contender and data set
     mode: str | None = None  # of all contenders, if they share one
 
@@ -108,10 +108,10 @@ class Comparison:
         tables = "\n".join(self._table(columns) for columns in self.blocks(_WIDTH))
         return "\n".join([self.title(), "", tables, *self.statements(), self.note(), ""])
 
-    def blocks(self, width: int) -> list[list[Column]]:
+    def blocks(self, width: int) -> list[list[MeasureColumn]]:
         """Group the columns so that each group fits a table of that width."""
         first = max(map(len, (*self.contenders, "no real difference"))) + len(_GAP)
-        blocks: list[list[Column]] = []
+        blocks: list[list[MeasureColumn]] = []
         room = 0
         for column in self.columns:
             need = max(len(line) for row in self._column(column) for line in row) + len(_GAP)
@@ -122,11 +122,11 @@ class Comparison:
             room -= need
         return blocks
 
-    def _column(self, column: Column) -> list[tuple[str, str]]:
+    def _column(self, column: MeasureColumn) -> list[tuple[str, str]]:
         """Return heading and cells, two lines each."""
         return [(column.data, column.measure), *(self.lines(contender, column) for contender in self.contenders)]
 
-    def lines(self, contender: str, column: Column) -> tuple[str, str]:
+    def lines(self, contender: str, column: MeasureColumn) -> tuple[str, str]:
         """Return the two lines of a table's cell: value, then difference; a dash for a missing cell."""
         cell = self.cells[contender, column]
         return cell.lines if cell else ("–", "")
@@ -135,7 +135,7 @@ class Comparison:
         """Return the label of a row: the name, and a note if no difference in it is real."""
         return contender, "no real difference" if self.is_same(contender) else ""
 
-    def _table(self, columns: Sequence[Column]) -> str:
+    def _table(self, columns: Sequence[MeasureColumn]) -> str:
         rows = [[("", ""), *((column.data, column.measure) for column in columns)]]
         rows += [
             [self.label(contender), *(self.lines(contender, column) for column in columns)]
@@ -191,7 +191,7 @@ def _bounds(measured: Cell | Difference) -> list[float] | None:
     return both if all(map(math.isfinite, both)) else None
 
 
-def _result(contender: str, column: Column, cell: Cell) -> dict[str, Any]:
+def _result(contender: str, column: MeasureColumn, cell: Cell) -> dict[str, Any]:
     row = {"contender": contender, **asdict(column), "value": cell.value, "interval": _bounds(cell)}
     if cell.difference:
         row |= {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....core.arrays import Integers
-    from ...data.tokenized import Rows
+    from ...data.tokenized import TokenRows
     from .masking import Masking
     from .segments import Pair
 
@@ -81,7 +81,7 @@ class _MaskedRow(NamedTuple):
 class MaskedBatches:
     """Builds the model's inputs from row numbers: the `collate_fn` of a `DataLoader`."""
 
-    rows: Rows
+    rows: TokenRows
     masking: Masking
     frame: Frame
     longest: int  # tokens that the model takes

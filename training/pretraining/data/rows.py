@@ -13,7 +13,7 @@ import numpy as np
 from ....core.errors import InputError
 from ....core.files import json_or_make
 from ...data.dataset import hash_of
-from ...data.tokenized import SENTENCE, Row, Rows, Writer, cut, pack_rows, tokenize
+from ...data.tokenized import SENTENCE, Row, TokenRows, TokenRowWriter, cut, pack_rows, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ _SHORTEST = 2  # known tokens of a row: a single token has no context to predict
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """The numbers of documents read and of rows written."""
 
     documents: int = 0
@@ -42,7 +42,7 @@ class Counts:
 
 def prepare(
     texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, *, room: int, pack: bool = False
-) -> Counts:
+) -> RowCounts:
     """Tokenize every text once and write `train.arrow` and `held_out.arrow`; reuse the files of a killed run.
 
     :param texts: each text with whether it is held out, from `split_held_out`.
@@ -50,17 +50,17 @@ def prepare(
     :param pack: whether rows to train on continue from one document to the next.
     """
     counts = json_or_make(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
-    return Counts(**counts)
+    return RowCounts(**counts)
 
 
 def _write(  # noqa: C901 - its counters belong together
     texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room: int, *, pack: bool
-) -> Counts:
-    train, held_out = Writer(folder / "train.arrow"), Writer(folder / "held_out.arrow")
+) -> RowCounts:
+    train, held_out = TokenRowWriter(folder / "train.arrow"), TokenRowWriter(folder / "held_out.arrow")
     special = np.array(tokenizer.all_special_ids)
     documents = held_documents = pairs = 0
 
-    def add(writer: Writer, row: Row, document: int) -> None:
+    def add(writer: TokenRowWriter, row: Row, document: int) -> None:
         nonlocal pairs
         if (~np.isin(row.tokens, special)).sum() >= _SHORTEST:
             writer.add(row, document)
@@ -87,7 +87,7 @@ def _write(  # noqa: C901 - its counters belong together
                 add(train, piece, number)
     train.close()
     held_out.close()
-    return Counts(documents, held_documents, train.rows, train.tokens, held_out.rows, held_out.tokens, pairs)
+    return RowCounts(documents, held_documents, train.rows, train.tokens, held_out.rows, held_out.tokens, pairs)
 
 
 def _with_tokens(texts: Iterable[tuple[str, bool]], tokenizer: Any) -> Iterator[tuple[Row, bool]]:
@@ -137,7 +137,7 @@ def split_held_out(
         yield text, salted(text) <= limit
 
 
-def sample(rows: Rows, limit: int) -> list[int]:
+def sample(rows: TokenRows, limit: int) -> list[int]:
     """Up to `limit` row numbers, evenly from the file, shortest rows first, so that batches have little padding."""
     numbers = np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(np.int64))
     return numbers[np.argsort(rows.lengths[numbers], kind="stable")].tolist()  # type: ignore[no-any-return]

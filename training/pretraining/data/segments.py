@@ -19,7 +19,7 @@ from .masking import IGNORED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...data.tokenized import Rows
+    from ...data.tokenized import TokenRows
 
 GENUINE, CHANGED = 0, 1  # labels as transformers' BERT and ALBERT heads have them
 
@@ -33,12 +33,12 @@ class Pair:
     label: int = IGNORED
 
 
-def single(rows: Rows, number: int, random: np.random.Generator) -> Pair:  # noqa: ARG001 - one signature in the table
+def single(rows: TokenRows, number: int, random: np.random.Generator) -> Pair:  # noqa: ARG001 - one signature in the table
     """Return the whole row as one segment, without a label."""
     return Pair(rows[number])
 
 
-def sentence_order(rows: Rows, number: int, random: np.random.Generator) -> Pair:
+def sentence_order(rows: TokenRows, number: int, random: np.random.Generator) -> Pair:
     """Split a row at a sentence, and swap the parts half of the time."""
     row = rows[number]
     start = _sentence_start(row, random)
@@ -48,7 +48,7 @@ def sentence_order(rows: Rows, number: int, random: np.random.Generator) -> Pair
     return Pair(second, first, CHANGED) if random.random() < 0.5 else Pair(first, second, GENUINE)
 
 
-def next_sentence(rows: Rows, number: int, random: np.random.Generator) -> Pair:
+def next_sentence(rows: TokenRows, number: int, random: np.random.Generator) -> Pair:
     """Split a row at a sentence, and half of the time take the second part from another document.
 
     It is then as long as the part that it replaces, if its document is long enough: the length must not give the label
@@ -63,21 +63,21 @@ def next_sentence(rows: Rows, number: int, random: np.random.Generator) -> Pair:
     return Pair(row[:start], _segment(rows, elsewhere(rows, number, random), len(row) - start, random), CHANGED)
 
 
-OBJECTIVES: dict[str, Callable[[Rows, int, np.random.Generator], Pair]] = {
+OBJECTIVES: dict[str, Callable[[TokenRows, int, np.random.Generator], Pair]] = {
     "mlm": single,
     "mlm+nsp": next_sentence,
     "mlm+sop": sentence_order,
 }
 
 
-def elsewhere(rows: Rows, number: int, random: np.random.Generator) -> int:
+def elsewhere(rows: TokenRows, number: int, random: np.random.Generator) -> int:
     """A random row of another document; the rows of a document are neighbours."""
     low, high = np.searchsorted(rows.documents, rows.documents[number] + np.array([0, 1]))
     drawn = int(random.integers(0, len(rows) - (high - low)))
     return drawn if drawn < low else drawn + int(high - low)
 
 
-def _segment(rows: Rows, number: int, length: int, random: np.random.Generator) -> Row:
+def _segment(rows: TokenRows, number: int, length: int, random: np.random.Generator) -> Row:
     """Up to `length` tokens of a document, from the start of a sentence in this row."""
     row = rows[number]
     row = row[_sentence_start(row, random) or 0 :]

@@ -14,7 +14,7 @@ from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
 from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance, shares
-from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
+from binocle.retriever.store.derived.relevance_scale import FITTED, RelevanceScale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_without_vectors_the_words_decide():
 
 
 def test_cosines_of_another_encoder_are_put_on_the_scale_of_the_default_one():
-    narrow = Scale(everyday=0.74, own=0.85)  # as of encoders for which all texts are near
+    narrow = RelevanceScale(everyday=0.74, own=0.85)  # as of encoders for which all texts are near
     assert of([0.85], scale=narrow)[0] == pytest.approx(of([0.70])[0])
     assert of([0.74], scale=narrow)[0] == pytest.approx(of([0.24])[0])
 
@@ -123,7 +123,7 @@ def many_subjects(tmp_path, tiny_model, monkeypatch):
     retriever.add([{"id": "many", "text": "\n\n".join(PIECES)}, {"id": "one", "text": "the moon shines by night"}])
     vector = retriever.encoder.encode([QUESTION], kind="query")
     cosine = float((retriever.snapshot().index.reconstruct(np.array([0, 1])) @ vector[0]).max())
-    scale = Scale(cosine - 0.06, cosine + 0.4, 0.03, 0.02, 1_000)  # as .30 with the default encoder
+    scale = RelevanceScale(cosine - 0.06, cosine + 0.4, 0.03, 0.02, 1_000)  # as .30 with the default encoder
     monkeypatch.setitem(vars(retriever.snapshot()), "scale", scale)
     return retriever
 
@@ -146,7 +146,9 @@ def test_a_question_about_one_subject_of_a_passage_is_answered_in_a_small_index(
     assert hits(None).answerable is False
     assert hits(encode).answerable
     assert encoded == PIECES  # not the passage of one sentence: its vector is that of the passage
-    monkeypatch.setitem(vars(snapshot), "scale", Scale(5.0, 9.0, 0.03, 0.02, 1_000))  # so far that no sentence helps
+    monkeypatch.setitem(
+        vars(snapshot), "scale", RelevanceScale(5.0, 9.0, 0.03, 0.02, 1_000)
+    )  # so far that no sentence helps
     assert hits(encode).answerable is False
     monkeypatch.undo()
     monkeypatch.setattr("binocle.retriever.search.ranking.relevance._PASSAGES", (1, 2))  # the index is no small one
@@ -172,7 +174,7 @@ def test_a_search_reads_sentences_only_if_the_best_passage_is_weak(many_subjects
 
 def test_hits_are_weak_only_where_both_errors_are_small(retriever, monkeypatch):
     for answered, refused, promised in ((0.05, 0.1, True), (0.05, 0.11, False), (0.2, 0.05, False)):
-        scale = Scale(5.0, 9.0, answered, refused, 1_000)
+        scale = RelevanceScale(5.0, 9.0, answered, refused, 1_000)
         monkeypatch.setitem(vars(retriever.snapshot()), "scale", scale)
         hits = retriever.search("does the moon shine", 3)
         assert (hits[0].relevance < 0.5, hits[0].weak) == (True, promised)
@@ -197,7 +199,9 @@ def test_a_least_relevance_is_a_number_from_0_to_1(retriever, least):
 
 
 def test_a_context_leaves_out_weak_passages(retriever, monkeypatch):
-    monkeypatch.setitem(vars(retriever.snapshot()), "scale", Scale(everyday=5.0, own=9.0))  # all cosines are far below
+    monkeypatch.setitem(
+        vars(retriever.snapshot()), "scale", RelevanceScale(everyday=5.0, own=9.0)
+    )  # all cosines are far below
     assert retriever.context("the cat ran", min_relevance=0.95).passages == ()
     assert retriever.context("the cat ran", min_relevance=0.0).passages
 
@@ -256,12 +260,12 @@ def test_a_small_index_is_not_measured(retriever):
 )
 def test_a_scale_from_a_stranger_is_used_only_if_it_is_possible(retriever, values):
     location, name = retriever.location, retriever.snapshot().head.encoder
-    store_scale(location, Scale(passages=5), name)
-    assert read_scale(location, name) == Scale(passages=5)
+    store_scale(location, RelevanceScale(passages=5), name)
+    assert read_scale(location, name) == RelevanceScale(passages=5)
     (file,) = retriever.path.glob("relevance-*.json")
-    file.write_text(json.dumps({**asdict(Scale(passages=5)), **values}), "utf-8")
+    file.write_text(json.dumps({**asdict(RelevanceScale(passages=5)), **values}), "utf-8")
     assert read_scale(location, name) is None
-    assert scale_of(location, name) == Scale()
+    assert scale_of(location, name) == RelevanceScale()
     file.write_text("[" * 100_000, "utf-8")
     assert read_scale(location, name) is None
     location.remove("relevance-")

@@ -12,7 +12,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.terms import query_stems
 from binocle.indexes.inverted.build import SegmentBuilder
-from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
+from binocle.indexes.inverted.lexical_index import LexicalIndex, LiveSegment
 from binocle.retriever.store import writer
 from binocle.retriever.store.commits import Commits
 from binocle.retriever.store.derived import lexical
@@ -39,7 +39,7 @@ def fresh(snapshot: Snapshot) -> LexicalIndex:
     builder = SegmentBuilder()
     for batch in snapshot.batches(["id", "context"]):
         builder.add(batch["id"].to_numpy(), batch["context"].to_pylist())
-    return LexicalIndex([Part(builder.build())])
+    return LexicalIndex([LiveSegment(builder.build())])
 
 
 def check_same(index: LexicalIndex | None, snapshot: Snapshot) -> None:

@@ -14,7 +14,7 @@ from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.evaluation.comparison import compare as comparing
 from binocle.training.evaluation.comparison.compare import compare
 from binocle.training.evaluation.comparison.contenders import parse
-from binocle.training.evaluation.comparison.table import Cell, Column, Comparison, format_p
+from binocle.training.evaluation.comparison.table import Cell, Comparison, MeasureColumn, format_p
 from binocle.training.evaluation.significance import Difference, align, difference
 
 # The names of contenders
@@ -225,7 +225,7 @@ def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, i
 
 def test_values_differences_and_corrected_p_are_those_of_the_parts(collection, models, indexes):
     comparison = compare([str(models / "a"), str(models / "b"), "lexical"], [collection], indexes=indexes)
-    column = Column("tiny", "nDCG@10")
+    column = MeasureColumn("tiny", "nDCG@10")
     assert comparison.columns == (column,)
     assert comparison.baseline == "a"
     assert comparison.mode is None
@@ -251,17 +251,17 @@ def test_files_of_judged_rows_are_compared_by_the_measure_of_their_kind(rows, mo
     comparison = compare([str(models / "a"), str(models / "b")], data, measures=["MAP", "Pearson", "spearman"])
     assert list(map(str, comparison.columns)) == ["sts Pearson", "sts Spearman", "same AP", "ranked MAP"]
     assert comparison.evaluations["a", "same"].measures["AP"] == 1  # equal texts have equal vectors
-    assert comparison.cells["b", Column("same", "AP")].difference == Difference(0, 0, 0, 1)
+    assert comparison.cells["b", MeasureColumn("same", "AP")].difference == Difference(0, 0, 0, 1)
     assert comparison.mode is None  # no collection was searched
     theirs = compare([str(models / "a"), str(models / "b")], data[:1], measures=["Pearson"])
-    column = Column("sts", "Pearson")
+    column = MeasureColumn("sts", "Pearson")
     assert theirs.cells["b", column] == comparison.cells["b", column]
 
 
 def test_words_alone_have_no_similarity_and_an_encoder_is_itself_in_every_mode(rows, models):
     written = [f"{models / 'a'}@semantic", f"{models / 'a'}@hybrid", "lexical", f"{models / 'b'}@semantic"]
     comparison = compare(written, [rows / "sts.tsv"])
-    column = Column("sts", "Spearman")
+    column = MeasureColumn("sts", "Spearman")
     assert comparison.cells["lexical", column] is None
     same = comparison.cells["a@hybrid", column]
     assert (same.difference, same.p, same.verdict) == (None, None, "same")
@@ -291,7 +291,7 @@ def test_the_baseline_may_be_any_of_them(rows, models):
     first = compare([a, b], [rows / "sts.tsv"])
     second = compare([a, b], [rows / "sts.tsv"], baseline="b")
     assert second.baseline == "b"
-    column = Column("sts", "Spearman")
+    column = MeasureColumn("sts", "Spearman")
     gap, turned = first.cells["b", column].difference, second.cells["a", column].difference
     assert (turned.value, turned.p) == (pytest.approx(-gap.value), pytest.approx(gap.p))
     assert compare([a, b], [rows / "sts.tsv"], baseline=b).baseline == "b"
@@ -390,7 +390,7 @@ def test_what_cannot_be_compared_is_told_first(change, error, naming, rows, mode
 
 def comparison(**gaps):
     """A comparison of `base` with others: for each column a difference and its p."""
-    columns = (Column("one", "nDCG@10"), Column("two", "Spearman"))
+    columns = (MeasureColumn("one", "nDCG@10"), MeasureColumn("two", "Spearman"))
     cells = {("base", column): Cell(0.5, 0.4, 0.6, "baseline") for column in columns}
     for name, values in gaps.items():
         for column, (value, p) in zip(columns, values, strict=True):
@@ -442,7 +442,7 @@ def test_the_table_is_aligned_and_a_row_without_a_real_difference_says_so():
 
 def test_many_columns_are_several_tables_of_one_width():
     compared = comparison(other=((0.1, 0.2), (0.1, 0.2)))
-    columns = tuple(Column(f"data-{number}", "MAP") for number in range(9))
+    columns = tuple(MeasureColumn(f"data-{number}", "MAP") for number in range(9))
     cells = {(name, column): Cell(0.5, 0.4, 0.6, "same") for name in compared.contenders for column in columns}
     wide = Comparison(compared.contenders, "base", columns, cells, {})
     assert [len(block) for block in wide.blocks(100)] == [3, 3, 3]
@@ -451,7 +451,7 @@ def test_many_columns_are_several_tables_of_one_width():
 
 
 def test_a_value_that_is_not_defined_is_null_in_json_and_not_drawn():
-    column = Column("sts", "Spearman")
+    column = MeasureColumn("sts", "Spearman")
     cells = {("a", column): Cell(0.5, 0.4, 0.6, "baseline"), ("b", column): Cell(math.nan, math.nan, math.nan, "same")}
     compared = Comparison(("a", "b"), "a", (column,), cells, {})
     assert json.loads(json.dumps(compared.as_dict(), allow_nan=False))["results"][1]["value"] is None

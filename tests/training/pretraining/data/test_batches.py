@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from binocle.training.data.tokenized import Rows, Writer, cut, tokenize
+from binocle.training.data.tokenized import TokenRows, TokenRowWriter, cut, tokenize
 from binocle.training.pretraining import model as masked_model
 from binocle.training.pretraining.data.batches import EpochRows, Frame, MaskedBatches
 from binocle.training.pretraining.data.masking import IGNORED, Masking
@@ -24,12 +24,12 @@ def parts(request, masked_models, tmp_path_factory):
     """A tokenizer, its frame, rows, and a maker of batches by objective."""
     tokenizer = masked_model.read_tokenizer(masked_models[request.param])
     file = tmp_path_factory.mktemp("rows") / "rows.arrow"
-    writer = Writer(file)
+    writer = TokenRowWriter(file)
     for number, document in enumerate(tokenize(TEXTS, tokenizer)):
         for row in cut(document, 20):
             writer.add(row, number)
     writer.close()
-    rows = Rows(file)
+    rows = TokenRows(file)
     frame = Frame.of(tokenizer, types=request.param == "bert")
     masking = Masking.of(tokenizer.mask_token_id, tokenizer.all_special_ids, len(tokenizer))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer
+from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, TokenRows, TokenRowWriter
 from binocle.training.pretraining.data.masking import IGNORED
 from binocle.training.pretraining.data.segments import CHANGED, GENUINE, elsewhere, next_sentence, sentence_order
 
@@ -15,19 +15,19 @@ DOCUMENTS, ROWS, LENGTH = 6, 4, 24
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory) -> Rows:
+def rows(tmp_path_factory) -> TokenRows:
     """Six documents of four rows of four sentences of three words of two pieces. A token is 1000 * document + place."""
     file = Path(tmp_path_factory.mktemp("segments")) / "rows.arrow"
-    writer = Writer(file)
+    writer = TokenRowWriter(file)
     starts = np.tile([SENTENCE, INSIDE, WORD, INSIDE, WORD, INSIDE], 4).astype(np.uint8)
     for document in range(DOCUMENTS):
         for row in range(ROWS):
             writer.add(Row(1_000 * document + LENGTH * row + np.arange(LENGTH), starts), document)
     writer.close()
-    return Rows(file)
+    return TokenRows(file)
 
 
-def drawn(pairing, rows: Rows, number: int, times: int = 400):
+def drawn(pairing, rows: TokenRows, number: int, times: int = 400):
     return [pairing(rows, number, np.random.default_rng((7, number, seed))) for seed in range(times)]
 
 
@@ -87,10 +87,10 @@ def test_another_document_is_drawn_row_by_row_evenly(rows):
 
 @pytest.mark.parametrize("pairing", [next_sentence, sentence_order])
 def test_a_row_of_one_sentence_is_no_pair(tmp_path, pairing):
-    writer = Writer(tmp_path / "rows.arrow")
+    writer = TokenRowWriter(tmp_path / "rows.arrow")
     for document in range(2):
         writer.add(Row(np.arange(4), np.array([SENTENCE, WORD, WORD, INSIDE], np.uint8)), document)
     writer.close()
-    pair = pairing(Rows(tmp_path / "rows.arrow"), 0, np.random.default_rng(0))
+    pair = pairing(TokenRows(tmp_path / "rows.arrow"), 0, np.random.default_rng(0))
     assert (pair.second, pair.label) == (None, IGNORED)
     assert pair.first.tokens.tolist() == [0, 1, 2, 3]
