@@ -107,6 +107,38 @@ class _ReadingOptions(NamedTuple):
             raise click.UsageError("--reader goes with --answer")
 
 
+class _Result(NamedTuple):
+    """The hits of a query, and whether they answer it."""
+
+    query: str
+    hits: Hits
+    retriever: Retriever
+    ranking: _RankingOptions
+
+    @property
+    def may_answer(self) -> bool:
+        """False if the search says that no hit answers, unless --min-relevance asks for hits."""
+        return not self.hits or self.hits.answerable is not False or self.ranking.min_relevance is not None
+
+    @property
+    def answering(self) -> Hits:
+        """The hits that are not weak, or all that --min-relevance has left."""
+        if self.ranking.min_relevance is not None:
+            return self.hits
+        return self.hits.replaced_by(hit for hit in self.hits if self.may_answer and not hit.weak)
+
+    def say_notes(self, *, is_shown: bool) -> None:
+        """Print notes on the query, and that nothing answers it.
+
+        :param is_shown: whether the nearest hit was printed all the same.
+        """
+        if self.ranking.mode != "lexical":
+            say_too_long(self.query, self.retriever)
+            say_language(self.query, self.retriever)
+        if not self.may_answer:
+            say_nothing(self.hits, path_from_here(self.retriever.folder), is_shown=is_shown)
+
+
 class _QueryCommand(click.Command):
     """Explain how to pass a query that looks like an option."""
 
@@ -242,23 +274,23 @@ def search(
     group_by: GroupBy = "document" if lines.paths_only else "passage"
     with stdout_for_answers(source.ray):
         hits = retriever.search(query, where=filters, group_by=group_by, **ranking.arguments())
-        reader = reading.reader if reading.answers else None
+        reader = reading.reader if reading.answers and not lines.paths_only else None
         answered = retriever.answer(query, reader=reader, hits=hits) if reader else None
-    if not (hits and _may_answer(hits, ranking)):
+    result = _Result(query, hits, retriever, ranking)
+    if not (hits and result.may_answer):
         say_named(query, retriever, filters, path_from_here(root))
-    query = corrected(query, hits)
+    result = result._replace(query=corrected(query, hits))
     if lines.paths_only:
-        answering = _answering(hits, ranking)
-        print_paths(answering, root, copies=printing.copies, as_json=printing.as_json)
-        _say_notes(hits, query, retriever, ranking, is_shown=False)
-        if hits and not answering:
-            return EXIT_NEGATIVE
-        return comment(answering, query, scope.conditions, scope.folder, root, retriever, as_json=printing.as_json)
-    if not _print_answers(hits, query, root, retriever, ranking, printing, recover, answered):
+        hits = result.answering
+        print_paths(hits, root, copies=printing.copies, as_json=printing.as_json)
+        result.say_notes(is_shown=False)
+    else:
+        _print_result(result, printing, recover, answered)
+        if reading.open_first and hits and result.may_answer:
+            open_in_editor(hits[0], root)
+    if result.hits and not (hits and result.may_answer):
         return EXIT_NEGATIVE
-    if reading.open_first and hits:
-        open_in_editor(hits[0], root)
-    code = comment(hits, query, scope.conditions, scope.folder, root, retriever, as_json=printing.as_json)
+    code = comment(hits, result.query, scope.conditions, scope.folder, root, retriever, as_json=printing.as_json)
     return EXIT_NEGATIVE if answered == [] else code
 
 
@@ -307,50 +339,23 @@ def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever, *, join: bo
     return ranking
 
 
-def _print_answers(
-    hits: Hits,
-    query: str,
-    root: Path | None,
-    retriever: Retriever,
-    ranking: _RankingOptions,
+def _print_result(
+    result: _Result,
     printing: PrintOptions,
     recover: Callable[[str, Kind], RetainedFacts] | None,
     answers: list[Answer] | None,
-) -> bool:
-    """Print the answer, the hits and notes on the query; return whether they may answer it.
+) -> None:
+    """Print the answer, the hits and notes on the query.
 
     Hits that do not answer the query are printed only as JSON, or if the user asked for them with --min-relevance.
     """
-    if recover and not printing.as_json:
+    query, retriever, as_json = result.query, result.retriever, printing.as_json
+    if recover and not as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
-    may_answer = _may_answer(hits, ranking)
-    if answers is not None and may_answer and not printing.as_json:
+    if answers is not None and result.may_answer and not as_json:
         print_answer(answers, retriever)
-    shares_of = word_shares(query, retriever) if printing.explain and ranking.mode != "lexical" else None
-    shown = hits if may_answer or printing.as_json else []
-    print_hits(shown, query, root, printing, recover, shares_of, answers)
-    _say_notes(hits, query, retriever, ranking, is_shown=printing.as_json)
-    return may_answer
-
-
-def _answering(hits: Hits, ranking: _RankingOptions) -> Hits:
-    """The hits that are not weak, or all that --min-relevance has left."""
-    if ranking.min_relevance is not None:
-        return hits
-    return hits.replaced_by(hit for hit in hits if not hit.weak) if _may_answer(hits, ranking) else hits.replaced_by(())
-
-
-def _may_answer(hits: Hits, ranking: _RankingOptions) -> bool:
-    return not hits or hits.answerable is not False or ranking.min_relevance is not None
-
-
-def _say_notes(hits: Hits, query: str, retriever: Retriever, ranking: _RankingOptions, *, is_shown: bool) -> None:
-    """Print notes on the query, and that nothing answers it.
-
-    :param is_shown: whether the nearest hit was printed all the same.
-    """
-    if ranking.mode != "lexical":
-        say_too_long(query, retriever)
-        say_language(query, retriever)
-    if not _may_answer(hits, ranking):
-        say_nothing(hits, path_from_here(retriever.folder), is_shown=is_shown)
+    has_meaning = result.ranking.mode != "lexical"
+    shares_of = word_shares(query, retriever) if printing.explain and has_meaning else None
+    shown = result.hits if result.may_answer or as_json else []
+    print_hits(shown, query, retriever.folder, printing, recover, shares_of, answers)
+    result.say_notes(is_shown=as_json)
