@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("__init__.py", "cli.py", "core", "indexes", "retriever", "training", "commands")
+ROOMS = ("__init__.py", "cli.py", "core", "indexes", "retriever", "training", "commands", "benchmarks")
 LONGEST = 25  # words in a sentence
 CLAUSES = 2.0  # inverted clauses in 1,000 words, over all paths
 NAMES = frozenset(

@@ -1,16 +1,16 @@
 """Test collections in BEIR's layout, also made from question answering, package descriptions and older formats.
 
-SQuAD      a question must find its paragraph (400 of the development set's questions, or `count`)
-Debian     a package's one-line description must find its long one (400 of 6,000 packages, or `count`)
-tldr       what a command is must find its page, which says how to use it (400 of 2,000 pages, or `count`)
+SQuAD      a question must find its paragraph (400 of the development set's questions, or `count`).
+Debian     a package's one-line description must find its long one (400 of 6,000 packages, or `count`).
+tldr       the description of a command must find the page on its use (400 of 2,000 pages, or `count`).
 
 `log.txt` beside the queries has others without judgements, one a line: other questions, and other packages' lines.
 
 Three collections judged by people, in the files that http://ir.dcs.gla.ac.uk/resources/test_collections/ offers:
 
-CACM       3,204 titles and abstracts on computing, 52 queries (cacm.all, query.text, qrels.text)
-CISI       1,460 titles and abstracts on libraries, 76 queries (CISI.ALL, CISI.QRY, CISI.REL)
-NPL        11,400 abstracts on electronics, 93 queries (doc-text, query-text, rlv-ass)
+CACM       3,204 titles and abstracts on computing, 52 queries (cacm.all, query.text, qrels.text).
+CISI       1,460 titles and abstracts on libraries, 76 queries (CISI.ALL, CISI.QRY, CISI.REL).
+NPL        11,400 abstracts on electronics, 93 queries (doc-text, query-text, rlv-ass).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def squad(file: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) -> 
 
 def debian(file: Path, folder: Path, *, seed: int = 0, count: int = _QUERIES) -> Path:
     """From `debian12_descriptions.jsonl.gz`: package, short and long description; long ones of 150 characters up."""
-    seen: set[str] = set()
+    known: set[str] = set()
     rows = []
     for row in _lines(file):
-        if len(row["long"]) >= 150 and row["long"] not in seen:
-            seen.add(row["long"])
+        if len(row["long"]) >= 150 and row["long"] not in known:
+            known.add(row["long"])
             rows.append(row)
     random.Random(seed).shuffle(rows)
     rows = rows[:_PACKAGES]
@@ -115,8 +115,10 @@ def unseen(data: Path, work: Path) -> dict[str, Path]:
 def _write_smart(folder: Path, documents: Path, queries: Path, qrels: list[tuple[str, str]]) -> Path:
     """From two files of the SMART system, with `.T` for titles and `.W` for texts."""
     texts = [(number, item.get("T", ""), item.get("W", "")) for number, item in _smart(documents).items()]
-    asked = {number: f"{item.get('T', '')} {item.get('W', '')}".strip() for number, item in _smart(queries).items()}
-    _write_texts(folder, texts, list(asked.items()))
+    queries_by_number = {
+        number: f"{item.get('T', '')} {item.get('W', '')}".strip() for number, item in _smart(queries).items()
+    }
+    _write_texts(folder, texts, list(queries_by_number.items()))
     return _write_qrels(folder, qrels)
 
 
@@ -144,8 +146,8 @@ def _write(folder: Path, documents: list[tuple[str, str, str]], queries: list[tu
     """Each query has the name of the document that answers it."""
     _write_texts(folder, documents, queries)
     judged = {text for _, text in queries}
-    others = [text for text in dict.fromkeys(log) if text not in judged][:_LOGGED]
-    (folder / "log.txt").write_text("".join(f"{text}\n" for text in others), "utf-8")
+    logged = [text for text in dict.fromkeys(log) if text not in judged][:_LOGGED]
+    (folder / "log.txt").write_text("".join(f"{text}\n" for text in logged), "utf-8")
     return _write_qrels(folder, [(name, name) for name, _ in queries])
 
 

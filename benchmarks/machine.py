@@ -21,7 +21,7 @@ _PACKAGES = (
 
 
 def describe() -> dict[str, Any]:
-    """The machine and the versions of what was measured."""
+    """The machine, and the versions of the measured programs."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -42,8 +42,8 @@ def save(name: str, results: Any, *, seed: int | None = None) -> None:
 
 
 def arguments() -> list[str]:
-    """Those of the command, of files their names alone."""
-    return [re.sub(r"[^=,]*/", "", given.rstrip("/")) for given in sys.argv[1:]]
+    """The arguments of the command; of files only their names."""
+    return [re.sub(r"[^=,]*/", "", argument.rstrip("/")) for argument in sys.argv[1:]]
 
 
 def commit(folder: Path) -> str | None:
@@ -76,7 +76,7 @@ def _version(name: str) -> str:
 
 
 def _processor() -> str:
-    """Its name and, since that decides the speed of encoding, what it has for bf16 and int8."""
+    """Its name, and its instructions for bf16 and int8, since they decide the speed of encoding."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

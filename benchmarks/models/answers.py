@@ -2,9 +2,9 @@
 
     python -m benchmarks.models.answers --data /data --reader my-reader --work /tmp/answers
 
-Each question is asked twice: of all paragraphs, and of all but those of its article, where the engine should refuse.
-It reports the share refused at two thresholds: the reader's own, and the one that loses 5 % of the exact answers. A
-citation opens where the document has the answer at the characters that the answer cites.
+Each question is asked twice: of all paragraphs, and of all paragraphs outside its article, where the engine should
+refuse. It reports the share refused at two thresholds: the reader's own, and a stricter one, which loses 5 % of the
+exact answers. A citation opens where the document has the answer at the characters that the answer cites.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from binocle.retriever.models.heads.reader import Reader
     from binocle.retriever.search.results.hit import Hit
 
-_LOST = 0.05  # share of the exact answers that the threshold may lose
+_MAX_LOSS = 0.05  # share of the exact answers that the threshold may lose
 _DEEP = 300  # hits to read, then the hits of other articles are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DrawnQuestion:
     """A question with its answers, and the number of its paragraph."""
 
     text: str
@@ -69,9 +69,9 @@ def main() -> None:
     save("answers", measure(retriever, reader, rows, _drawn(rows, options.questions), options.k, threshold), seed=0)
 
 
-def _drawn(rows: list[dict[str, Any]], count: int) -> list[Asked]:
+def _drawn(rows: list[dict[str, Any]], count: int) -> list[DrawnQuestion]:
     questions = [
-        Asked(question["question"], tuple(map(_text, question["answers"])), number)
+        DrawnQuestion(question["question"], tuple(map(_text, question["answers"])), number)
         for number, row in enumerate(rows)
         for question in row["qas"]
     ]
@@ -83,21 +83,26 @@ def _text(answer: Any) -> str:
 
 
 def measure(
-    retriever: Retriever, reader: Reader, rows: list[dict[str, Any]], asked: Sequence[Asked], k: int, threshold: float
+    retriever: Retriever,
+    reader: Reader,
+    rows: list[dict[str, Any]],
+    questions: Sequence[DrawnQuestion],
+    k: int,
+    threshold: float,
 ) -> dict[str, Any]:
     """Ask all questions twice, and measure the answers.
 
     :param threshold: the least score that the reader answers with.
     """
-    scores, exact, f1, opens, without, found = [], [], [], [], [], []
+    scores, exact, f1, opens, without, in_hits = [], [], [], [], [], []
     start = time.process_time()
-    for question in asked:
+    for question in questions:
         article = rows[question.paragraph]["title"]
         hits = retriever.search(question.text, _DEEP)
         first = retriever.answer(question.text, reader=reader, hits=hits[:k])
-        others = [hit for hit in hits if rows[_number(hit)]["title"] != article][:k]
-        rest = retriever.answer(question.text, reader=reader, hits=others)
-        found.append(any(_number(hit) == question.paragraph for hit in hits[:k]))
+        elsewhere = [hit for hit in hits if rows[_number(hit)]["title"] != article][:k]
+        rest = retriever.answer(question.text, reader=reader, hits=elsewhere)
+        in_hits.append(any(_number(hit) == question.paragraph for hit in hits[:k]))
         text = first[0].text if first else ""
         scores.append(first[0].score if first else -np.inf)
         exact.append(span_metrics.exact_match(text, question.answers))
@@ -108,13 +113,13 @@ def measure(
         without.append(rest[0].score if rest else -np.inf)
     seconds = time.process_time() - start
     highest, right, taken = np.array(scores), np.array(exact) > 0, np.array(without)
-    cutoff = float(np.quantile(highest[right], _LOST)) if right.any() else 0.0
+    cutoff = float(np.quantile(highest[right], _MAX_LOSS)) if right.any() else 0.0
     return {
         "reader": Path(reader.name).name,
         "paragraphs": len(rows),
-        "questions": len(asked),
+        "questions": len(questions),
         "passages read": k,
-        "paragraph among them": round(float(np.mean(found)), 3),
+        "paragraph among them": round(float(np.mean(in_hits)), 3),
         "exact match": round(100 * float(right.mean()), 1),
         "F1": round(100 * float(np.mean(f1)), 1),
         "exact match, own threshold": round(100 * float((right & (highest >= threshold)).mean()), 1),
@@ -122,12 +127,12 @@ def measure(
         "good answers lost, own threshold": round(float((highest[right] < threshold).mean()), 3)
         if right.any()
         else None,
-        f"refused without the article, losing {_LOST:.0%} of the exact answers": round(
+        f"refused without the article, losing {_MAX_LOSS:.0%} of the exact answers": round(
             float((taken < cutoff).mean()), 3
         ),
         "citations": len(opens),
         "citations that open on the answer": int(np.sum(opens)),
-        "seconds of CPU a question": round(seconds / (2 * len(asked)), 2),
+        "seconds of CPU a question": round(seconds / (2 * len(questions)), 2),
     }
 
 

@@ -52,26 +52,26 @@ def main() -> None:
     parser.add_argument("--collection", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="a folder for the index; a new one unless given")
     parser.add_argument("--index", type=Path, help="an index of the collection, instead of a new one")
-    given, rest = parser.parse_known_args()
-    with tempfile.TemporaryDirectory() as made:
-        index = given.index or indexed(given.collection, given.work or Path(made))
-        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json", *rest)
+    arguments, rest = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        index = arguments.index or indexed(arguments.collection, arguments.work or Path(temporary))
+        options = ("--index", str(index), "--queries", str(arguments.collection), "--examples", "0", "--json", *rest)
         before = children_seconds()
         seconds, memory, report = binocle("audit", *options)
         cpu_seconds = children_seconds() - before
-    found = json.loads(report)
+    result = json.loads(report)
     results = {
         "minutes": round(seconds / 60, 1),
         "cpu_minutes": round(cpu_seconds / 60, 1),
         "memory_mb": round(memory),
         "cores": len(os.sched_getaffinity(0)),
         **{
-            name: found[name]
+            name: result[name]
             for name in ("documents", "passages", "learned", "queries", "steps_each", "verdict", "statements")
         },
-        "settings": {setting["name"]: shown(setting) for setting in found["settings"]},
-        "stored_length": found["stored_length"],
-        "most frequent tokens": f1(found["frequent"]),
+        "settings": {setting["name"]: shown(setting) for setting in result["settings"]},
+        "stored_length": result["stored_length"],
+        "most frequent tokens": f1(result["frequent"]),
     }
     save("audit-quick" if "--quick" in rest else "audit", results, seed=0)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from binocle.core.arrays import Floats
     from binocle.training.data.heads.examples import Examples
 
-_MOST = {"debian": 16_000, "stsb": 3_500, "tldr": 2_400}  # rows, at random
+_MAX_ROWS = {"debian": 16_000, "stsb": 3_500, "tldr": 2_400}  # rows, at random
 _FEW_MEASURES = "macro-F1", "macro-F1, balanced", "macro-F1, rows that no probe has read"
 _EXAMPLES, _FEWEST, _BALANCED = 8, 20, 15
 _MORE = 8_000  # rows to compare a fine-tuned encoder on
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _rows(
-    name: str, data: Path, cache: Path, most: int | None = None
+    name: str, data: Path, cache: Path, maximum: int | None = None
 ) -> tuple[Floats, Sequence[str], NDArray[np.int64]]:
     """Return vectors, texts and classes of a collection. The vectors are computed once."""
     rows = list(_SOURCES[name](data))
@@ -97,7 +97,7 @@ def _rows(
     unique: dict[str, tuple[str, str]] = {}
     for key, text, label in rows:
         unique.setdefault(key, (text, label))
-    texts, labels = zip(*[*unique.values()][: most or _MOST[name]], strict=True)
+    texts, labels = zip(*[*unique.values()][: maximum or _MAX_ROWS[name]], strict=True)
     file = cache / f"{name}-{len(texts)}.npy"
     if not file.is_file():
         np.save(file, load_encoder().encode(texts))
@@ -106,14 +106,14 @@ def _rows(
 
 def _tuned(data: Path, cache: Path, epochs: float) -> dict[str, Any]:
     """Measure a fine-tuned encoder beside the others, on the same held-out rows."""
-    vectors, texts, classes = _rows("debian", data, cache, _MOST["debian"] + _MORE)
-    learned, held_out = _split(_MOST["debian"])
-    others = np.concatenate([held_out, np.arange(_MOST["debian"], len(classes))])
-    others = others[np.isin(classes[others], classes[learned])]
+    vectors, texts, classes = _rows("debian", data, cache, _MAX_ROWS["debian"] + _MORE)
+    learned, held_out = _split(_MAX_ROWS["debian"])
+    compared = np.concatenate([held_out, np.arange(_MAX_ROWS["debian"], len(classes))])
+    compared = compared[np.isin(classes[compared], classes[learned])]
     tuned = FineTuned(cache / f"debian-{epochs:g}", epochs)
     contenders = _CONTENDERS | {"fine-tuned": tuned.served, "fine-tuned, its head alone": tuned.head_alone}
-    results = _from_all(vectors, texts, classes, contenders, (learned, others))
-    facts = {"epochs": epochs, "tokens of a text": _TOKENS, "rows to compare": len(others)}
+    results = _from_all(vectors, texts, classes, contenders, (learned, compared))
+    facts = {"epochs": epochs, "tokens of a text": _TOKENS, "rows to compare": len(compared)}
     return facts | {"training": tuned.training(), "all rows": results}
 
 
@@ -227,18 +227,18 @@ def _tuned_vectors(
 
 
 def _with_words(
-    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
+    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], compared: Any
 ) -> NDArray[np.int64]:
     targets = np.eye(classes.max() + 1, dtype=np.float32)[classes[learned]]
     head = kernel_ridge.fit(vectors[learned], targets, "classes", texts=[texts[row] for row in learned])
-    return head.logits(vectors[others], [texts[row] for row in others]).argmax(1)
+    return head.logits(vectors[compared], [texts[row] for row in compared]).argmax(1)
 
 
 def _with_unlabelled(
-    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
+    vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], compared: Any
 ) -> NDArray[np.int64]:
     targets = np.eye(classes.max() + 1, dtype=np.float32)[classes[learned]]
-    unlabelled = np.random.default_rng(0).permutation(others[::2])[:MAX_UNLABELLED]
+    unlabelled = np.random.default_rng(0).permutation(compared[::2])[:MAX_UNLABELLED]
     head = kernel_ridge.fit(
         vectors[learned],
         targets,
@@ -246,18 +246,18 @@ def _with_unlabelled(
         texts=[texts[row] for row in learned],
         unlabelled=(vectors[unlabelled], [texts[row] for row in unlabelled]),
     )
-    return head.logits(vectors[others], [texts[row] for row in others]).argmax(1)
+    return head.logits(vectors[compared], [texts[row] for row in compared]).argmax(1)
 
 
 def _without_words(
-    vectors: Floats, _texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
+    vectors: Floats, _texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], compared: Any
 ) -> NDArray[np.int64]:
     targets = np.eye(classes.max() + 1, dtype=np.float32)[classes[learned]]
-    return kernel_ridge.fit(vectors[learned], targets, "classes").logits(vectors[others]).argmax(1)
+    return kernel_ridge.fit(vectors[learned], targets, "classes").logits(vectors[compared]).argmax(1)
 
 
 def _tfidf(
-    _vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], others: Any
+    _vectors: Floats, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64], compared: Any
 ) -> NDArray[np.int64]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.svm import LinearSVC
@@ -265,7 +265,7 @@ def _tfidf(
     words = TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\w+")
     rows = words.fit_transform([texts[row] for row in learned])
     model = LinearSVC(C=0.5, class_weight="balanced").fit(rows, classes[learned])
-    predicted: NDArray[np.int64] = model.predict(words.transform([texts[row] for row in others]))
+    predicted: NDArray[np.int64] = model.predict(words.transform([texts[row] for row in compared]))
     return predicted
 
 
@@ -284,13 +284,13 @@ class FineTuned:
         texts: Sequence[str],
         classes: NDArray[np.int64],
         learned: NDArray[np.int64],
-        others: Any,
+        compared: Any,
     ) -> NDArray[np.int64]:
-        """Return the likeliest class of each of the other rows, by what training kept."""
+        """Return the likeliest class of each of the other rows, by the trained model."""
         if not (self.folder / "binocle.json").is_file():  # or go on with a run that was killed
             self._train(_examples(texts, classes, learned, ClassifierConfig()))
         classifier = load_classifier(self.folder)
-        return self._likeliest(classifier.scorer.logits(_of(texts, others)), classifier.settings)
+        return self._likeliest(classifier.scorer.logits(_of(texts, compared)), classifier.settings)
 
     def head_alone(
         self,
@@ -298,12 +298,12 @@ class FineTuned:
         texts: Sequence[str],
         _classes: NDArray[np.int64],
         _learned: NDArray[np.int64],
-        others: Any,
+        compared: Any,
     ) -> NDArray[np.int64]:
         """Return the likeliest class by the head that the encoder was trained with. `served` comes before."""
         settings, encoder = load_classifier(self.folder).settings, self.folder / TUNED_ENCODER
         head = load_head(encoder if encoder.is_dir() else self.folder, CLASSIFIER)
-        return self._likeliest(HeadScorer(head, _TOKENS).logits(_of(texts, others)), settings)
+        return self._likeliest(HeadScorer(head, _TOKENS).logits(_of(texts, compared)), settings)
 
     @staticmethod
     def _likeliest(logits: Floats, settings: ClassifierSettings) -> NDArray[np.int64]:

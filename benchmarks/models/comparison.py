@@ -64,9 +64,9 @@ def measure(inverter: EmbeddingInverter, texts: list[str], seconds: float, seed:
     began = time.perf_counter()
     corrected = [inverter.correct(vector, seconds, seed=seed) for vector in vectors]
     spent = (time.perf_counter() - began) / len(texts)
-    recovered = [one.ids for one in corrected]
+    recovered = [text.ids for text in corrected]
     spelled = [inverter.tokens.text(ids) for ids in recovered]
-    cosines = [one.cosine for one in corrected]
+    cosines = [text.cosine for text in corrected]
     result = metrics.compare(texts, spelled, inverter.tokens, cosines=cosines, tokens=recovered, seed=0).as_dict()
     names = ("f1", "bleu", "sentence_bleu", "exact", "cosine")
     return {

@@ -85,13 +85,13 @@ def _heads(folder: Path, pages: list[tuple[str, str]]) -> dict[str, Path]:
     """Train the heads that are not in the folder yet."""
     classes = [{"text": text[:400], "label": platform} for platform, text in pages[:600]]
     tagged = [_tagged(text) for _, text in pages[:600]]
-    few = {"steps": _STEPS, "evaluations": 1, "held_out": 0.05, "max_length": 256}
+    quick = {"steps": _STEPS, "evaluations": 1, "held_out": 0.05, "max_length": 256}
     trainings: dict[str, Callable[[Path], Any]] = {"probe": lambda out: train_classifier(classes, out)}
     for ending, layers in {"": None, " of 2": 2}.items():
-        config = HeadConfig(learning_rate=5e-4, layers=layers, **few)
+        config = HeadConfig(learning_rate=5e-4, layers=layers, **quick)
         trainings[f"tagger{ending}"] = lambda out, config=config: train_tagger(tagged, out, config=config)
         for seed, name in enumerate(("fine-tuned", "other fine-tuned")):
-            tuning = ClassifierConfig(fine_tune=True, seed=seed, layers=layers, **few)
+            tuning = ClassifierConfig(fine_tune=True, seed=seed, layers=layers, **quick)
             trainings[name + ending] = lambda out, config=tuning: train_classifier(classes, out, config=config)
     for name, train in trainings.items():
         if not (folder / name / "binocle.json").is_file():
@@ -103,7 +103,7 @@ def _tagged(text: str) -> dict[str, Any]:
     entities = [
         {"start": match.start(1), "end": match.end(1), "label": "ARGUMENT"} for match in _PLACEHOLDER.finditer(text)
     ]
-    return {"text": text, "entities": [one for one in entities if text[one["start"] : one["end"]].strip()]}
+    return {"text": text, "entities": [entity for entity in entities if text[entity["start"] : entity["end"]].strip()]}
 
 
 def _round(folder: Path, heads: dict[str, Path]) -> dict[str, float]:
@@ -129,9 +129,9 @@ def _seconds(task: Callable[[], Any]) -> float:
 def _summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name in rounds[0]:
-        shares = [one[name] / one["index"] for one in rounds]
+        shares = [times[name] / times["index"] for times in rounds]
         table[name] = {
-            "passages a second of processor time": round(float(np.median([one[name] for one in rounds])), 1),
+            "passages a second of processor time": round(float(np.median([times[name] for times in rounds])), 1),
             "share of index": round(float(np.median(shares)), 3),
             "lowest and highest share": [round(min(shares), 3), round(max(shares), 3)],
         }

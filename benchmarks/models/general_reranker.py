@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 SEED = 0
-ARTICLES, OTHERS = 100, 5  # of SQuAD: articles with questions, and articles that give documents
+ARTICLES, MORE_ARTICLES = 100, 5  # of SQuAD: articles with questions, and articles that give documents
 QUESTIONS = 3_500  # of SQuAD
 MOST_SENTENCES = 4  # of a passage of SQuAD
 
@@ -144,7 +144,7 @@ def paragraphs(data: Path, work: Path) -> Path:
     retriever = Retriever.open(work / "paragraphs")
     retriever.add(
         {"id": f"{row['title']}/{number}", "title": row["title"].replace("_", " "), "text": row["context"]}
-        for article in articles(data)[ARTICLES : ARTICLES + OTHERS]
+        for article in articles(data)[ARTICLES : ARTICLES + MORE_ARTICLES]
         for number, row in enumerate(article)
     )
     return work / "paragraphs"

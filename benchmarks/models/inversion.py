@@ -1,10 +1,10 @@
-"""What an encoder gives away, measured: `python -m benchmarks.models.inversion TASK --data FOLDER [--minutes M]`.
+"""Measure how much an encoder gives away: `python -m benchmarks.models.inversion TASK --data FOLDER [--minutes M]`.
 
-hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's paragraphs: token accuracy on scifact, for
-           each decoder, for each layer, and of states that are masked
-embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a book, manual pages and Cranfield: token
-           F1 on other documents of these and on scifact, before and after correction; and vectors of no text.
-           SQuAD's paragraphs are split at random, so the others come from the same articles
+hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's paragraphs. It measures token accuracy on
+           scifact, by decoder and by layer, also of masked states.
+embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a book, manual pages and Cranfield.
+           It measures token F1 before and after correction, on other documents of these collections and on scifact.
+           It also reads vectors of no text. SQuAD's paragraphs are split at random, not by article.
 restarts   texts of scifact corrected for 10 s, with and without new starts of a search that has stopped rising: token
            F1 and cosine, paired, and the seconds used
 no-text    for how many vectors the inverter gives a text: vectors of no text, of texts, and of texts with noise
@@ -96,7 +96,7 @@ def _file(texts: Iterable[str], file: Path) -> Path:
 
 def cut_texts(documents: Sequence[str], encoder: Encoder, length: int, count: int, *, seed: int) -> list[str]:
     """Stretches of so many tokens, one of a document, which begins where a word does."""
-    found, order = [], random.Random(seed)
+    spans, order = [], random.Random(seed)
     shuffled = list(documents)
     order.shuffle(shuffled)
     for text in shuffled:
@@ -104,10 +104,10 @@ def cut_texts(documents: Sequence[str], encoder: Encoder, length: int, count: in
         starts = [n for n in range(len(offsets) - length + 1) if n == 0 or offsets[n][0] > offsets[n - 1][1]]
         if starts:
             first = order.choice(starts)
-            found.append(text[offsets[first][0] : offsets[first + length - 1][1]])
-        if len(found) == count:
+            spans.append(text[offsets[first][0] : offsets[first + length - 1][1]])
+        if len(spans) == count:
             break
-    return found
+    return spans
 
 
 def _mean(values: Sequence[float]) -> dict[str, Any]:
@@ -124,17 +124,17 @@ def hidden(data: Path, work: Path, minutes: float, parts: Sequence[str] = ()) ->
     def run(name: str, **settings: Any) -> tuple[StateInverter, float]:
         _say(name)
         config = InverterConfig(kind="hidden", **settings)
-        made = train_inverter(train, work / name, config=config, progress=_say)
-        return StateInverter.load(work / name), made.seconds
+        trained = train_inverter(train, work / name, config=config, progress=_say)
+        return StateInverter.load(work / name), trained.seconds
 
     def accuracy(inverter: StateInverter, count: int = 200) -> dict[str, Any]:
         return _mean([inverter.read(text).accuracy for text in texts[:count]])
 
-    found: dict[str, Any] = {"trained on": "SQuAD paragraphs", "tested on": "scifact", "decoders": {}, "layers": {}}
+    results: dict[str, Any] = {"trained on": "SQuAD paragraphs", "tested on": "scifact", "decoders": {}, "layers": {}}
     if parts and (file := RESULTS / "inversion-hidden.json").is_file():
-        found |= json.loads(file.read_text("utf-8"))["results"]
+        results |= json.loads(file.read_text("utf-8"))["results"]
     for decoder in KINDS:
-        of = found["decoders"].setdefault(decoder, {})
+        of = results["decoders"].setdefault(decoder, {})
         if not parts or decoder in parts:
             inverter, seconds = run(decoder, decoder=decoder, minutes=minutes)
             of |= accuracy(inverter) | {"seconds of training": round(seconds)}
@@ -147,8 +147,8 @@ def hidden(data: Path, work: Path, minutes: float, parts: Sequence[str] = ()) ->
     for layer in range(7):
         if not parts or f"layer-{layer}" in parts:
             inverter, seconds = run(f"layer-{layer}", decoder="linear", layer=layer, minutes=minutes / 6)
-            found["layers"][str(layer)] = accuracy(inverter, 100) | {"seconds of training": round(seconds)}
-    return found
+            results["layers"][str(layer)] = accuracy(inverter, 100) | {"seconds of training": round(seconds)}
+    return results
 
 
 def _parted(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
@@ -165,31 +165,31 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     proposed = inverter.proposals(vectors)
     bags = [texts[-1] for texts in proposed]
     first = [texts[0] for texts in proposed]  # the decoder's likeliest, which the encoder has not seen
-    cosines = [float(one @ vector) for one, vector in zip(inverter.embed(first), vectors, strict=True)]
+    cosines = [float(own @ vector) for own, vector in zip(inverter.embed(first), vectors, strict=True)]
     begun = time.perf_counter()
-    corrected = [inverter.correct(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
+    corrected = [inverter.correct(vector, seconds, texts) for vector, texts in zip(vectors, proposed, strict=True)]
     spent = (time.perf_counter() - begun) / len(texts)
 
-    def f1(found: Iterable[Sequence[int]]) -> dict[str, Any]:
-        return _mean([overlap(*both)[2] for both in zip(true, found, strict=True)])
+    def f1(token_rows: Iterable[Sequence[int]]) -> dict[str, Any]:
+        return _mean([overlap(*both)[2] for both in zip(true, token_rows, strict=True)])
 
     return {
         "token F1, bag": f1(bags),
         "token F1, text before correction": f1(first),
-        "token F1, text after correction": f1(one.ids for one in corrected),
-        "exact after correction": _mean([tuple(t) == one.ids for t, one in zip(true, corrected, strict=True)]),
+        "token F1, text after correction": f1(guess.ids for guess in corrected),
+        "exact after correction": _mean([tuple(t) == guess.ids for t, guess in zip(true, corrected, strict=True)]),
         "cosine before correction": _mean(cosines),
-        "cosine after correction": _mean([one.cosine for one in corrected]),
+        "cosine after correction": _mean([guess.cosine for guess in corrected]),
         "seconds a text": round(spent, 1),
         "examples": [
-            {"true": text, "recovered": inverter.tokens.text(one.ids)}
-            for text, one in list(zip(texts, corrected, strict=True))[:3]
+            {"true": text, "recovered": inverter.tokens.text(guess.ids)}
+            for text, guess in list(zip(texts, corrected, strict=True))[:3]
         ],
     }
 
 
 def _apart(documents: list[str], known: KnownTexts, inverter: EmbeddingInverter, count: int) -> list[str]:
-    """Texts of 32 tokens of which most does not stand in what was learned from."""
+    """Texts of 32 tokens that mostly do not stand in the texts that were learned from."""
     texts = cut_texts(documents, inverter.encoder, 32, 10 * count, seed=0)
     return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
 
@@ -205,9 +205,9 @@ def _trained(data: Path, work: Path, minutes: float) -> tuple[EmbeddingInverter,
     }
     train, held_out = [], {}
     for seed, (name, documents) in enumerate(sources.items()):
-        own, others = _parted(documents, seed)
+        own, rest = _parted(documents, seed)
         train += own
-        held_out[name] = others
+        held_out[name] = rest
     random.Random(0).shuffle(train)
     config = InverterConfig(minutes=minutes, texts=1_000_000)
     out = work / "inverter"
@@ -222,7 +222,7 @@ def _known(train: Sequence[str], inverter: EmbeddingInverter) -> KnownTexts:
 
 
 def _training(inverter: EmbeddingInverter, work: Path) -> dict[str, Any]:
-    """How long and from what the inverter learned, and its thresholds."""
+    """The inverter's training time and data, and its thresholds."""
     card = json.loads((work / "inverter" / "binocle.json").read_text("utf-8"))
     return {
         "seconds of training": round(card["seconds"]),
@@ -256,7 +256,7 @@ def restarts(data: Path, work: Path, minutes: float, *, texts: int = 30, seconds
     inverter, train, _ = _trained(data, work, minutes)
     originals = _apart(_beir(data / "scifact"), _known(train, inverter), inverter, texts)
     true = inverter.tokens(originals)
-    found: dict[str, Any] = {"tokens": 32, "seconds": seconds, **_training(inverter, work)}
+    results: dict[str, Any] = {"tokens": 32, "seconds": seconds, **_training(inverter, work)}
     values: dict[str, dict[str, list[float]]] = {}
     for name, starts in (("without new starts", 0), ("with new starts", None)):
         corrected, spent = [], []
@@ -265,14 +265,14 @@ def restarts(data: Path, work: Path, minutes: float, *, texts: int = 30, seconds
             corrected.append(inverter.correct(vector, seconds, starts=starts))
             spent.append(time.perf_counter() - begun)
         values[name] = {
-            "token F1": [overlap(t, one.ids)[2] for t, one in zip(true, corrected, strict=True)],
-            "cosine": [one.cosine for one in corrected],
+            "token F1": [overlap(t, guess.ids)[2] for t, guess in zip(true, corrected, strict=True)],
+            "cosine": [guess.cosine for guess in corrected],
             "seconds": spent,
         }
-        found[name] = {measure: _mean(of) for measure, of in values[name].items()}
+        results[name] = {measure: _mean(of) for measure, of in values[name].items()}
     for measure in ("token F1", "cosine"):
-        found[f"with - without, {measure}"] = _difference(*(of[measure] for of in reversed(values.values())))
-    return found
+        results[f"with - without, {measure}"] = _difference(*(of[measure] for of in reversed(values.values())))
+    return results
 
 
 def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
@@ -292,25 +292,25 @@ def no_text(data: Path, work: Path, minutes: float) -> dict[str, Any]:
 def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, Any]:
     """How many vectors give a text: random directions, another encoder's vectors, texts, and texts with noise."""
     random_vectors = np.random.default_rng(5).standard_normal((40, inverter.info.dim)).astype(np.float32)
-    other = _fine_tuned(data, work, "cls")
+    fine_tuned = _fine_tuned(data, work, "cls")
     texts = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, 40, seed=1)
     own = inverter.check(inverter.encoder.encode(texts))
     noise = 0.06 * np.random.default_rng(6).standard_normal(own.shape).astype(np.float32)
     rows = {
         "random directions": random_vectors,
-        "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts),
+        "fine-tuned with CLS pooling": load_encoder(str(fine_tuned)).encode(texts),
         "texts": own,
         "texts with noise=0.06": own + noise,
     }
-    found = {}
+    results = {}
     for name, vectors in rows.items():
-        made = inverter.invert(vectors[:30], seconds=2.0)
-        found[name] = {
-            "vectors": len(made),
-            "texts recovered": sum(one.recovered for one in made),
-            "highest cosine": round(max(one.cosine for one in made), 4),
+        guesses = inverter.invert(vectors[:30], seconds=2.0)
+        results[name] = {
+            "vectors": len(guesses),
+            "texts recovered": sum(guess.recovered for guess in guesses),
+            "highest cosine": round(max(guess.cosine for guess in guesses), 4),
         }
-    return found
+    return results
 
 
 def _fine_tuned(data: Path, work: Path, pooling: str) -> Path:
@@ -329,7 +329,7 @@ def _fine_tuned(data: Path, work: Path, pooling: str) -> Path:
 def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds: float = 3.0) -> dict[str, Any]:
     """As many steps with both, whatever else the machine does."""
     train = _file(_squad(data) + _debian(data)[:20_000], work / "train.jsonl")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     values: dict[str, list[float]] = {}
     for mode in ("mean", "cls"):
         out = work / f"inverter-{mode}"
@@ -338,16 +338,16 @@ def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds:
         train_inverter(train, out, encoder=encoder, config=config, progress=_say)
         inverter = EmbeddingInverter.load(out)
         originals = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, texts, seed=0)
-        made = [inverter.correct(one, seconds) for one in inverter.check(inverter.encoder.encode(originals))]
+        guesses = [inverter.correct(vector, seconds) for vector in inverter.check(inverter.encoder.encode(originals))]
         true = inverter.tokens(originals)
-        values[mode] = [overlap(t, one.ids)[2] for t, one in zip(true, made, strict=True)]
-        found[mode] = {
+        values[mode] = [overlap(t, guess.ids)[2] for t, guess in zip(true, guesses, strict=True)]
+        results[mode] = {
             "steps": config.steps,
             "token F1 after correction": _mean(values[mode]),
-            "cosine after correction": _mean([one.cosine for one in made]),
+            "cosine after correction": _mean([guess.cosine for guess in guesses]),
         }
-    found["mean - cls, token F1"] = _difference(values["mean"], values["cls"])
-    return found
+    results["mean - cls, token F1"] = _difference(values["mean"], values["cls"])
+    return results
 
 
 TASKS = {
@@ -368,8 +368,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way; a new one unless given")
     options = parser.parse_args()
     task, minutes = TASKS[options.task]
-    with tempfile.TemporaryDirectory() as made:
-        work = options.work or Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
         parts = {"parts": options.parts} if options.parts else {}
         save(f"inversion-{options.task}", task(options.data, work, options.minutes or minutes, **parts), seed=0)

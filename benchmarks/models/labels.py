@@ -1,4 +1,4 @@
-"""Labels without training: fit what the evidence is worth, and measure promised precision on labels never seen.
+"""Labels without training: fit the weight of the evidence, and measure promised precision on labels never seen.
 
     python -m benchmarks.models.labels --data /data --cache /tmp/labels
 
@@ -67,11 +67,11 @@ def main() -> None:
         train = {name: _draws(collections[name], first, random, options.draws) for name, (first, _) in halves.items()}
         for name, (_, second) in halves.items():
             tests = _draws(collections[name], second, random, options.draws)
-            other = next(draws for key, draws in train.items() if key != name)
+            other_draws = next(draws for key, draws in train.items() if key != name)
             both = _fit([draw for draws in train.values() for draw in draws])
             rows = {
                 "no examples": _precisions(tests, both),
-                "no examples, other collection": _precisions(tests, _fit(other)),
+                "no examples, other collection": _precisions(tests, _fit(other_draws)),
             }
             rows |= {f"{count} examples": _precisions(tests, both, count, random) for count in _EXAMPLES}
             for key, precisions in rows.items():
@@ -86,10 +86,10 @@ def main() -> None:
 
 
 def _debian(folder: Path) -> Iterable[tuple[str, str]]:
-    seen = set()
+    known = set()
     for row in _lines(folder / "debian12_descriptions.jsonl.gz"):
-        if row["long"] not in seen and row["section"] not in _NOT_TOPICS:
-            seen.add(row["long"])
+        if row["long"] not in known and row["section"] not in _NOT_TOPICS:
+            known.add(row["long"])
             yield row["section"], f"{row['short']}\n{row['long']}"
 
 
@@ -109,12 +109,12 @@ def _collection(file: Path, rows: Iterable[tuple[str, str]]) -> Collection:
     for name, text in rows:
         texts.setdefault(name, []).append(text[:_CHARACTERS])
     encoder, random = load_encoder(), np.random.default_rng(0)
-    fewest, most = _DOCUMENTS
+    fewest, maximum = _DOCUMENTS
     documents = [
         (name, group[number])
         for name, group in sorted(texts.items())
         if len(group) >= fewest
-        for number in random.permutation(len(group))[:most]
+        for number in random.permutation(len(group))[:maximum]
     ]
     truth = np.array([name for name, _ in documents])
     names = sorted(set(truth.tolist()))

@@ -5,7 +5,7 @@
 DIR of the data holds scifact/ and cranfield/ in BEIR's layout, squad11/ and debian_descriptions/. Each collection keeps
 the documents that are relevant to 100 or 300 queries, and others up to some hundred. The default search
 gives the 50 best passages of each query. A signal orders these alone, and then with a weight beside the default score,
-both as standard scores: as a search with stored token vectors would add it. Recall stays as it is. Models and
+both as standard scores: as a search with stored token vectors would add it. Recall does not change. Models and
 indexes are kept in the folder of work. `token_models` has the models.
 
 The control is the cosine between the means of the same token vectors: what training alone gains, without interaction.
@@ -67,7 +67,7 @@ MODELS: dict[str, Any] = {  # how each begins, and its loss
 # Collections
 
 
-def made(data: Path, work: Path) -> dict[str, Path]:
+def make_models(data: Path, work: Path) -> dict[str, Path]:
     """The four collections in BEIR's layout, cut to their size."""
     whole = {
         "scifact": lambda _: data / "scifact",
@@ -87,9 +87,11 @@ def cut(folder: Path, out: Path, name: str) -> Path:
     draw, qrels, texts = random.Random(0), beir.qrels(folder, "test"), beir.queries(folder)
     queries = draw.sample(sorted(qrels), min(QUERIES[name], len(qrels)))
     rows = {row["id"]: row for row in beir.documents(folder)}
-    kept = {document for query in queries for document in relevant(qrels[query])}
-    others = [number for number in rows if number not in kept]
-    documents = [rows[number] for number in (*sorted(kept), *draw.sample(others, max(0, DOCUMENTS[name] - len(kept))))]
+    judged = {document for query in queries for document in relevant(qrels[query])}
+    rest = [number for number in rows if number not in judged]
+    documents = [
+        rows[number] for number in (*sorted(judged), *draw.sample(rest, max(0, DOCUMENTS[name] - len(judged))))
+    ]
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     _write(out / "corpus.jsonl", ({"_id": row["id"], "title": row["title"], "text": row["text"]} for row in documents))
     _write(out / "queries.jsonl", ({"_id": query, "text": texts[query]} for query in queries))
@@ -140,8 +142,8 @@ def pools(folder: Path, index: Path, states: States) -> list[Pool]:
     paths = {row["id"]: row["path"] for row in retriever.documents()}
     result = []
     for text, vector in zip(queries.values(), vectors, strict=True):
-        found = Query(snapshot, text, lambda vector=vector: vector[None]).candidates(DEPTH)
-        best = found.take(np.arange(min(DEPTH, len(found.ids))))
+        candidates = Query(snapshot, text, lambda vector=vector: vector[None]).candidates(DEPTH)
+        best = candidates.take(np.arange(min(DEPTH, len(candidates.ids))))
         rows = snapshot.passage_texts.of(best.ids.tolist()).values()
         texts = [context_of(row["heading"], row["text"]) for row in rows]
         documents = [paths[row["document"]] for row in rows]
@@ -178,13 +180,13 @@ def scored(name: str, model: Model, pooled: Sequence[Pool], states: States) -> d
     output, mask = encoded(model, [pool.query for pool in pooled], states)
     terms = output.amax(0).nonzero()[:, 0] if isinstance(model, SparseTerms) else None
     queries = unpadded(output, mask) if terms is None else [*output[:, terms]]
-    places: dict[str, list[tuple[int, int]]] = {}
+    occurrences: dict[str, list[tuple[int, int]]] = {}
     for query, pool in enumerate(pooled):
-        for place, text in enumerate(pool.texts):
-            places.setdefault(text, []).append((query, place))
+        for position, text in enumerate(pool.texts):
+            occurrences.setdefault(text, []).append((query, position))
     scores = {signal: [np.zeros(len(pool.texts), np.float32) for pool in pooled] for signal in SIGNALS[name]}
     seconds = dict.fromkeys(scores, 0.0)
-    texts = sorted(places, key=len)
+    texts = sorted(occurrences, key=len)
     for start in range(0, len(texts), _BATCH):
         batch = texts[start : start + _BATCH]
         output, mask = encoded(model, batch, states, terms)
@@ -192,15 +194,15 @@ def scored(name: str, model: Model, pooled: Sequence[Pool], states: States) -> d
         for signal, score in SIGNALS[name].items():
             began = time.process_time()
             for text, passage in zip(batch, passages, strict=True):
-                for query, place in places[text]:
-                    scores[signal][query][place] = score(queries[query], passage)
+                for query, position in occurrences[text]:
+                    scores[signal][query][position] = score(queries[query], passage)
             seconds[signal] += time.process_time() - began
     milliseconds = {signal: round(1e3 * value / len(pooled), 2) for signal, value in seconds.items()}
     return {"scores": scores, "milliseconds_a_query": milliseconds}
 
 
 def encoded(model: Model, texts: Sequence[str], states: States, terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """What a model gives for texts, of a sparse one only some terms if they are named; and the mask of tokens."""
+    """The output of a model for texts, and the mask of tokens. A sparse one may be asked for some terms only."""
     rows, mask = states.padded(texts)
     if isinstance(model, SparseTerms) and terms is not None:
         return model.only(rows, mask, terms), mask
@@ -209,14 +211,14 @@ def encoded(model: Model, texts: Sequence[str], states: States, terms: Tensor | 
 
 def unpadded(rows: Tensor, mask: Tensor) -> list[Tensor]:
     """Token vectors of each text without padding."""
-    return [row[kept] for row, kept in zip(rows, mask, strict=True)]
+    return [row[is_token] for row, is_token in zip(rows, mask, strict=True)]
 
 
 # Judgement
 
 
 def measured(folder: Path, pooled: list[Pool], scores: dict[str, list[Floats]]) -> dict[str, Any]:
-    """nDCG@10 of each ranking, and its difference to the one that it would replace."""
+    """nDCG@10 of each ranking, and its difference to the ranking that it would replace."""
     queries, qrels = beir.queries(folder), beir.qrels(folder, "test")
 
     def of(rank: Callable[[int, Pool], Floats]) -> dict[str, float]:
@@ -238,16 +240,16 @@ def measured(folder: Path, pooled: list[Pool], scores: dict[str, list[Floats]]) 
     return rows
 
 
-def compared(run: dict[str, float], **others: dict[str, float]) -> dict[str, Any]:
-    gains = {f"minus {name}": difference(*align(run, other)).as_dict() for name, other in others.items()}
+def compared(run: dict[str, float], **baselines: dict[str, float]) -> dict[str, Any]:
+    gains = {f"minus {name}": difference(*align(run, baseline)).as_dict() for name, baseline in baselines.items()}
     return {"nDCG@10": round(mean(run), 4), **gains}
 
 
 def ranked(pool: Pool, scores: Floats) -> list[tuple[str, float]]:
     """Documents by their best passage."""
     best: dict[str, float] = {}
-    for place in np.argsort(-scores, kind="stable"):
-        best.setdefault(pool.documents[place], float(scores[place]))
+    for position in np.argsort(-scores, kind="stable"):
+        best.setdefault(pool.documents[position], float(scores[position]))
     return list(best.items())
 
 
@@ -275,7 +277,7 @@ def trained(name: str, states: States, sources: list[list[Article]], file: Path,
 
 
 class Collection:
-    """A collection's queries with their best passages, and what the models made of them so far."""
+    """A collection's queries with their best passages, and the output of the models for them so far."""
 
     def __init__(self, name: str, folder: Path, base: Base, work: Path) -> None:
         self._folder = folder
@@ -291,8 +293,8 @@ class Collection:
         """Score the passages by a model."""
         self._signals[name] = scored(name, model, self._pooled, self._states)
         if isinstance(model, SparseTerms):
-            some = {"passage": self._texts[:64], "query": [pool.query for pool in self._pooled]}
-            self._cost["terms"] = {kind: terms_a_text(model, texts, self._states) for kind, texts in some.items()}
+            samples = {"passage": self._texts[:64], "query": [pool.query for pool in self._pooled]}
+            self._cost["terms"] = {kind: terms_a_text(model, texts, self._states) for kind, texts in samples.items()}
 
     def result(self) -> dict[str, Any]:
         cost = {**self._cost, "milliseconds_a_query": joined(self._signals, "milliseconds_a_query")}
@@ -307,8 +309,8 @@ def terms_a_text(model: Model, texts: Sequence[str], states: States) -> float:
 
 
 def joined(signals: dict[str, Any], part: str) -> dict[str, Any]:
-    """One part of what all models gave, by signal."""
-    return {name: value for found in signals.values() for name, value in found[part].items()}
+    """One part of the output of all models, by signal."""
+    return {name: value for signal in signals.values() for name, value in signal[part].items()}
 
 
 def main() -> None:
@@ -321,7 +323,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of each model, by default those of the committed result")
     arguments = parser.parse_args()
     work, layers = arguments.work, arguments.trained_layers
-    folders = made(arguments.data, work)
+    folders = make_models(arguments.data, work)
     base = Base(layers)
     prepared = {name: Collection(name, folders[name], base, work) for name in arguments.collections}
     models: dict[str, Model] = {"untrained": TokenVectors(base.upper()).eval()}

@@ -4,9 +4,9 @@
 
 The file has a paragraph a line with `context` and `qas`; every question is a query and its paragraph the positive.
 Each miner runs in a process of its own, from its start to a file of rows on disk. Memory is the highest that the
-process had resident, and the highest of what is its own (anonymous: without files mapped into memory). Processor time
-says what wall time would be on an idle machine. "Without encoding" is ours less what it says it spent on that, and
-theirs run again with its cache of embeddings.
+process had resident, and the highest of its own memory (anonymous: without files mapped into memory). Processor time
+stands for the wall time of an idle machine. "Without encoding" is our time less the encoding time that our miner
+reports. For theirs it is the time of a second run, with its cache of embeddings.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def pairs(file: Path, limit: int | None, out: Path) -> dict[str, int]:
 
 
 def theirs(rows: Path, out: Path, most_positives: int, cache: Path, *, use_faiss: bool) -> None:
-    """What a user would write."""
+    """Mine as a user of sentence-transformers would."""
     from datasets import load_dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
@@ -117,7 +117,7 @@ def agreement(ours: Path, theirs: Path) -> dict[str, Any]:
         with file.open(encoding="utf-8") as stream:
             rows = map(json.loads, stream)
             return {
-                (row["query"], row["positive"]): [row[f"negative_{place + 1}"] for place in range(NEGATIVES)]
+                (row["query"], row["positive"]): [row[f"negative_{number + 1}"] for number in range(NEGATIVES)]
                 for row in rows
             }
 
@@ -155,9 +155,9 @@ def main() -> None:
         results: dict[str, Any] = {"pairs": counts, "binocle": ours}
         for name, kind in (("", "faiss"), ("_from_cache", "faiss"), ("_from_cache_torch", "torch")):
             values = [folder / "pairs.jsonl", folder / "theirs.jsonl", counts["most_positives"], folder / "cache", kind]
-            found = measured([sys.executable, "-m", __spec__.name, "--theirs", *map(str, values)])
-            print(found, time.strftime("%H:%M:%S"), flush=True)
-            results["sentence_transformers" + name] = found
+            measures = measured([sys.executable, "-m", __spec__.name, "--theirs", *map(str, values)])
+            print(measures, time.strftime("%H:%M:%S"), flush=True)
+            results["sentence_transformers" + name] = measures
             if not name:
                 results["agreement"] = agreement(folder / "ours.jsonl", folder / "theirs.jsonl")
     report = ours["said"]

@@ -1,13 +1,13 @@
-r"""An index changes its encoder to a larger one: what do searches find before, meanwhile and after?
+r"""An index changes its encoder to a larger one: the quality of searches before, meanwhile and after.
 
     python -m benchmarks.models.switching --scifact FOLDER --to FOLDER [--queries 300] [--others 700]
 
-FOLDER holds scifact in BEIR's layout. The program draws test queries, and indexes all documents that are relevant to
-them and some others, so that a machine without a GPU is done in minutes. Its figures are higher than on all of scifact.
-The encoder to change to, such as all-mpnet-base-v2, reads longer texts than the first one, all-MiniLM-L6-v2. The switch
-runs in a process of its own, with one thread. This process goes on searching: it runs the queries at the start of the
-switch and again when half of the texts are embedded. "new index" is an index made by the new encoder alone, which cuts
-its own passages; contexts that the switch has embedded are not embedded again.
+FOLDER holds scifact in BEIR's layout. The program draws test queries. It indexes all documents that are relevant to
+them, and some others, so that a machine without a GPU is done in minutes. Its figures are higher than on all of
+scifact. The encoder to change to, such as all-mpnet-base-v2, reads longer texts than the first one, all-MiniLM-L6-v2.
+The switch runs in a process of its own, with one thread. This process goes on searching: it runs the queries at the
+start of the switch and again when half of the texts are embedded. "new index" is an index made by the new encoder
+alone, which cuts its own passages; contexts that the switch has embedded are not embedded again.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Remembering:
         return np.stack([self._known[text] for text in texts])
 
 
-def draw(scifact: Path, out: Path, queries: int, others: int) -> None:
+def draw(scifact: Path, out: Path, queries: int, documents: int) -> None:
     """Write a smaller collection."""
     every = beir.qrels(scifact, "test")
     judged = {query: every[query] for query in random.Random(SEED).sample(sorted(every), min(queries, len(every)))}
     relevant = {document for grades in judged.values() for document, grade in grades.items() if grade > 0}
     lines = (scifact / "corpus.jsonl").read_text("utf-8").splitlines()
     rest = [number for number, line in enumerate(lines) if json.loads(line)["_id"] not in relevant]
-    chosen = set(random.Random(SEED).sample(rest, others)) | (set(range(len(lines))) - set(rest))
+    chosen = set(random.Random(SEED).sample(rest, documents)) | (set(range(len(lines))) - set(rest))
     (out / "qrels").mkdir(parents=True)
     (out / "corpus.jsonl").write_text("".join(f"{lines[number]}\n" for number in sorted(chosen)), "utf-8")
     shutil.copyfile(scifact / "queries.jsonl", out / "queries.jsonl")
@@ -110,12 +110,12 @@ def quality(retriever: Retriever, collection: Path, vectors: Floats | None = Non
     return by_mode
 
 
-def means(found: Quality) -> dict[str, float]:
-    return {mode: round(mean(by_query), 4) for mode, by_query in found.items()}
+def means(measured: Quality) -> dict[str, float]:
+    return {mode: round(mean(by_query), 4) for mode, by_query in measured.items()}
 
 
-def shares(found: Quality, before: Quality) -> dict[str, float]:
-    return {mode: round(mean(found[mode]) / mean(before[mode]), 4) for mode in MODES}
+def shares(measured: Quality, before: Quality) -> dict[str, float]:
+    return {mode: round(mean(measured[mode]) / mean(before[mode]), 4) for mode in MODES}
 
 
 def switch(index: Path, model: Path, collection: Path, before: Quality) -> dict[str, Any]:
@@ -131,15 +131,15 @@ def switch(index: Path, model: Path, collection: Path, before: Quality) -> dict[
         while share and process.poll() is None and not _is_at(retriever, share):
             time.sleep(0.5)
         seconds = time.monotonic() - start
-        found = quality(retriever, collection)
+        measured = quality(retriever, collection)
         progress = retriever.status().switching
         rows.append(
             {
                 "seconds": round(seconds, 1),
                 "embedded_at_the_end_of_the_queries": progress and progress["embedded"],
                 "texts": progress and progress["texts"],
-                "ndcg_at_10": means(found),
-                "share_of_the_old": shares(found, before),
+                "ndcg_at_10": means(measured),
+                "share_of_the_old": shares(measured, before),
             }
         )
     assert process.wait() == 0

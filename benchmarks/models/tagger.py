@@ -153,16 +153,17 @@ def _packages_found(predicted: list[list[Span]], texts: TaggedSplit) -> dict[str
 
 
 def _most_frequent(texts: TaggedSplit) -> float:
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    tags_of: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts.learned:
         words = word_spans(text.text)
         for (start, end), tag in zip(words, text.tags(words), strict=True):
-            seen[text.text[start:end]][tag] += 1
+            tags_of[text.text[start:end]][tag] += 1
     predicted = []
     for text in texts.held_out:
         words = word_spans(text.text)
         tags = [
-            max(seen[word], key=seen[word].__getitem__) if (word := text.text[a:b]) in seen else "O" for a, b in words
+            max(tags_of[word], key=tags_of[word].__getitem__) if (word := text.text[a:b]) in tags_of else "O"
+            for a, b in words
         ]
         predicted.append([(label, words[first][0], words[end - 1][1]) for label, first, end in entities(tags)])
     return span_f1(*counts(predicted, [list(text.spans) for text in texts.held_out]))

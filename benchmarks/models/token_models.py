@@ -5,10 +5,10 @@
 `SparseTerms`   learned sparse vectors (SPLADE: Formal et al. 2021, arXiv:2107.05720). A text is a weight for each word
                 piece of the vocabulary, log(1 + relu(the highest logit of any token)); few are above 0.
 
-Both stand on all-MiniLM-L6-v2. Its layers stay as they are, but for the last one if that is trained too, so the states
-of a text are computed once and serve every step and every model. Training data are SQuAD's questions with their
-paragraphs and, since the base has learnt those already, Debian's one-line descriptions with their long ones. A batch
-has twelve texts of an article, or of packages next to each other by name: these are each other's hard negatives.
+Both stand on all-MiniLM-L6-v2. At most its last layer is trained. So the states of a text before that layer are
+computed once, and serve every step and every model. Training data are SQuAD's questions with their paragraphs and,
+since the base has learnt those already, Debian's one-line descriptions with their long ones. A batch has twelve texts
+of an article, or of packages next to each other by name: these are each other's hard negatives.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Base:
         mask = encoded["attention_mask"].bool()
         before = through(self.layers[:-1], self.bert.embeddings(encoded["input_ids"]), mask)
         both = torch.stack([before, through(self.layers[-1:], before, mask)], dim=2).half()
-        return [row[kept].clone() for row, kept in zip(both, mask, strict=True)]
+        return [row[is_term].clone() for row, is_term in zip(both, mask, strict=True)]
 
 
 class States:
@@ -148,7 +148,7 @@ class SparseTerms(nn.Module):
     decoder: Tensor
 
     def __init__(self, upper: nn.ModuleList, embeddings: Tensor, transform: Tensor, bias: Tensor) -> None:
-        """:param embeddings: (vocabulary, width) of the word pieces; they stay as they are."""
+        """:param embeddings: (vocabulary, width) of the word pieces, which are not trained."""
         super().__init__()
         self.upper = upper
         self.transform = nn.Parameter(transform.clone())
@@ -160,14 +160,14 @@ class SparseTerms(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         hidden = self.hidden(states, mask)
-        return torch.stack([self._weights(row[kept]) for row, kept in zip(hidden, mask, strict=True)])
+        return torch.stack([self._weights(row[is_term]) for row, is_term in zip(hidden, mask, strict=True)])
 
     def _weights(self, hidden: Tensor) -> Tensor:
         """Of one text. A weight of 0 has no gradient, so only logits above 0 are computed with one."""
         with torch.no_grad():
-            highest, places = (hidden @ self.decoder.T).max(0)
+            highest, positions = (hidden @ self.decoder.T).max(0)
             terms = (highest + self.bias > 0).nonzero()[:, 0]
-        logits = (hidden[places[terms]] * self.decoder[terms]).sum(-1) + self.bias[terms]
+        logits = (hidden[positions[terms]] * self.decoder[terms]).sum(-1) + self.bias[terms]
         return hidden.new_zeros(len(self.bias)).index_put((terms,), torch.log1p(logits.relu()))
 
     def only(self, states: Tensor, mask: Tensor, terms: Tensor) -> Tensor:
@@ -263,10 +263,10 @@ def debian_articles(file: Path, excluded: set[str]) -> list[Article]:
     :param excluded: long descriptions of the packages to judge by.
     """
     by_section: dict[str, Article] = {}
-    seen = set(excluded)
+    known = set(excluded)
     for row in sorted(_lines(file), key=lambda row: row["package"]):
-        if row["long"] not in seen and 150 <= len(row["long"]) <= _LONGEST:
-            seen.add(row["long"])
+        if row["long"] not in known and 150 <= len(row["long"]) <= _LONGEST:
+            known.add(row["long"])
             by_section.setdefault(row["section"], []).append((row["long"], [row["short"]]))
     return _drawn(
         [part[at : at + _PARAGRAPHS] for part in by_section.values() for at in range(0, len(part), _PARAGRAPHS)]
@@ -278,7 +278,7 @@ def _drawn(articles: list[Article]) -> list[Article]:
     draw = random.Random(0)
     return [
         [(text, questions[:_QUESTIONS]) for text, questions in draw.sample(article, _PARAGRAPHS)]
-        for article in draw.sample([one for one in articles if len(one) >= _PARAGRAPHS], _DRAWN)
+        for article in draw.sample([rows for rows in articles if len(rows) >= _PARAGRAPHS], _DRAWN)
     ]
 
 

@@ -1,12 +1,12 @@
 """Training, measured: `python -m benchmarks.models.training TASK --data FOLDER [--seeds 0 1 2]`.
 
 sts          all-MiniLM-L6-v2 fine-tuned on the STS benchmark's train split by each pooling; test Spearman, and scifact
-poolings     the models of `sts` side by side on the STS benchmark and on scifact: intervals, and which differ
+poolings     the models of `sts` side by side on the STS benchmark and on scifact: intervals, and which differ.
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
 tune         `binocle tune` on each of --collections alone; semantic and hybrid nDCG@10 of its test queries
-tune-log     `binocle tune --queries LOG`, likewise, but for cranfield; the log has up to 1,000 other queries of the
-             same kind, without their judgements
+tune-log     `binocle tune --queries LOG`, likewise, but for cranfield. The log has up to 1,000 other queries of the
+             same kind, without their judgements.
 adapter      `binocle tune --adapter`, likewise
 adapter-log  `binocle tune --adapter --queries LOG`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
@@ -97,7 +97,7 @@ def _pooled(data: Path, work: Path, pooling: str, seed: int) -> tuple[Path, floa
 
 def sts(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     test = _sts_file(data, "test", work)
-    found: dict[str, Any] = {"before": _plain(evaluate_file(test, model=BASE))}
+    results: dict[str, Any] = {"before": _plain(evaluate_file(test, model=BASE))}
     for pooling in POOLINGS:
         runs, seconds, retrieval = [], [], []
         for seed in seeds:
@@ -107,21 +107,21 @@ def sts(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
             if seed == seeds[0]:
                 retrieval.append(evaluate(data / "scifact", mode="semantic", model=str(out)).measures["nDCG@10"])
             _say(f"{pooling} {seed}: {runs[-1]} {retrieval}")
-        found[pooling] = {"Spearman": _spread(runs), "seconds": _spread(seconds), "scifact nDCG@10": retrieval}
-    return found
+        results[pooling] = {"Spearman": _spread(runs), "seconds": _spread(seconds), "scifact nDCG@10": retrieval}
+    return results
 
 
 def poolings(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     folders = [str(_pooled(data, work, pooling, seed)[0]) for seed in seeds for pooling in POOLINGS]
-    made = compare([*folders, BASE], [_sts_file(data, "test", work), data / "scifact"], progress=_say)
-    _say(made.text())
-    facts = made.as_dict()
+    comparison = compare([*folders, BASE], [_sts_file(data, "test", work), data / "scifact"], progress=_say)
+    _say(comparison.text())
+    facts = comparison.as_dict()
     del facts["evaluations"]
-    return {"table": made.text().splitlines(), **facts}
+    return {"table": comparison.text().splitlines(), **facts}
 
 
-def _plain(found: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = found.as_dict()
+def _plain(result: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = result.as_dict()
     intervals = facts.get("intervals", {})
     return {name: {"value": value, "interval": intervals.get(name)} for name, value in facts["measures"].items()}
 
@@ -158,8 +158,8 @@ def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     ours, theirs, quality = [], [], {}
     for seed in seeds:
         config = EncoderConfig(steps=steps, batch_size=32, held_out=0.0, evaluations=1, seed=seed)
-        made = train_encoder(file, work / f"ours-{seed}", config=config)
-        ours.append(made.seconds)
+        trained = train_encoder(file, work / f"ours-{seed}", config=config)
+        ours.append(trained.seconds)
         plain = work / f"theirs-{seed}"
         command = [sys.executable, "-W", "ignore", "-c", PLAIN, str(file), BASE, str(plain), str(steps)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -182,9 +182,9 @@ def _gain(name: str, folder: Path, model: str | None, before: Any, **options: An
     after = evaluate(folder, model=model, **options)
     a, b = significance.align(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
     difference = significance.difference(a, b)
-    found = {"nDCG@10": after.measures["nDCG@10"], "difference": round(difference.value, 4), "p": difference.p}
-    _say(f"{name}: {found}")
-    return found
+    gain = {"nDCG@10": after.measures["nDCG@10"], "difference": round(difference.value, 4), "p": difference.p}
+    _say(f"{name}: {gain}")
+    return gain
 
 
 def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
@@ -193,14 +193,17 @@ def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     mined = work / "mined.jsonl"
     began = time.monotonic()
     mine(folder, mined, negatives=1, relative_margin=0.05)
-    found: dict[str, Any] = {"before": before.measures["nDCG@10"], "mining seconds": round(time.monotonic() - began, 1)}
+    results: dict[str, Any] = {
+        "before": before.measures["nDCG@10"],
+        "mining seconds": round(time.monotonic() - began, 1),
+    }
     runs = []
     for seed in seeds:
         out = work / f"scifact-{seed}"
         config = EncoderConfig(epochs=3, learning_rate=3e-5, batch_size=32, evaluations=3, seed=seed)
-        made = train_encoder(mined, out, config=config, progress=_say)
-        runs.append(_gain(f"scifact {seed}", folder, str(out), before, mode="semantic") | {"seconds": made.seconds})
-    return found | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
+        trained = train_encoder(mined, out, config=config, progress=_say)
+        runs.append(_gain(f"scifact {seed}", folder, str(out), before, mode="semantic") | {"seconds": trained.seconds})
+    return results | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
 
 
 def _collection(name: str, data: Path, work: Path) -> Path:
@@ -276,16 +279,16 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log:
     def measure() -> dict[str, Any]:
         recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
         start = time.process_time()
-        made = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
+        tuning = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
         seconds = round(time.process_time() - start, 1)
         gains = _no_gains(before)
-        if made.verdict is not None:
+        if tuning.verdict is not None:
             options = {"index": out / "index"}
             gains = {
-                mode: _gain(f"{folder.name} {seed} {mode}", folder, made.model, result, mode=mode, **options)
+                mode: _gain(f"{folder.name} {seed} {mode}", folder, tuning.model, result, mode=mode, **options)
                 for mode, result in before.items()
             }
-        return {"seed": seed, "processor seconds": seconds} | gains | {"held out": _facts(made)}
+        return {"seed": seed, "processor seconds": seconds} | gains | {"held out": _facts(tuning)}
 
     return _once(out, measure)
 
@@ -296,12 +299,12 @@ def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any], *, lo
     def measure() -> dict[str, Any]:
         retriever, start = Retriever.open(index), time.process_time()
         recipe = TuningConfig(adapter=True, seed=seed, log=str(_log(folder, index.parent)) if log else None)
-        made = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
+        tuning = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
         seconds = round(time.process_time() - start, 1)
-        facts, gains = _facts(made), _no_gains(before)
-        if made.verdict is not None:
-            facts["share"] = json.loads((made.folder / "binocle.json").read_text("utf-8"))["tuning"]["share"]
-            retriever.switch(made.folder)
+        facts, gains = _facts(tuning), _no_gains(before)
+        if tuning.verdict is not None:
+            facts["share"] = json.loads((tuning.folder / "binocle.json").read_text("utf-8"))["tuning"]["share"]
+            retriever.switch(tuning.folder)
             gains = {
                 mode: _gain(f"{folder.name} {seed} {mode}", folder, None, result, mode=mode, index=index)
                 for mode, result in before.items()
@@ -312,9 +315,9 @@ def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any], *, lo
     return _once(out, measure)
 
 
-def _facts(made: TuningResult) -> dict[str, Any]:
-    facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "model", "published")}
-    return facts | {"would be published": made.verdict is not None and made.verdict.is_gain}
+def _facts(tuning: TuningResult) -> dict[str, Any]:
+    facts = {name: value for name, value in tuning.as_dict().items() if name not in ("folder", "model", "published")}
+    return facts | {"would be published": tuning.verdict is not None and tuning.verdict.is_gain}
 
 
 def _no_gains(before: dict[str, Any]) -> dict[str, Any]:
@@ -338,27 +341,27 @@ def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
     rows = []
     for number, qa in rows_asked:
         answer = max(0, texts[number].find(qa["answers"][0]))
-        place = max(n for n, (start, _) in enumerate(cuts[number]) if start <= answer or n == 0)
-        start, end = cuts[number][place]
+        part = max(n for n, (start, _) in enumerate(cuts[number]) if start <= answer or n == 0)
+        start, end = cuts[number][part]
         text = texts[number][start:end]
-        rows.append({"query": qa["question"], "positive": text, "document_id": f"{number}.{place}"})
+        rows.append({"query": qa["question"], "positive": text, "document_id": f"{number}.{part}"})
     Retriever.open(index).add(
-        {"id": f"{number}.{place}", "text": texts[number][start:end]}
+        {"id": f"{number}.{part}", "text": texts[number][start:end]}
         for number, spans in cuts.items()
-        for place, (start, end) in enumerate(spans)
+        for part, (start, end) in enumerate(spans)
     )
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return file, index
 
 
-def _made(folder: Path, retriever: Retriever, work: Path) -> Path:
-    """Titles, claims and sentences of the corpus's own documents as queries, with what else hybrid search finds."""
+def _generated_mining(folder: Path, retriever: Retriever, work: Path) -> Path:
+    """Titles, claims and sentences of the corpus's own documents as queries, with the other finds of hybrid search."""
     file = work / "made.jsonl"
     if file.is_file():
         return file
-    made = pairs.sample(pairs.make(corpus.from_corpus(folder), kinds=("claim", "title", "cloze")), 1_200, 0)
-    positives = {pair.query: pair.positive for pair in made}  # without the sentence that is asked for
-    judged = [(pair.query, [candidates.Positive(pair.positive, pair.document)]) for pair in made]
+    generated = pairs.sample(pairs.make(corpus.from_corpus(folder), kinds=("claim", "title", "cloze")), 1_200, 0)
+    positives = {pair.query: pair.positive for pair in generated}  # without the sentence that is asked for
+    judged = [(pair.query, [candidates.Positive(pair.positive, pair.document)]) for pair in generated]
     lists = candidates.lists(retriever, judged, negatives=7, depth=50, seed=0)
     rows = (row | {"positive": positives[row["query"]]} for row in lists)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -375,20 +378,25 @@ def _reranker(data: Path, out: Path, base: str, seed: int, index: Path | None = 
 
 def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     """The stages on SQuAD and on the corpus are common to all seeds."""
-    folder, index, made = data / "scifact", work / "index", work / "made"
+    folder, index, mined = data / "scifact", work / "index", work / "made"
     before = evaluate(folder, mode="hybrid", index=index)
     squad, sentence_index = _sentences(data, work, questions=6_000)
     seconds = {
         "SQuAD": _reranker(squad, work / "squad", BASE, 0, sentence_index, batch_size=8, max_length=64, held_out=0.02),
         "corpus": _reranker(
-            _made(folder, Retriever.open(index), work), made, str(work / "squad"), 0, batch_size=4, held_out=0.03
+            _generated_mining(folder, Retriever.open(index), work),
+            mined,
+            str(work / "squad"),
+            0,
+            batch_size=4,
+            held_out=0.03,
         ),
     }
     runs = []
     for seed in seeds:
         out = work / f"scifact-{seed}"
         settings = {"batch_size": 4, "epochs": 2.0, "held_out": 0.1}
-        spent = _reranker(folder, out, str(made), seed, index, **settings)
+        spent = _reranker(folder, out, str(mined), seed, index, **settings)
         weight = json.loads((out / "binocle.json").read_text("utf-8")).get("first_stage_weight")
         gain = _gain(
             f"reranked {seed}", folder, BASE, before, mode="hybrid", rerank=str(out), rerank_depth=50, index=index
@@ -426,13 +434,13 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, help="Keep the models and results here; a new folder, unless a stopped run goes on."
     )
-    given = parser.parse_args()
-    work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
+    arguments = parser.parse_args()
+    work = arguments.work or Path(tempfile.mkdtemp(prefix="binocle-"))
     work.mkdir(parents=True, exist_ok=True)
-    options = {"names": given.collections} if given.task.startswith(("tune", "adapter")) else {}
-    name = f"training-{given.task}" + "-unseen" * (set(given.collections) <= set(collections.UNSEEN))
-    save(name, TASKS[given.task](given.data, work, given.seeds, **options), seed=given.seeds[0])
-    if given.work is None:
+    options = {"names": arguments.collections} if arguments.task.startswith(("tune", "adapter")) else {}
+    name = f"training-{arguments.task}" + "-unseen" * (set(arguments.collections) <= set(collections.UNSEEN))
+    save(name, TASKS[arguments.task](arguments.data, work, arguments.seeds, **options), seed=arguments.seeds[0])
+    if arguments.work is None:
         shutil.rmtree(work)
 
 

@@ -1,8 +1,8 @@
-"""What training makes of its data: `python -m benchmarks.models.training_data --data FOLDER`.
+"""The batches and rows of training: `python -m benchmarks.models.training_data --data FOLDER`.
 
-mates    two rows of a batch that meet again in the next epoch, or in any of the four after it, in multiples of chance,
-         and the padding of the batches; SQuAD's train split, scifact's train claims and Debian's descriptions, batches
-         of 32, beside rows sorted by length, in windows of 64 batches
+mates    two rows of a batch that meet again in the next epoch, or in any of the four after it, in multiples of chance.
+         The padding of the batches is measured too. The data are SQuAD's train split, scifact's train claims and
+         Debian's descriptions in batches of 32. The control has rows sorted by length, in windows of 64 batches.
 quotes   1,000 files of tab-separated values with random quotes, in the columns of STS, MS MARCO and Quora: rows merged
 
 FOLDER holds squad11, scifact and debian_descriptions. Results go to results/training-data.json.

@@ -71,12 +71,12 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     options = vars(parser.parse_args())
     encoder = load_encoder(NAME)
-    others = [load_encoder(str(relative(options["work"], name))) for name in RELATIVES]
+    relatives = [load_encoder(str(relative(options["work"], name))) for name in RELATIVES]
     tokens, results = EncoderTokens(encoder), {}
     for name, field in (("scifact", "text"), ("debian", "long")):
         cut = texts(encoder, list(documents(options[name], field)), 2 * TEXTS)
         own, stolen = cut[:TEXTS], cut[TEXTS:]
-        suspects = Suspects([encoder, *others], own, tokens(own), TOKENS, seed=0)
+        suspects = Suspects([encoder, *relatives], own, tokens(own), TOKENS, seed=0)
         counts = np.bincount([token for row in tokens(own) for token in row])
         frequent = np.argsort(-counts, kind="stable")[:TOKENS].tolist()
         guessing = float(np.mean([overlap(row, frequent)[2] for row in tokens(stolen[-READ:])]))

@@ -3,13 +3,13 @@ r"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.search.context --squad squad11_dev.jsonl.gz --squad-index FOLDER \
         --scifact FOLDER --scifact-index FOLDER --book-index FOLDER
 
-Recall is the share of SQuAD's questions with one of their answers in the context, and the share of the sentences that
-prove or disprove scifact's claims. It is compared with plain top-k: the best hits, in order and without citations,
-while they fit; `won` and `lost` count the questions where they differ. Nearly all answers of SQuAD are in both, so its
-sample is larger. For this, contexts are also packed where a search says that nothing answers; `refused` is their share.
-The book is an index of the Rust book; its queries are 30 of its headings. Two passages are alike by the Jaccard index
-of their words, of rows of two words and of rows of three. Times are CPU seconds of this process, search and context in
-turn.
+Recall is the share of SQuAD's questions with one of their answers in the context. For scifact it is the share of the
+sentences that prove or disprove its claims. It is compared with plain top-k: the best hits, in order and without
+citations, while they fit; `won` and `lost` count the questions where they differ. Nearly all answers of SQuAD are in
+both, so its sample is larger. For this, contexts are also packed where a search says that nothing answers; `refused` is
+their share. The book is an index of the Rust book; its queries are 30 of its headings. Two passages are alike by the
+Jaccard index of their words, of rows of two words and of rows of three. Times are CPU seconds of this process, search
+and context in turn.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m benchmarks.search.copies --tree vendored=FOLDER --tree samples=FOLDER [--debian FILE] [--indexes DIR]
 
 FILE is debian12_descriptions.jsonl.gz: 1,500 packages in a row, so that families with the same text stay together.
-Each query is a dozen words in a row of a random passage. A hit is a copy of an earlier one if its words are the same
-(exact), or nine tenths of the rows of three words of both are (near).
+Each query is a dozen words in a row of a random passage. A hit is an exact copy of an earlier one if its words are
+the same. It is a near copy if nine tenths of the rows of three words of both are the same.
 """
 
 from __future__ import annotations

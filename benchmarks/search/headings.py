@@ -2,7 +2,7 @@
 
     python -m benchmarks.search.headings --data parser_samples
 
-The samples are those of docling and markitdown. Each line below has a file, a phrase in it, and the titles that a
+The samples come from docling and markitdown. Each line below has a file, a phrase in it, and the titles that a
 person sees above that phrase, outermost first: the name of the document if it shows one, then its headings, or the
 name of the sheet.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.search.relevance --data DIR [--unseen DIR] [--indexes DIR]
 
 The folder of --data holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz, docs_rust_book/ and
-docs_tldr.tar.gz; a collection that is missing is left out. Each collection is asked its own queries, those of the
+docs_tldr.tar.gz; a collection that is missing is left out. Each collection is asked its own queries, queries of the
 others, everyday questions and nonsense. Of its own queries, 200 are asked again with one typing error in one word.
 
 The folder of --unseen holds cacm/, cisi/ and npl/ with the files that `benchmarks.collections` names. Then these
@@ -92,7 +92,7 @@ RUST = [
     "how do threads send messages to each other",
     "what makes a piece of code unsafe",
 ]
-EVERYDAY = [  # none of those that `search.everyday` measures with
+EVERYDAY = [  # none that `search.everyday` measures with
     "capital of mongolia",
     "best recipe for apple pie",
     "who won the world cup in 1998",
@@ -221,7 +221,7 @@ def answers(retriever: Retriever, name: str, queries: dict[str, list[str]]) -> d
 
 
 def typing_errors(retriever: Retriever, folder: Path, *, seed: int = 0) -> dict[str, Any]:
-    """nDCG@10 of queries as they are and with one error each, and how many of the errors were corrected."""
+    """nDCG@10 of queries without an error and with one each, and how many of the errors were corrected."""
     draw = random.Random(seed)
     qrels, texts = beir.qrels(folder, "test"), beir.queries(folder)
     names = draw.sample(sorted(qrels), min(QUERIES, len(qrels)))
@@ -280,9 +280,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        seen = collect(options.data, work)
-        folders = collections.unseen(options.unseen, work) if options.unseen else seen
-        queries = {name: queries_of(name, folder) for name, folder in (seen | folders).items()}
+        folders_of_data = collect(options.data, work)
+        folders = collections.unseen(options.unseen, work) if options.unseen else folders_of_data
+        queries = {name: queries_of(name, folder) for name, folder in (folders_of_data | folders).items()}
         queries |= {"nonsense": nonsense(), "everyday": EVERYDAY}
         results: dict[str, Any] = {"answers": {}, "typing errors": {}}
         for name, folder in folders.items():

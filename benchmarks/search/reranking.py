@@ -4,8 +4,9 @@
 
 The model is all-MiniLM-L6-v2 with a random head, which has the size and so the speed of the usual MS MARCO
 cross-encoder of 6 layers. Pairs are a query and passages of different lengths, 167 tokens in the mean. Theirs is torch
-in float32 with the defaults of `predict`. Rounds take turns. Also: how far time budgets get, and what the first call of
-a process costs. A trained cross-encoder and a collection in BEIR's layout show how int8 changes the order of passages.
+in float32 with the defaults of `predict`. Rounds take turns. Also: how far time budgets get, and the cost of the first
+call of a process. A trained cross-encoder and a collection in BEIR's layout show how int8 changes the order of
+passages.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed.background --index DIR [--query TEXT]
 
-Each is the whole process `binocle`, from its start to its end: seconds on the clock, and those of the processor. The
-processor's seconds of a warm search are those of the client and of the process in the background.
+Each is the whole process `binocle`, from its start to its end: seconds on the clock, and seconds of the processor.
+For a warm search the latter count the client and the process in the background together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMES, _WARM = 15, 5  # pairs of searches, and warm ones before them
 
 
 def search(words: list[str], environment: dict[str, str]) -> tuple[float, float, bytes]:
-    """Run the program; returns the seconds on the clock, those of its processor, and its output."""
+    """Run the program; returns the seconds on the clock, the seconds of its processor, and its output."""
     before, start = os.times(), time.perf_counter()
     output = subprocess.run(
         [sys.executable, "-P", "-m", "binocle", *words], env=environment, stdout=subprocess.PIPE, check=True

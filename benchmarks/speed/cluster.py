@@ -2,9 +2,9 @@
 
     python -m benchmarks.speed.cluster --folder DIR [--only killed | --only scaling] [--scaling-files 1500] [--seed 0]
 
-The nodes are those of `ray.cluster_utils.Cluster` on this machine, one worker each; moto serves S3. When a third of the
-files are committed by `binocle index`, one node is killed. The index must then hold what an index of the same files
-made by one machine holds: the same documents and passages, none lost, none twice, `binocle verify` clean. For 200
+The nodes come from `ray.cluster_utils.Cluster` on this machine, one worker each; moto serves S3. When a third of the
+files are committed by `binocle index`, one node is killed. The index must then equal an index of the same files
+made by one machine: the same documents and passages, none lost, none twice, `binocle verify` clean. For 200
 queries in each mode the answers must be the same, paths, places, order and scores, asked of the shards that the
 cluster serves. Run it with OMP_NUM_THREADS=1, so that all encode with one thread.
 
@@ -109,7 +109,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def killed(folder: Path, work: Path, seed: int) -> dict[str, Any]:
-    """Index with four workers, of which one is killed when a third is done, and compare with one machine's index."""
+    """Index with four workers, kill one when a third is done, and compare with one machine's index."""
     files = sum(file.is_file() for file in folder.rglob("*"))
     began = time.perf_counter()
     alone = subprocess.run(command("index", str(folder), "--index", str(work / "one"), "--json"), stdout=-1, check=True)

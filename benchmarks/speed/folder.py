@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed.folder --folder DIR [--times 10] [--cold DIR]
 
-Every command is a process of its own, as a user runs it. With --times N the folder is also indexed in N copies, each
-file's text made different so that nothing is embedded once for all, to see whether memory grows with the corpus.
+Every command is a process of its own, as a user runs it. With --times N the folder is also indexed in N copies, to see
+whether memory grows with the corpus. The texts of the copies differ, so that each is embedded.
 A cold search, in the folder given by --cold, is paired with `python -c "import sentence_transformers"`.
 """
 

@@ -5,8 +5,9 @@
 FILE has a text a line, or is a `corpus.jsonl`. Both encode the same texts, tokenizing included, in the same run and in
 turns: ours as `use_gpus` does, theirs in float16 at the fastest of several batch sizes. Tokenizing alone is timed too.
 
-The device's share: operations a second of a recorded graph, counting the dense layers and the attention of the tokens
-in it, over those of a product of two square float16 matrices. Also of a BERT-base with random weights.
+The device's share is the operations a second of a recorded graph, over the rate of a product of two square float16
+matrices. The graph's operations are its dense layers and the attention of its tokens. Also of a BERT-base with random
+weights.
 """
 
 from __future__ import annotations

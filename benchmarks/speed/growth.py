@@ -27,7 +27,7 @@ _FILES_IN_FOLDER = 200
 
 
 def binocle(*arguments: str) -> float:
-    """Run the command; return its processor seconds and those of its children."""
+    """Run the command; return the processor seconds of it and its children."""
     process = subprocess.Popen([sys.executable, "-m", "binocle.cli", *arguments], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -162,7 +162,7 @@ def tables(texts: list[str], vectors: Floats, count: int) -> Iterator[tuple[pa.T
 def rows_by_length(ids: Ids, lengths: Ids) -> dict[str, Ids]:
     """Return where each passage stands in its document: one after another, with an empty line between two.
 
-    Lance reads a value of a column in which all are equal slower than any other; in documents they differ.
+    Lance reads a column of equal values slower than any other; in documents they differ.
 
     :param lengths: of the passages, in characters.
     """

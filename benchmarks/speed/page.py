@@ -4,7 +4,7 @@
 
 Titles of documents are typed word by word, as a person does who pauses after each word. The page waits after a key,
 then sends one request, over a connection that stays open; this is that wait and the time of the whole answer. The
-processor's seconds are those of the server for one request. With --browser the same words are typed into Chromium
+processor's seconds are the server's, for one request. With --browser the same words are typed into Chromium
 (it needs selenium and chromedriver): from the last key until the results were drawn.
 """
 

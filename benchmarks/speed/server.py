@@ -14,8 +14,8 @@ The bars are quotients:
   same without writes
 - the 99th percentile by the median (at most 4)
 - the memory of the server at the end by its memory after a fifth of the time
-- the seconds of a sync beside the clients by those of a sync alone (at most 2): medians, and of the first sync, for
-  which the writing process opens the index and reads all files
+- the seconds of a sync beside the clients by the seconds of a sync alone (at most 2): medians, and of the first sync,
+  for which the writing process opens the index and reads all files
 - the same of an added document, which waits for a processor for most of its time: it is much less work than a sync
 """
 
@@ -118,7 +118,7 @@ def copy_with_files(source: Path, index: Path, files: Path) -> None:
 
 
 def bars(results: dict[str, Any], beside: Writes, alone: Writes) -> dict[str, float]:
-    """What the load costs, as shares."""
+    """The cost of the load, as shares."""
     load, threads = results["while_writing"], results["in_process_while_writing"]
     _, begin, *_, end = load["memory_mib"]
     shares = {

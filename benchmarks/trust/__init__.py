@@ -1,1 +1,1 @@
-"""Kills, power cuts, hostile files and random writes: what an index survives."""
+"""Kills, power cuts, hostile files and random writes, which an index must survive."""

@@ -2,9 +2,9 @@
 
     python -m benchmarks.trust.crash --folder DIR [--kills 50] [--seed 0]
 
-After every kill `verify` must be clean and nothing committed lost. Whenever an index is finished in spite of the kills,
-what its last run embedded and what was committed before must add up to the whole, and 200 queries in each mode must
-have exactly the answers of an index that was made in one go: the same passages, order and scores.
+After every kill `verify` must be clean and nothing committed lost. When an index is finished in spite of the kills, the
+passages of its last run and those before must add up to the whole. Then 200 queries in each mode
+must have exactly the answers of an index that was made in one go: the same passages, order and scores.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def committed(index: Path) -> int:
 def queries(retriever: Retriever, seed: int) -> list[str]:
     """A few words from the middle of random passages."""
     texts = retriever.snapshot().chunks.to_table(columns=["text"])["text"].to_pylist()
-    made = []
+    query_texts = []
     for text in random.Random(seed).sample(texts, _QUERIES):
         words = text.split()
         middle = max(0, len(words) // 2 - 4)
-        made.append(" ".join(words[middle : middle + 8]) or text)
-    return made
+        query_texts.append(" ".join(words[middle : middle + 8]) or text)
+    return query_texts
 
 
 def answers(retriever: Retriever, query: str, mode: str) -> list[tuple[Any, ...]]:
@@ -57,21 +57,21 @@ def answers(retriever: Retriever, query: str, mode: str) -> list[tuple[Any, ...]
 
 
 def compared(whole: Path, killed: Path, report: dict[str, Any], before: int, seed: int) -> dict[str, Any]:
-    """What the run that finished a killed index did, and whether the two indexes answer alike."""
-    one, other = Retriever.open(whole), Retriever.open(killed)
-    query_texts = queries(one, seed)
+    """The last run of a killed index in figures, and whether the two indexes answer alike."""
+    expected, actual = Retriever.open(whole), Retriever.open(killed)
+    query_texts = queries(expected, seed)
     passages = report["passages"]
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "committed_before_the_last_run": before,
         "embedded_or_reused_by_it": passages["embedded"] + passages["reused"],
         "total": passages["total"],
         "total_of_the_uninterrupted": committed(whole),
-        "verify_faults": len(other.verify().faults),
+        "verify_faults": len(actual.verify().faults),
     }
     for mode in ("hybrid", "semantic", "lexical"):
-        same = sum(answers(one, query, mode) == answers(other, query, mode) for query in query_texts)
-        found[f"{mode}_answers_the_same"] = f"{same} of {len(query_texts)}"
-    return found
+        same = sum(answers(expected, query, mode) == answers(actual, query, mode) for query in query_texts)
+        results[f"{mode}_answers_the_same"] = f"{same} of {len(query_texts)}"
+    return results
 
 
 def main() -> None:

@@ -109,7 +109,7 @@ def publish(retriever: Retriever, regime: Regime) -> None:
     folder = retriever.path / "encoders" / "tuned-1" / "model"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        shutil.copytree(regime.other, folder)
+        shutil.copytree(regime.second_model, folder)
     except OSError as error:  # of this copy, which no command makes
         raise StoreError(f"{folder} cannot be written") from error
     retriever.switch(folder)
@@ -131,9 +131,9 @@ OPERATIONS = {
     "optimize": Operation("replace", lambda r, _: r.optimize(0.5, kinds=("flat",))),
     "build_index": Operation("replace", lambda r, _: r.build_index("ivf_int8", nlist=2)),
     "amend": Operation("build_index", amend),
-    "switch": Operation("replace", lambda r, regime: r.switch(regime.other)),
+    "switch": Operation("replace", lambda r, regime: r.switch(regime.second_model)),
     "rollback": Operation("switch", lambda r, _: r.rollback(), again="there is nothing to roll back"),
-    "switch_erase": Operation("replace", lambda r, regime: r.switch(regime.other, keep=False)),
+    "switch_erase": Operation("replace", lambda r, regime: r.switch(regime.second_model, keep=False)),
     "publish": Operation("replace", publish),
     "repair": Operation("replace", lambda r, _: r.repair()),
 }
@@ -183,12 +183,12 @@ class Regime:
         self.folder = folder
         self.documents: Path = folder / "documents"
         self.first: Path = folder / "first"
-        self.other: Path = folder / "other"
+        self.second_model: Path = folder / "other"
         self.calls = Calls()
         self._bases: dict[str, dict[str, bytes | None]] = {}
         self._number = 0
 
-    def place(self) -> Path:
+    def index_path(self) -> Path:
         """A new folder for an index."""
         shutil.rmtree(self.folder / "states", ignore_errors=True)
         self._number += 1
@@ -203,10 +203,10 @@ class Regime:
         if name is None:
             return {}
         if name not in self._bases:
-            operation, index = OPERATIONS[name], self.place()
+            operation, index = OPERATIONS[name], self.index_path()
             before = self.base(operation.after)
             write_documents(self.documents, name)
-            index = self.place()
+            index = self.index_path()
             if before:
                 State("", before).write(index)
             operation.run(self.open(index), self)
@@ -229,7 +229,7 @@ class Check:
     def _content_of(self, files: dict[str, bytes | None]) -> Content:
         if "HEAD.json" not in files:
             return {}
-        index = self.regime.place()
+        index = self.regime.index_path()
         State("", files).write(index)
         return content(self.regime.open(index))
 
@@ -238,7 +238,7 @@ class Check:
 
         :raises SystemExit: when a replay of the calls differs from the folder: the tracer missed a call.
         """
-        index, log = self.regime.place(), self.regime.folder / "log"
+        index, log = self.regime.index_path(), self.regime.folder / "log"
         if self.base:
             State("", self.base).write(index)
         retriever = self.regime.open(index)
@@ -261,7 +261,7 @@ class Check:
 
         :param whole: also verify it and go on from it.
         """
-        index, done = self.regime.place(), state.label.startswith("end")
+        index, done = self.regime.index_path(), state.label.startswith("end")
         state.write(index)
         return "", self.problems(index, done=done) if whole else self.brief(index, done=done)
 
@@ -321,7 +321,7 @@ class Check:
 
     def fail(self, at: int, error: str, *, rest: bool) -> tuple[str, list[str]] | None:
         """Run the operation with a failing call; None if it makes fewer calls."""
-        index = self.regime.place()
+        index = self.regime.index_path()
         if self.base:
             State("", self.base).write(index)
         retriever, problems, outcome = self.regime.open(index), [], "done"
@@ -351,8 +351,8 @@ def content(retriever: Retriever) -> Content:
     return {**rows, "": retriever.snapshot().head.encoder.fingerprint} if rows else {}
 
 
-def difference(one: Content, other: Content) -> list[str]:
-    return sorted(path for path in {*one, *other} if one.get(path) != other.get(path))[:4]
+def difference(first: Content, second: Content) -> list[str]:
+    return sorted(path for path in {*first, *second} if first.get(path) != second.get(path))[:4]
 
 
 def wrong_answers(retriever: Retriever, now: Content, *, lexical: int = 4) -> Iterator[str]:
@@ -367,7 +367,7 @@ def wrong_answers(retriever: Retriever, now: Content, *, lexical: int = 4) -> It
     vectors = np.stack(table["vector"].to_numpy(zero_copy_only=False))
     best = np.argsort(-(vectors @ retriever.encoder.encode([query], kind="query")[0]), kind="stable")[:3]
     texts = table["text"].to_pylist()
-    if {hit.text for hit in retriever.search(query, k=3, mode="semantic")} != {texts[place] for place in best}:
+    if {hit.text for hit in retriever.search(query, k=3, mode="semantic")} != {texts[position] for position in best}:
         yield "semantic search differs from brute force"
     for path, words in sorted(now.items())[:: max(1, len(now) // lexical)]:
         if words.startswith("Secret"):
@@ -540,8 +540,8 @@ def main() -> None:
     else:
         name = "-".join(["crash_states", *arguments.regimes])
         file = RESULTS / f"{name}.json"
-        others = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
-        save(name, {**others, **results})  # of earlier runs
+        earlier = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
+        save(name, {**earlier, **results})  # of earlier runs
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.trust.durability --folder DIR [--syncs 20] [--model NAME]
 
-The folder is indexed once, and the seconds in which commits wait are added up. Then one new line at a time is synced,
+The folder is indexed once, and the seconds that commits wait are added up. Then one new line at a time is synced,
 by turns with and without waiting. On a shared machine other programs take most of the elapsed time. So the waits are
 also given as a share of processor time plus waits. `--model static` takes the encoder of the store's
 measurements: indexing then costs a fraction, and the share is larger than with a real encoder.
@@ -29,7 +29,7 @@ from .static_model import build_static_model
 
 
 class Waits:
-    """The seconds of each commit in which it settles its files."""
+    """The seconds that each commit waits for its files to be on the disk."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -44,7 +44,7 @@ class Waits:
 
 
 def one_line(folder: Path, number: int, *, durable: bool) -> tuple[float, float]:
-    """Sync a file with a new line; return the seconds, and those of them in which commits settle their files."""
+    """Sync a file with a new line; return the seconds, and how many of them commits wait for the disk."""
     (folder / "line.md").write_text(f"Line {number} about {durable}.\n")
     retriever = Retriever.open(folder, durable=durable, trust=True)  # one of the two is a copy
     waits, start = Waits(), time.perf_counter()
@@ -64,7 +64,7 @@ def measure(folder: Path, syncs: int, model: str | None) -> dict[str, Any]:
     with waits.patch:
         report = Retriever.open(folder, model=model).sync()
     indexing, processor, waiting = time.perf_counter() - start, processor_seconds() - processor, sum(waits.seconds)
-    copy = shutil.copytree(folder, folder.with_name("copy"))  # else a durable commit would sync what the other left
+    copy = shutil.copytree(folder, folder.with_name("copy"))  # else a durable commit would sync the writes of the other
     pairs = [(one_line(folder, n, durable=True), one_line(copy, n, durable=False)) for n in range(syncs + 2)][2:]
     (durable, waited), (fast, settled) = 1e3 * np.array(pairs).transpose(1, 2, 0)
     return {

@@ -3,8 +3,8 @@
     python -m benchmarks.trust.fuzz_index [--part vectors | store] [--cases 20000] [--seconds N] [--seed 0] [--show]
 
 Part `vectors` mutates the published files of every kind of vector index and loads them as if their checksums were true.
-Part `store` mutates any file of an index of documents, makes checksums and names of folders true again, and searches in
-all modes, reads, verifies and writes.
+Part `store` mutates any file of an index of documents, and makes checksums and names of folders true again. Then it
+searches in all modes, reads, verifies and writes.
 
 A case is one seed: `--seed S --cases 1 --show` runs it again with its traceback. Each child has limits on memory and
 time, and ends with an answer, with a `BinocleError`, or as a finding.
@@ -67,31 +67,31 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
 
 
 def _mutated_once(data: bytearray, chance: random.Random) -> bytearray:
-    place = chance.randrange(min(len(data), chance.choice([40, 200, 600, len(data), len(data)])))
+    position = chance.randrange(min(len(data), chance.choice([40, 200, 600, len(data), len(data)])))
     if chance.random() < 0.25:
-        place = max(0, len(data) - 1 - chance.randrange(min(len(data), 400)))
+        position = max(0, len(data) - 1 - chance.randrange(min(len(data), 400)))
     match chance.choices(range(8), [30, 10, 35, 7, 6, 4, 4, 4])[0]:
         case 0:
-            data[place] = chance.randrange(256)
+            data[position] = chance.randrange(256)
         case 1:
-            data[place] ^= 1 << chance.randrange(8)
+            data[position] ^= 1 << chance.randrange(8)
         case 2:
             size = chance.choice([4, 8])
-            place -= chance.choice([0, place % 4])
-            data[place : place + size] = (chance.choice(_NUMBERS) % 2 ** (8 * size)).to_bytes(size, "little")
+            position -= chance.choice([0, position % 4])
+            data[position : position + size] = (chance.choice(_NUMBERS) % 2 ** (8 * size)).to_bytes(size, "little")
         case 3:
-            del data[place : place + chance.choice([1, 4, 8, 1000])]
+            del data[position : position + chance.choice([1, 4, 8, 1000])]
         case 4:
-            data[place:place] = chance.randbytes(chance.choice([1, 4, 8, 64]))
+            data[position:position] = chance.randbytes(chance.choice([1, 4, 8, 64]))
         case 5:
-            del data[place:]
+            del data[position:]
         case 6:
-            size, other = chance.choice([4, 8, 32]), chance.randrange(len(data))
-            first, second = data[place : place + size], data[other : other + size]
+            size, second_position = chance.choice([4, 8, 32]), chance.randrange(len(data))
+            first, second = data[position : position + size], data[second_position : second_position + size]
             if len(first) == len(second):
-                data[place : place + size], data[other : other + size] = second, first
+                data[position : position + size], data[second_position : second_position + size] = second, first
         case _:
-            data[place : place + 4] = np.float32(chance.choice(_FLOATS)).tobytes()
+            data[position : position + 4] = np.float32(chance.choice(_FLOATS)).tobytes()
     return data
 
 

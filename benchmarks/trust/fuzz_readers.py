@@ -3,7 +3,7 @@
     python -m benchmarks.trust.fuzz_readers --seeds DIR [--minutes 60] [--seed 0] [--formats pdf,docx] [--size 16384]
 
 needs `pip install atheris`. One process per format mutates the bytes of the seeds; of a ZIP package it mutates the
-members. Each document is checked as the pool checks what a worker sends. Then `ReaderPool` reads all inputs that
+members. Each document is checked as the pool checks the documents of a worker. Then `ReaderPool` reads all inputs that
 reached new code, and all findings, under its limits: this process must survive, and each input must have a result.
 """
 
@@ -37,7 +37,7 @@ _ENDINGS = (
     *("odp", "ods", "rtf", "epub", "csv", "tsv", "json", "jsonl", "ipynb", "eml", "mbox", "srt", "py", "doc", "ppt"),
     *("msg", "zip", "tar", "gz", "sqlite", "parquet"),
 )
-_MADE = {
+_SMALLEST = {
     "rst": b"Title\n=====\n\n.. note:: a\n\n   b\n\n+--+\n|a |\n+--+\n",
     "org": b"#+TITLE: a\n* A\n** B :tag:\n#+BEGIN_SRC\nx\n#+END_SRC\n| a | b |\n",
     "adoc": b"= Title\n:a: b\n\n== Section\n\n----\ncode\n----\n|===\n|a |b\n|===\n",
@@ -100,8 +100,11 @@ def write_seeds(source: Path, ending: str, folder: Path, size: int) -> None:
         if file.suffix.lower() in _ALIASES.get(ending, (f".{ending}",)) and file.stat().st_size > 0
     ]
     files = sorted(files, key=lambda file: file.stat().st_size)
-    small = [file for file in files if file.stat().st_size <= size] or ([] if ending in _MADE else files[:3])
-    seeds = [*(file.read_bytes() for file in small[:_SEEDS_EACH]), *([_MADE[ending]] if ending in _MADE else [])]
+    small = [file for file in files if file.stat().st_size <= size] or ([] if ending in _SMALLEST else files[:3])
+    seeds = [
+        *(file.read_bytes() for file in small[:_SEEDS_EACH]),
+        *([_SMALLEST[ending]] if ending in _SMALLEST else []),
+    ]
     for number, data in enumerate(seeds):
         (folder / "corpus" / f"seed-{number}").write_bytes(data)
 
@@ -156,7 +159,7 @@ class Target:
         except self._refusals:
             self._counts["refused"] += 1
         except Exception as error:  # noqa: BLE001 - each is a finding
-            self._find(f"{type(error).__name__} {place(error)}", data)
+            self._find(f"{type(error).__name__} {line_of(error)}", data)
         if time.process_time() - start > _SLOW_SECONDS:
             self._find(f"took over {_SLOW_SECONDS:g} s", data)
         if time.monotonic() - self._saved > 0.5:
@@ -184,7 +187,7 @@ class Target:
         self._saved = time.monotonic()
 
 
-def place(error: Exception) -> str:
+def line_of(error: Exception) -> str:
     """The innermost line of our readers at which an exception passed."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "retriever" in frame.filename]
     return f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""

@@ -1,12 +1,12 @@
-"""`binocle verify --deep` against planted faults: what it finds, what it costs, and what it does not see.
+"""`binocle verify --deep` against planted faults: its findings, its cost and its misses.
 
     python -m benchmarks.trust.integrity --debian debian12_descriptions.jsonl.gz [--rows 5000] [--seed 0]
 
-An index of package descriptions, one a passage, in which a hundred rows get a wrong vector: 50 swapped among one
-another, and 50 of another encoder of the same dimension. Other encoders are the same weights with another pooling
-("cls"), or with noise added to every matrix ("noise 0.3", "noise 0.1": the standard deviation, in those of the matrix);
-how like the right vectors theirs are is the mean cosine. An encoder that differs little, as one fine-tuned a little
-does, is not seen by the words of a text: what it finds of that one, the random sample found.
+A hundred rows of an index of package descriptions, one a passage, get a wrong vector: 50 are swapped among one another,
+and 50 come from another encoder of the same dimension. Other encoders are the same weights with another pooling
+("cls"), or with noise added to every matrix ("noise 0.3", "noise 0.1": the standard deviation, relative to the matrix).
+The mean cosine says how like the right vectors theirs are. An encoder that was fine-tuned a little differs too little
+for the check by words: only the random sample finds its vectors.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _EACH = 50
 def texts(file: Path, count: int, seed: int) -> list[str]:
     """Long descriptions that are all different, of 150 characters up."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-        found = dict.fromkeys(json.loads(line)["long"] for line in stream)
-    descriptions = [text for text in found if len(text) >= 150]
+        texts = dict.fromkeys(json.loads(line)["long"] for line in stream)
+    descriptions = [text for text in texts if len(text) >= 150]
     random.Random(seed).shuffle(descriptions)
     return descriptions[:count]
 
@@ -73,14 +73,14 @@ def noisy(strength: float) -> Callable[[Path], None]:
     return change
 
 
-OTHERS: dict[str, Callable[[Path], None]] = {
+CHANGES: dict[str, Callable[[Path], None]] = {
     "cls": pooled_cls,
     "noise 0.3": noisy(0.3),
     "noise 0.1": noisy(0.1),
 }
 
 
-def other(change: Callable[[Path], None], folder: Path) -> encoders.Encoder:
+def changed_encoder(change: Callable[[Path], None], folder: Path) -> encoders.Encoder:
     shutil.copytree(model_folder.find(model_folder.DEFAULT_MODEL), folder)
     change(folder)
     return load_encoder(str(folder))
@@ -110,16 +110,16 @@ def trial(whole: Path, index: Path, encoder: encoders.Encoder, foreign: encoders
     planted |= {row["id"]: vector for row, vector in zip(foreign_rows, vectors, strict=True)}
     replaced(index, planted)
     began, used = time.perf_counter(), time.process_time()
-    found = misplaced.search(Retriever.open(index).snapshot(), encoder)
+    check = misplaced.search(Retriever.open(index).snapshot(), encoder)
     seconds, used = time.perf_counter() - began, time.process_time() - used
-    named = {row.chunk for row in found.wrong}
+    named = {row.chunk for row in check.wrong}
     return {
         "cosine_of_the_other_encoder": round(float((vectors * right).sum(1).mean()), 3),
         "found_of_the_swapped": sum(row["id"] in named for row in swapped) / _EACH,
         "found_of_the_other_encoder": sum(row["id"] in named for row in foreign_rows) / _EACH,
         "false_alarms": len(named - planted.keys()),
-        "embedded": found.embedded,
-        "missed_at_most": found.missed,
+        "embedded": check.embedded,
+        "missed_at_most": check.missed,
         "seconds": round(seconds, 1),
         "processor_seconds": round(used, 1),
     }
@@ -147,16 +147,16 @@ def main() -> None:
                 "processor_seconds": round(time.process_time() - used, 1),
             },
         }
-        for name, change in OTHERS.items():
-            foreign = other(change, Path(temporary) / name.replace(" ", "-"))
+        for name, change in CHANGES.items():
+            foreign = changed_encoder(change, Path(temporary) / name.replace(" ", "-"))
             results[name] = trial(whole, index, encoder, foreign, arguments.seed)
             print(name, results[name], flush=True)
         began, used = time.perf_counter(), time.process_time()
-        found = misplaced.search(Retriever.open(whole).snapshot(), encoder)
+        check = misplaced.search(Retriever.open(whole).snapshot(), encoder)
         results["nothing planted"] = {
-            "false_alarms": len(found.wrong),
-            "embedded": found.embedded,
-            "missed_at_most": found.missed,
+            "false_alarms": len(check.wrong),
+            "embedded": check.embedded,
+            "missed_at_most": check.missed,
             "seconds": round(time.perf_counter() - began, 1),
             "processor_seconds": round(time.process_time() - used, 1),
         }

@@ -54,11 +54,11 @@ def write_copies(source: Path, target: Path, times: int) -> int:
     words = sorted({word for text in texts for word in text.split()})
     chance = random.Random(0)
     for copy, (file, text) in itertools.product(range(times), zip(files, texts, strict=True)):
-        place = target / str(copy) / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        copied = target / str(copy) / file.relative_to(source)
+        copied.parent.mkdir(parents=True, exist_ok=True)
         lines = (line.split(" ") for line in text.split("\n"))
         varied = ([chance.choice(words) if chance.random() < 0.1 else word for word in line] for line in lines)
-        place.write_text("\n".join(map(" ".join, varied)), "utf-8")
+        copied.write_text("\n".join(map(" ".join, varied)), "utf-8")
     return times * len(files)
 
 
@@ -107,12 +107,12 @@ def resident(process: int) -> list[float]:
     return [*own, *(size for child in children for size in resident(int(child)))]
 
 
-def watch(command: list[str], seconds: float, most: float) -> list[tuple[float, float]]:
+def watch(command: list[str], seconds: float, maximum: float) -> list[tuple[float, float]]:
     """Run a command; return its memory and that of all its processes together, in MB, at each moment.
 
-    :param most: seconds until it is interrupted.
+    :param maximum: seconds until it is interrupted.
     """
-    process, curve, end = subprocess.Popen(command, stdout=subprocess.DEVNULL), [], time.monotonic() + most
+    process, curve, end = subprocess.Popen(command, stdout=subprocess.DEVNULL), [], time.monotonic() + maximum
     while process.poll() is None:
         if time.monotonic() > end:
             process.send_signal(signal.SIGINT)

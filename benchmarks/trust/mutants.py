@@ -3,12 +3,12 @@
     python -m benchmarks.trust.mutants [--count 300] [--seed 0] [--modules retriever/store/head.py] [--seconds N]
 
 needs `pip install coverage`. One run of the tests notes which lines each test reaches, and how long it takes. Then a
-mutant at a time is compiled in a forked child, which runs the tests that reach its line, the fastest first, until one
-fails. A mutant that passes all of them survives. Tests that start processes do not see it, so they count for nothing.
-The results lie in `--work` too: a run that was stopped by `--seconds` goes on there.
+mutant at a time is compiled in a forked child. The child runs the tests that reach its line, the fastest first, until
+one fails. A mutant that passes all of them survives. Tests that start processes do not see it, so they count for
+nothing. The results lie in `--work` too: a run that was stopped by `--seconds` goes on there.
 
-A mutant swaps a comparison, an arithmetic or a logical operator, negates a condition, changes a number or a truth
-value, deletes a statement, returns None, or exchanges `break` and `continue`. Texts stay as they are.
+A mutant swaps a comparison, an arithmetic or a logical operator, negates a condition, or changes a number or a truth
+value. Or it deletes a statement, returns None, or exchanges `break` and `continue`. Texts are never changed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PAIRS = (
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd)),
     (ast.Break, ast.Continue),
 )
-_SWAPS: dict[type, type] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+_SWAPS: dict[type, type] = {operator: swapped for pair in _PAIRS for operator, swapped in (pair, pair[::-1])}
 
 
 class Mutant(NamedTuple):
@@ -197,8 +197,8 @@ class Reach:
         self._coverage.stop()
         data, lines = self._coverage.get_data(), {}
         for file, module in self._modules.items():
-            found = data.contexts_by_lineno(file)
-            lines[module] = {line: [t for t in names if t and t not in self.failed] for line, names in found.items()}
+            contexts = data.contexts_by_lineno(file)
+            lines[module] = {line: [t for t in names if t and t not in self.failed] for line, names in contexts.items()}
         missing = _missing(self._coverage, work)
         reach = {"lines": lines, "seconds": self.seconds, "failed": sorted(self.failed), "missing": missing}
         (work / "reach.json").write_text(json.dumps(reach))

@@ -43,7 +43,7 @@ FILE_SYSTEMS = {  # the command that makes one, and the size of its disk in MiB
     "xfs": (["mkfs.xfs", "-q", "-f", "-K"], 320),
     "btrfs": (["mkfs.btrfs", "-q", "-f", "-K"], 256),
 }
-_MADE = "the file system is made"
+_FORMATTED = "the file system is made"
 
 
 class Moment(NamedTuple):
@@ -60,7 +60,7 @@ class Regime:
     """A folder of documents and two encoders, as the operations expect them."""
 
     def __init__(self, folder: Path) -> None:
-        self.documents, self.first, self.other = folder / "documents", folder / "first", folder / "other"
+        self.documents, self.first, self.second_model = folder / "documents", folder / "first", folder / "other"
 
     def open(self, index: Path) -> Retriever:
         return Retriever.open(index, model=None if (index / "HEAD.json").exists() else self.first)
@@ -106,7 +106,7 @@ def record(folder: Path, file_system: str) -> tuple[list[Event], list[Content]]:
         device = _run("losetup", "--direct-io=on", "--find", "--show", disk.file)
         _run(*command, device)
         _run("losetup", "--detach", device)
-        disk.mark(_MADE)
+        disk.mark(_FORMATTED)
         with mounted(disk.file, folder / "recorded", "--direct-io=on") as mount:
             child = [sys.executable, "-m", "benchmarks.trust.power_loss", "--child", str(folder), str(mount)]
             with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -144,7 +144,7 @@ def moments(events: list[Event], samples: int, chance: random.Random) -> Iterato
     waiting, operations = list[Event](), iter(CHAIN)
     operation, number = "", 0
     for event in events:
-        if event.mark == _MADE:
+        if event.mark == _FORMATTED:
             operation = next(operations)
         elif event.mark:
             yield Moment("returned", event.mark, f"after {event.mark}", [], [])
@@ -154,8 +154,8 @@ def moments(events: list[Event], samples: int, chance: random.Random) -> Iterato
         elif waiting:
             number += 1
             for _ in range(samples if operation and len(waiting) > 1 else 0):
-                some = [write for write in waiting if chance.random() < 0.5]
-                yield Moment("reordered", operation, f"before flush {number}", [], some)
+                applied = [write for write in waiting if chance.random() < 0.5]
+                yield Moment("reordered", operation, f"before flush {number}", [], applied)
             yield Moment("flush", operation, f"flush {number}", waiting, [])
             waiting = []
 

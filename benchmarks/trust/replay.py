@@ -19,7 +19,7 @@ class Call(NamedTuple):
 
     kind: str  # see file_calls.c
     path: str
-    other: str
+    target: str  # the second path; "" if there is none
     offset: int
     data: bytes
 
@@ -57,17 +57,17 @@ def read_folder(folder: Path) -> dict[str, bytes | None]:
 
 def read_log(log: Path, root: Path) -> list[Call]:
     """The calls of a log in order."""
-    data, place, calls = log.read_bytes(), 0, []
-    while place < len(data):
-        kind, one, two, offset, count = _HEADER.unpack_from(data, place)
-        place += _HEADER.size
+    data, position, calls = log.read_bytes(), 0, []
+    while position < len(data):
+        kind, path_length, target_length, offset, count = _HEADER.unpack_from(data, position)
+        position += _HEADER.size
         texts = []
-        for length in (one, two):
-            texts.append(data[place : place + length].decode(errors="surrogateescape"))
-            place += length
-        path, other = (text and str(Path(text).relative_to(root)) for text in texts)
-        calls.append(Call(kind.decode(), path, other, offset, data[place : place + count]))
-        place += count
+        for length in (path_length, target_length):
+            texts.append(data[position : position + length].decode(errors="surrogateescape"))
+            position += length
+        path, target = (text and str(Path(text).relative_to(root)) for text in texts)
+        calls.append(Call(kind.decode(), path, target, offset, data[position : position + count]))
+        position += count
     return calls
 
 
@@ -93,10 +93,10 @@ class Disk:
         """Start with files that are all synced."""
         self._root = _Folder()
         for path, data in sorted(files.items()):
-            folder, name = self._place(path)
+            folder, name = self._locate(path)
             folder.names[name] = folder.synced[name] = _Folder() if data is None else _File(data, data)
 
-    def _place(self, path: str) -> tuple[_Folder, str]:
+    def _locate(self, path: str) -> tuple[_Folder, str]:
         *parents, name = path.split("/")
         folder = self._root
         for parent in parents:
@@ -106,7 +106,7 @@ class Disk:
     def _node(self, path: str) -> Any:
         if path == ".":
             return self._root
-        folder, name = self._place(path)
+        folder, name = self._locate(path)
         return folder.names[name]
 
     def run(self, call: Call) -> None:
@@ -114,7 +114,7 @@ class Disk:
         _RUN[call.kind](self, call)
 
     def create(self, call: Call) -> None:
-        folder, name = self._place(call.path)
+        folder, name = self._locate(call.path)
         if isinstance(file := folder.names.get(name), _File):
             file.data = b""
         else:
@@ -129,21 +129,21 @@ class Disk:
         file.data = file.data[: call.offset].ljust(call.offset, b"\0")
 
     def rename(self, call: Call) -> None:
-        folder, name = self._place(call.path)
-        target, new_name = self._place(call.other)
+        folder, name = self._locate(call.path)
+        target, new_name = self._locate(call.target)
         target.names[new_name] = folder.names.pop(name)
 
     def link(self, call: Call) -> None:
-        folder, name = self._place(call.other)
+        folder, name = self._locate(call.target)
         folder.names[name] = self._node(call.path)
 
     def unlink(self, call: Call) -> None:
-        folder, name = self._place(call.path)
+        folder, name = self._locate(call.path)
         del folder.names[name]
 
     def mkdir(self, call: Call) -> None:
         if call.path != ".":
-            folder, name = self._place(call.path)
+            folder, name = self._locate(call.path)
             folder.names[name] = _Folder()
 
     def sync(self, call: Call) -> None:
@@ -165,21 +165,23 @@ class Disk:
                 parent = "" if path == "." else f"{path}/"
                 waiting += [(f"{parent}{name}", child) for name, child in names(node).items()]
 
-    def state(self, label: str, *, lost: Collection[Node] = (), all_lost: str = "") -> State:
+    def state(self, label: str, *, unsynced: Collection[Node] = (), all_unsynced: str = "") -> State:
         """The files after a kill, or after a power cut that loses some of them.
 
-        :param lost: files and folders that are as they were last synced.
-        :param all_lost: "contents", if all files are so; "names", if all folders are; "names below", all but the top.
+        :param unsynced: files and folders that are as they were last synced.
+        :param all_unsynced: "contents": all files are so; "names": all folders; "names below": all but the top.
         """
 
         def names(folder: _Folder) -> dict[str, Node]:
-            top = folder is self._root and all_lost == "names below"
-            return folder.synced if folder in lost or (all_lost.startswith("names") and not top) else folder.names
+            top = folder is self._root and all_unsynced == "names below"
+            return (
+                folder.synced if folder in unsynced or (all_unsynced.startswith("names") and not top) else folder.names
+            )
 
         def content(node: Node) -> bytes | None:
             if isinstance(node, _Folder):
                 return None
-            return node.synced if node in lost or all_lost in ("contents", "names below") else node.data
+            return node.synced if node in unsynced or all_unsynced in ("contents", "names below") else node.data
 
         walk = self._walk(names)
         next(walk)
@@ -187,11 +189,11 @@ class Disk:
 
     def after_power_cut(self, label: str) -> Iterator[State]:
         """The states after a power cut: all synced changes, and some of the others. All subsets would be too many."""
-        for lost in ("contents", "names", "names below"):
-            yield self.state(f"{label}, {lost} lost", all_lost=lost)
+        for kind in ("contents", "names", "names below"):
+            yield self.state(f"{label}, {kind} lost", all_unsynced=kind)
         for path, node in self._walk():
             if (node.names != node.synced) if isinstance(node, _Folder) else (node.data != node.synced):
-                yield self.state(f"{label}, {path} lost", lost=[node])
+                yield self.state(f"{label}, {path} lost", unsynced=[node])
 
 
 def _sync(node: Node) -> None:

@@ -4,10 +4,10 @@
 
 A run begins with an index of four files. In each step one writer or both add, replace, delete, sync, build an index,
 switch the encoder, roll back or repair. One of four writers ends by SIGKILL before one of its calls that change a file,
-or in the middle of a write; the call is drawn by chance. While they work, the reader compares the index with what it
-may hold: the values of documents in flight may be old or new, of one commit all old or all new; others are exact.
-After the step it must hold what was acknowledged. After each kill, and every few steps, the index is verified, and
-searched against brute force. What was erased must not be in any file.
+or in the middle of a write; the call is drawn by chance. While they work, the reader compares the index with its
+possible contents: the values of documents in flight may be old or new, of one commit all old or all new; others are
+exact. After the step it must hold every acknowledged value. After each kill, and every few steps, the index is
+verified, and searched against brute force. No file may hold an erased text.
 """
 
 from __future__ import annotations

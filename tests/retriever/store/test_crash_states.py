@@ -56,7 +56,7 @@ def test_the_names_in_a_renamed_folder_stay_synced():
     disk = Disk({})
     for call in calls("M d", "C d/f", "W d/f x", "S d/f", "S d", "R d e", "S ."):
         disk.run(call)
-    assert disk.state("", all_lost="names").files == {"e": None, "e/f": b"x"}
+    assert disk.state("", all_unsynced="names").files == {"e": None, "e/f": b"x"}
 
 
 def run(*arguments: str) -> dict:
