@@ -191,7 +191,7 @@ class OpenIndex:
         from .cluster.cluster import Cluster
 
         with self._connecting:
-            self._cluster = self._cluster or Cluster(self.ray)
+            self._cluster = self._cluster or Cluster.connect(self.ray)
             return self._cluster
 
     # Writing

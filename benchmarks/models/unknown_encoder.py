@@ -72,7 +72,7 @@ def main() -> None:
     options = vars(parser.parse_args())
     encoder = load_encoder(NAME)
     relatives = [load_encoder(str(relative(options["work"], name))) for name in RELATIVES]
-    tokens, results = EncoderTokens(encoder), {}
+    tokens, results = EncoderTokens.of(encoder), {}
     for name, field in (("scifact", "text"), ("debian", "long")):
         cut = texts(encoder, list(documents(options[name], field)), 2 * TEXTS)
         own, stolen = cut[:TEXTS], cut[TEXTS:]

@@ -154,7 +154,7 @@ def main() -> None:
     folder = model_folder.find(arguments.model)
     own = BertConfig.from_json(read_config(folder))
     assert own is not None
-    model = BertModel(folder, own, encoder.fingerprint, max_tokens=encoder.max_tokens + 2)
+    model = BertModel.load(folder, own, encoder.fingerprint, max_tokens=encoder.max_tokens + 2)
     encodings = model.tokenize(texts[:20_000])
     results: dict[str, Any] = {
         "device": torch.cuda.get_device_name(0),

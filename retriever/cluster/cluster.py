@@ -64,11 +64,16 @@ _MINIMUM_SHARD = 1_000  # vectors: fewer are not worth a shard
 class Cluster:
     """A Ray cluster, by its address: "local" for this machine alone, "auto" for the cluster of this machine."""
 
-    def __init__(self, address: str) -> None:
-        self._ray = connect(address)
-        resources = self._ray.cluster_resources()
-        self._gpus = int(resources.get("GPU", 0))
-        self.workers = max(1, self._gpus or int(resources.get("CPU", 1)))
+    def __init__(self, ray: Any, *, processors: int, gpus: int) -> None:
+        self._ray, self._gpus = ray, gpus
+        self.workers = max(1, gpus or processors)
+
+    @classmethod
+    def connect(cls, address: str) -> Cluster:
+        """Connect to the cluster at an address."""
+        ray = connect(address)
+        resources = ray.cluster_resources()
+        return cls(ray, processors=int(resources.get("CPU", 1)), gpus=int(resources.get("GPU", 0)))
 
     def index(
         self,

@@ -41,7 +41,7 @@ def _worker(location: str, head: dict[str, Any], gpu: bool) -> Worker:
     run = location, json.dumps(head, sort_keys=True), gpu
     if run not in _workers:
         _close_worker()
-        _workers[run] = Worker(Store.open(open_location(location)), Head.of(head), gpu=gpu)
+        _workers[run] = Worker.load(Store.open(open_location(location)), Head.of(head), gpu=gpu)
     return _workers[run]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..documents.scan import Entry
+    from ..models.encoder import Encoder
     from ..store.head import Head
     from ..store.store import Store
 
@@ -63,8 +64,16 @@ class BatchResult:
 class Worker:
     """An encoder and readers, loaded once for all batches of a run."""
 
-    def __init__(self, store: Store, head: Head, *, gpu: bool = False) -> None:
-        """
+    def __init__(self, store: Store, head: Head, encoder: Encoder) -> None:
+        self._rows = _Fragments(store, head)
+        self._report = Report()
+        self._indexer = Indexer(self._rows, encoder, self._report)
+        self._pool = ReaderPool(workers=1)
+
+    @classmethod
+    def load(cls, store: Store, head: Head, *, gpu: bool = False) -> Worker:
+        """Load the encoder of an index.
+
         :param head: the state at the start of the run: its texts are not embedded again.
         :raises EncoderMismatchError: when this machine has another encoder under that name.
         """
@@ -74,10 +83,7 @@ class Worker:
                 f"{head.encoder.model} on a worker has fingerprint {encoder.fingerprint[:8]} but the index was made "
                 f"with {head.encoder.fingerprint[:8]}: put the same model folder on every machine"
             )
-        self._rows = _Fragments(store, head)
-        self._report = Report()
-        self._indexer = Indexer(self._rows, encoder, self._report)
-        self._pool = ReaderPool(workers=1)
+        return cls(store, head, encoder)
 
     def close(self) -> None:
         """End the processes of the readers."""

@@ -177,7 +177,7 @@ def _change(
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     is_previous = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
-        log = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim, after.model)
+        log = VectorLog.open(snapshot.store.path / SWITCHING, after.fingerprint, after.dim, after.model)
     _embed(snapshot, encoder, log, report, is_previous=is_previous, progress=progress)
     rows = _rows(snapshot, log, after, is_previous=is_previous, keep=keep)
     report.note = writer.replace_vectors(

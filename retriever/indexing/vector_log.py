@@ -33,18 +33,23 @@ class VectorLog:
     A record that a kill or a full disk has cut short is ignored.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, dim: int, model: str = "") -> None:
+    def __init__(self, file: Path, dim: int, model: str) -> None:
+        self._file, self._record, self._model = file, _record(dim), model
+        self._positions: dict[bytes, int] = {}
+
+    @classmethod
+    def open(cls, folder: Path, fingerprint: str, dim: int, model: str = "") -> VectorLog:
         """Open the log of an encoder in `folder`, and delete that of any other encoder.
 
         :param model: the encoder's name, noted beside the first vectors.
         """
-        self._file = folder / f"{fingerprint}-{dim}"
-        self._record = _record(dim)
-        if folder.exists() and (self._file.is_symlink() or not self._file.exists()):
+        file = folder / f"{fingerprint}-{dim}"
+        if folder.exists() and (file.is_symlink() or not file.exists()):
             shutil.rmtree(folder)
         folder.mkdir(exist_ok=True)
-        self._model = model
-        self._positions = self._read()
+        log = cls(file, dim, model)
+        log._positions = log._read()
+        return log
 
     def _read(self) -> dict[bytes, int]:
         """Map the hashes of the texts to the positions of their records, if those are intact."""

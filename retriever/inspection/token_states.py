@@ -142,9 +142,9 @@ class Inspector:
 class _NumpyBackend:
     """A plain BERT: its encoder's layers alone."""
 
-    def __init__(self, folder: Path, settings: model_settings.ModelSettings, config: BertConfig) -> None:
-        self._model = BertModel(folder, config, "", max_tokens=settings.max_tokens)
-        self.tokenizer = self._model.tokenizer(truncated=True)
+    def __init__(self, model: BertModel) -> None:
+        self._model = model
+        self.tokenizer = model.tokenizer(truncated=True)
 
     def encoding(self, text: str, pair: str | None) -> Encoding:
         return self.tokenizer.encode(text, pair)
@@ -158,7 +158,7 @@ def _backend(name: str, folder: Path, settings: model_settings.ModelSettings) ->
     if all((folder / file).is_file() for file in files) and not model_settings.tokenizer_overrides(folder):
         config = BertConfig.from_json(model_settings.read_config(folder), folder / "config.json")
         if config:
-            return _NumpyBackend(folder, settings, config)
+            return _NumpyBackend(BertModel.load(folder, config, "", max_tokens=settings.max_tokens))
     from .torch_layers import TorchLayers
 
-    return TorchLayers(name, folder, settings)
+    return TorchLayers.load(name, folder, settings)

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 class TorchLayers:
     """A model of transformers, with attention computed in the plain way, which alone gives the weights."""
 
-    def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: ModelSettings) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self.tokenizer: Tokenizer = tokenizer.backend_tokenizer
+        self._limit = settings.max_tokens or min(tokenizer.model_max_length, 512)
+
+    @classmethod
+    def load(cls, name: str, folder: Path, settings: ModelSettings) -> TorchLayers:
+        """Load the model from a folder.
+
+        :raises InputError: when it does not load, or has no fast tokenizer.
+        """
         refuse_pickles(folder)
         try:
             from transformers import AutoModel, AutoTokenizer
@@ -28,14 +38,13 @@ class TorchLayers:
             raise MissingExtraError("torch", "torch", f"the encoder {name} is not a plain BERT and") from None
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         with loading(folder, "a transformer"):
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **local)
-            self._model: Any = AutoModel.from_pretrained(
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
+            model = AutoModel.from_pretrained(
                 str(folder), attn_implementation="eager", use_safetensors=True, **local
             ).eval()
-        if not self._tokenizer.is_fast:
+        if not tokenizer.is_fast:
             raise InputError(f"{folder} has no tokenizer.json: save the model with a fast tokenizer")
-        self.tokenizer: Tokenizer = self._tokenizer.backend_tokenizer
-        self._limit = settings.max_tokens or min(self._tokenizer.model_max_length, 512)
+        return cls(model, tokenizer, settings)
 
     def encoding(self, text: str, pair: str | None) -> Encoding:
         """Tokenize a text or a pair, truncated at the model's limit."""

@@ -29,34 +29,36 @@ def transformer_folder(folder: Path) -> Path:
 
 
 class HiddenStates:
-    """A frozen transformer that computes the hidden states of texts.
+    """A frozen transformer that computes the hidden states of texts."""
 
-    :param name: an encoder by folder or name.
-    :param half: compute in bfloat16.
-    """
+    def __init__(self, model: Any, tokenizer: Any, settings: model_settings.ModelSettings, device: str) -> None:
+        self.model, self.tokenizer, self.device = model, tokenizer, device
+        self.lowercase = settings.lowercase
+        positions = min(int(getattr(model.config, "max_position_embeddings", POSITIONS)), POSITIONS)
+        self.max_length = min(positions, settings.max_tokens or positions)  # with special tokens
 
-    def __init__(self, name: str, *, device: str = "cpu", half: bool = False) -> None:
+    @classmethod
+    def load(cls, name: str, *, device: str = "cpu", half: bool = False) -> HiddenStates:
+        """Load an encoder by folder or name.
+
+        :param half: compute in bfloat16.
+        :raises InputError: when it does not load, or has no fast tokenizer.
+        """
         folder = transformer_folder(model_folder.find(name))
         require_safetensors(folder)
         with loading(name, "an encoder with hidden states"):
-            self.model: Any = AutoModel.from_pretrained(
+            model = AutoModel.from_pretrained(
                 str(folder),
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
                 dtype=torch.bfloat16 if half else torch.float32,
             )
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(
-                str(folder), local_files_only=True, trust_remote_code=False
-            )
-        if not getattr(self.tokenizer, "is_fast", False):
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        if not getattr(tokenizer, "is_fast", False):
             raise InputError(f"{name} has no tokenizer.json: expected a fast tokenizer")
-        self.model.eval().requires_grad_(requires_grad=False).to(device)
-        self.device = device
-        settings = model_settings.ModelSettings.read(model_folder.find(name))
-        self.lowercase = settings.lowercase
-        positions = min(int(getattr(self.model.config, "max_position_embeddings", POSITIONS)), POSITIONS)
-        self.max_length = min(positions, settings.max_tokens or positions)  # with special tokens
+        model.eval().requires_grad_(requires_grad=False).to(device)
+        return cls(model, tokenizer, model_settings.ModelSettings.read(model_folder.find(name)), device)
 
     @property
     def layers(self) -> int:

@@ -90,7 +90,7 @@ class EmbeddingInverter:
             raise InputError(f"{folder} inverts hidden states: expected an inverter of embeddings")
         encoder = info.check_encoder(encoder or load_encoder(info.encoder), folder)
         sizes = info.decoder_settings(TextDecoderSettings, folder)
-        tokens = EncoderTokens(encoder)
+        tokens = EncoderTokens.of(encoder)
         decoder = load_decoder(folder, lambda: TextDecoder(sizes)).to(device())
         shape = TextShape.read(folder, info.dim)
         return cls(info, TokenProposer.of(decoder, tokens, half=has_bf16()), encoder, tokens, shape)

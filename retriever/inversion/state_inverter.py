@@ -56,7 +56,7 @@ class StateInverter:
         info.check_encoder(load_encoder(info.encoder), folder)
         sizes = info.decoder_settings(TokenDecoderSettings, folder)
         decoder = load_decoder(folder, lambda: TokenDecoder(sizes))
-        states = HiddenStates(info.encoder, device=device())
+        states = HiddenStates.load(info.encoder, device=device())
         try:
             states.check_layer(info.layer)
         except InputError as error:

@@ -68,14 +68,14 @@ def _load_whole(name: str) -> Encoder:
     settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:
-        return BertEncoder(name, folder, settings, config)
+        return BertEncoder.load(name, folder, settings, config)
     from .encoders.static_encoder import StaticEncoder
 
     if StaticEncoder.fits(folder, settings):
-        return StaticEncoder(name, folder, settings)
+        return StaticEncoder.load(name, folder, settings)
     from .encoders.torch_encoder import TorchEncoder
 
-    return TorchEncoder(name, folder, settings)
+    return TorchEncoder.load(name, folder, settings)
 
 
 def _settings(folder: Path) -> model_settings.ModelSettings:
@@ -95,7 +95,7 @@ def _load_int8(name: str, folder: Path) -> Encoder:
     config = BertEncoder.config_of(folder, settings)
     if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
         raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave int8 out")
-    return BertEncoder(name, folder, settings, config, int8=True)
+    return BertEncoder.load(name, folder, settings, config, int8=True)
 
 
 def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
@@ -120,9 +120,9 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
         raise InputError(f"{folder} gives {settings.labels} scores a pair: expected a cross-encoder with one")
     config = BertReranker.config_of(folder, settings)
     if config:
-        return BertReranker(name, folder, settings, config, int8=is_int8)
+        return BertReranker.load(name, folder, settings, config, int8=is_int8)
     if is_int8:
         raise InputError(f"{name} is no plain BERT reranker, and only those are computed in int8: leave @int8 out")
     from .torch_reranker import TorchReranker
 
-    return TorchReranker(name, folder, settings)
+    return TorchReranker.load(name, folder, settings)

@@ -92,7 +92,7 @@ class Snapshot(CommittedRows):
     def _symbols(self) -> PassageSymbols:
         from .derived.symbols import PassageSymbols
 
-        return PassageSymbols(self)
+        return PassageSymbols.read(self)
 
     def passing(self, where: Filter) -> Passing:
         """Select the documents with passages that pass a filter, and their chunks.

@@ -73,7 +73,7 @@ class LeakTexts:
         :raises InputError: when the index holds too little text.
         """
         encoder = retriever.encoder
-        tokens = EncoderTokens(encoder)
+        tokens = EncoderTokens.of(encoder)
         lengths = sorted(length for length in config.lengths if length <= encoder.max_tokens)
         whole = StoredPassages.of(passages, lengths, tokens) if passages else None
         own, attacked = corpus.split(corpus.from_index(retriever.snapshot()), config.held_out, config.seed)

@@ -133,7 +133,7 @@ class StateInverterTraining(InverterTraining):
 
     def read(self, texts: Iterable[tuple[str, bool]]) -> None:
         """Load the transformer, check the layer and tokenize; a killed run's rows are used again."""
-        self.states = HiddenStates(self.run.base, device=environment.device(), half=self.run.bf16)
+        self.states = HiddenStates.load(self.run.base, device=environment.device(), half=self.run.bf16)
         self.layer = self.states.check_layer(self.config.layer)
         self.run.report("reading and tokenizing the texts")
         room = min(self.config.length, self.states.room)
@@ -218,7 +218,7 @@ class EmbeddingInverterTraining(InverterTraining):
 
     def read(self, texts: Iterable[tuple[str, bool]]) -> None:
         """Cut the texts into spans and encode each; a killed run's spans are used again."""
-        self.tokens = EncoderTokens(self.encoder)
+        self.tokens = EncoderTokens.of(self.encoder)
         self.run.report("cutting the documents and encoding the stretches")
         counts = inversion_rows.prepare(
             texts,

@@ -73,7 +73,7 @@ def train_inverter(
 
 def passage_length(retriever: Retriever) -> int:
     """The number of tokens that nine of ten passages of an index stay within: the length that its inverter learns."""
-    tokens = EncoderTokens(retriever.encoder)
+    tokens = EncoderTokens.of(retriever.encoder)
     batches = retriever.snapshot().batches(["context"])
     contexts = list(islice((text for batch in batches for text in batch["context"].to_pylist()), _READ))
     sample = contexts[:: max(1, len(contexts) // _MEASURED)]

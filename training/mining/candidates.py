@@ -80,21 +80,32 @@ class PassageCandidates:
 
     cut = True
 
-    def __init__(self, snapshot: Snapshot, mode: Mode, name_of: Callable[[str], str] = str) -> None:
-        """:param name_of: gives the name of a document's source for its path, which is the name by default."""
-        self._snapshot = snapshot
-        self._mode = mode
+    def __init__(self, snapshot: Snapshot, mode: Mode, ids: Ids, text_keys: Ids, name_keys: Ids) -> None:
+        """
+        :param ids: of the passages, ascending.
+        :param text_keys: `text_key` of each passage.
+        :param name_keys: `name_key` of each passage's document.
+        """
+        self._snapshot, self._mode, self.size = snapshot, mode, len(ids)
+        self._ids, self._text_keys, self._name_keys = ids, text_keys, name_keys
+
+    @classmethod
+    def read(cls, snapshot: Snapshot, mode: Mode, name_of: Callable[[str], str] = str) -> PassageCandidates:
+        """Read the keys of all passages of an index.
+
+        :param name_of: gives the name of a document's source for its path, which is the name by default.
+        """
         table = snapshot.chunk_ids
-        self.size = len(table)
-        self._ids = table["id"].to_numpy()
-        self._text_keys = np.empty(self.size, np.int64)
+        ids = table["id"].to_numpy()
+        text_keys = np.empty(len(ids), np.int64)
         for batch in snapshot.batches(["id", "text"]):
-            rows = np.searchsorted(self._ids, batch["id"].to_numpy())
-            self._text_keys[rows] = [text_key(text) for text in batch["text"].to_pylist()]
+            rows = np.searchsorted(ids, batch["id"].to_numpy())
+            text_keys[rows] = [text_key(text) for text in batch["text"].to_pylist()]
         paths = snapshot.read("documents", ["id", "path"]).to_pylist()
         keys = {row["id"]: name_key(name_of(row["path"])) for row in paths}
         documents, owners = np.unique(table["document"].to_numpy(), return_inverse=True)
-        self._name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[owners]
+        name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[owners]
+        return cls(snapshot, mode, ids, text_keys, name_keys)
 
     def search(self, queries: Sequence[str], vectors: Floats, k: int) -> tuple[Floats, Ids]:
         """Search all vectors at once in semantic mode, else rank each query by the index's own search."""

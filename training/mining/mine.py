@@ -125,7 +125,7 @@ def _mine(
     :param pairs: query, positive, and the name of its document or "".
     """
     report.model = encoder.name
-    collection = TextDatabase(work / "texts.db")
+    collection = TextDatabase.create(work / "texts.db")
     try:
         with report.timed("reading"):
             _fill(collection, pairs, corpus, report)
@@ -136,12 +136,12 @@ def _mine(
         keys = collection.keys()
         stage: CandidateSource
         if isinstance(corpus, Retriever):
-            stage = PassageCandidates(corpus.snapshot(), report.mode)
+            stage = PassageCandidates.read(corpus.snapshot(), report.mode)
         elif report.mode == "hybrid":
             with report.timed("indexing"):
                 progress(Progress("indexing", 0, 1))
                 texts = _build_index(collection, corpus, encoder, work / "index")
-                stage = PassageCandidates(texts.snapshot(), report.mode, _name_of)
+                stage = PassageCandidates.read(texts.snapshot(), report.mode, _name_of)
                 progress(Progress("indexing", 1, 1))
         else:
             stage = _documents(collection, keys, index, report)

@@ -35,13 +35,19 @@ CREATE TABLE positives (query INTEGER, document INTEGER, PRIMARY KEY (query, doc
 class TextDatabase:
     """Queries and documents, numbered from 0 in the order of their arrival. Fill it first, then read."""
 
-    def __init__(self, file: Path) -> None:
-        self._tables = sqlite3.connect(file, isolation_level=None)
-        self._tables.executescript(_SCHEMA)
+    def __init__(self, tables: sqlite3.Connection) -> None:
+        self._tables = tables
         self.queries = 0
         self.documents = 0
         self.pairs = 0
         self.has_names = False  # whether rows of training data name their documents
+
+    @classmethod
+    def create(cls, file: Path) -> TextDatabase:
+        """Create the tables in a new SQLite file."""
+        tables = sqlite3.connect(file, isolation_level=None)
+        tables.executescript(_SCHEMA)
+        return cls(tables)
 
     def close(self) -> None:
         """Close the SQLite file; later calls of any method fail."""

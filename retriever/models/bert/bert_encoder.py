@@ -45,23 +45,38 @@ class BertEncoder:
     def __init__(
         self,
         name: str,
+        fingerprint: str,
+        settings: model_settings.ModelSettings,
+        model: BertModel,
+        *,
+        int8: bool = False,
+    ) -> None:
+        self.name = name + INT8 if int8 else name
+        self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
+        self._settings, self._model, self._int8 = settings, model, int8
+        self.dim = self._model.dim * len(settings.pooling)
+        self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
+        self._expects_queries = False
+        self._gpu: BertGpu | None = None
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
         folder: Path,
         settings: model_settings.ModelSettings,
         config: BertConfig,
         *,
         int8: bool = False,
-    ) -> None:
-        self.name = name + INT8 if int8 else name
+    ) -> BertEncoder:
+        """Load the model from a folder.
+
+        :raises InputError: when it is damaged.
+        """
         fingerprint = model_settings.fingerprint(folder, settings)
-        self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
-        self._settings = settings
-        self._int8 = int8
         pooling = _POOLED_BY_GRAPH.get(settings.pooling)
-        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens, pooling=pooling)
-        self.dim = self._model.dim * len(settings.pooling)
-        self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
-        self._expects_queries = False
-        self._gpu: BertGpu | None = None
+        model = BertModel.load(folder, config, fingerprint, max_tokens=settings.max_tokens, pooling=pooling)
+        return cls(name, fingerprint, settings, model, int8=int8)
 
     def expect_queries(self) -> None:
         """Compile a graph for queries now, and use it for few at a time from now on."""

@@ -33,19 +33,29 @@ class BertReranker(Reranker):
     def __init__(
         self,
         name: str,
-        folder: Path,
-        settings: CrossEncoderSettings,
-        config: BertConfig,
+        fingerprint: str,
+        model: BertModel,
+        first_stage_weight: float,
         *,
         int8: bool = False,
     ) -> None:
         self.name = name + INT8 if int8 else name
-        fingerprint = model_settings.fingerprint(folder, settings)
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
-        self._int8 = int8
-        self.first_stage_weight = model_settings.first_stage_weight(folder)
-        self._model = BertModel(folder, config, fingerprint, max_tokens=settings.max_tokens, classifier=True)
-        self.max_tokens = self._model.limit - 3  # [CLS] query [SEP] passage [SEP]
+        self.first_stage_weight = first_stage_weight
+        self._model, self._int8 = model, int8
+        self.max_tokens = model.limit - 3  # [CLS] query [SEP] passage [SEP]
+
+    @classmethod
+    def load(
+        cls, name: str, folder: Path, settings: CrossEncoderSettings, config: BertConfig, *, int8: bool = False
+    ) -> BertReranker:
+        """Load the model from a folder.
+
+        :raises InputError: when it is damaged.
+        """
+        fingerprint = model_settings.fingerprint(folder, settings)
+        model = BertModel.load(folder, config, fingerprint, max_tokens=settings.max_tokens, classifier=True)
+        return cls(name, fingerprint, model, model_settings.first_stage_weight(folder), int8=int8)
 
     @staticmethod
     def config_of(folder: Path, settings: CrossEncoderSettings) -> BertConfig | None:

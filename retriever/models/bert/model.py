@@ -72,27 +72,54 @@ class BertModel:
         folder: Path,
         config: BertConfig,
         fingerprint: str,
+        weights: dict[str, Floats],
         *,
         max_tokens: int | None = None,
         classifier: bool = False,
         types: bool = False,
         pooling: Pooling | None = None,
     ) -> None:
-        file = folder / "model.safetensors"
-        self._folder = folder
-        self._fingerprint = fingerprint
+        self._folder, self._config, self._fingerprint, self._weights = folder, config, fingerprint, weights
         self._precision = _precision()
-        self._config = config
-        self._classifier, self._types, self.pooling = classifier, types or classifier, pooling
-        self._weights = load_weights(file)
-        check_weights(file, config, self._weights, classifier=classifier, types=self._types)
-        self._numpy = BertNumpy(config, self._weights)
+        self._classifier, self._types, self.pooling = classifier, types, pooling
+        self._numpy = BertNumpy(config, weights)
         self._compiled: dict[tuple[bool, bool], BertOpenVINO] = {}  # by whether in int8, and for batches one by one
         self._folded: dict[str, Floats] = {}  # weights that the compiled graphs share
         self._tokenizers: dict[bool, Tokenizer] = {}
-        self.dim = self._weights[WORDS].shape[1]
+        self.dim = weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
-        self.tokenizer(truncated=False)  # now, so that a damaged one is reported early
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        config: BertConfig,
+        fingerprint: str,
+        *,
+        max_tokens: int | None = None,
+        classifier: bool = False,
+        types: bool = False,
+        pooling: Pooling | None = None,
+    ) -> BertModel:
+        """Load weights and tokenizer from a folder.
+
+        :raises InputError: when they are damaged.
+        """
+        file = folder / "model.safetensors"
+        weights, types = load_weights(file), types or classifier
+        check_weights(file, config, weights, classifier=classifier, types=types)
+        model = cls(
+            folder,
+            config,
+            fingerprint,
+            weights,
+            max_tokens=max_tokens,
+            classifier=classifier,
+            types=types,
+            pooling=pooling,
+        )
+        model.tokenizer(truncated=False)  # now, so that a damaged one is reported early
+        return model
 
     def tokenizer(self, *, truncated: bool) -> Tokenizer:
         """Return the folder's tokenizer, which truncates at the limit (in a pair the longer text first) or never."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tokenizers import Tokenizer
+
     from ....core.arrays import Floats
     from ..encoder import Kind
 
@@ -29,28 +31,35 @@ _TOKENS = 254  # of a passage, as with MiniLM: the mean of this many words still
 class StaticEncoder:
     """A table of vectors with a tokenizer, behind the `Encoder` protocol."""
 
-    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings) -> None:
+    def __init__(
+        self, name: str, fingerprint: str, settings: model_settings.ModelSettings, table: Floats, tokenizer: Tokenizer
+    ) -> None:
+        self.name, self.fingerprint, self.dim = name, fingerprint, table.shape[1]
+        self.max_tokens = _TOKENS
+        self._settings, self._table, self._tokenizer = settings, table, tokenizer
+
+    @classmethod
+    def load(cls, name: str, folder: Path, settings: model_settings.ModelSettings) -> StaticEncoder:
+        """Load table and tokenizer from a folder.
+
+        :raises InputError: when they are damaged, or do not fit each other.
+        """
         from tokenizers import Tokenizer
 
         table = _table(folder / "model.safetensors")
         try:
             with panics_as_errors():
-                self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-                self._tokenizer.no_padding()
-                self._tokenizer.no_truncation()
-                self._tokenizer.encode("a")  # some damage shows only now
+                tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+                tokenizer.no_padding()
+                tokenizer.no_truncation()
+                tokenizer.encode("a")  # some damage shows only now
         except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
             reason = first_line(error, 120)
             raise InputError(f"{folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
-        size = self._tokenizer.get_vocab_size()
+        size = tokenizer.get_vocab_size()
         if table.ndim != 2 or len(table) < size:
             raise InputError(f"{folder / 'model.safetensors'} holds no vector for each of {size:,} tokens")
-        self._table = table
-        self._settings = settings
-        self.name = name
-        self.fingerprint = model_settings.fingerprint(folder, settings)
-        self.dim = table.shape[1]
-        self.max_tokens = _TOKENS
+        return cls(name, model_settings.fingerprint(folder, settings), settings, table, tokenizer)
 
     @staticmethod
     def fits(folder: Path, settings: model_settings.ModelSettings) -> bool:

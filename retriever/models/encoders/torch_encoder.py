@@ -23,7 +23,23 @@ if TYPE_CHECKING:
 class TorchEncoder:
     """`sentence_transformers.SentenceTransformer` behind the `Encoder` protocol."""
 
-    def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
+    def __init__(self, name: str, model: Any, fingerprint: str, settings: ModelSettings) -> None:
+        self.name, self.fingerprint = name, fingerprint
+        self._model, self._settings = model, settings
+        self._lock = threading.Lock()  # `encode` switches truncation on in the tokenizer and `offsets` off
+        self.device = str(model.device)
+        self.dim = int(model.get_embedding_dimension())
+        limit = model.max_seq_length or 512
+        self.max_tokens = int(limit) - model.tokenizer.num_special_tokens_to_add()
+        if settings.document_prompt:
+            self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
+
+    @classmethod
+    def load(cls, name: str, folder: Path, settings: ModelSettings) -> TorchEncoder:
+        """Load the model from a folder.
+
+        :raises InputError: when it does not load, or is no dense encoder.
+        """
         refuse_pickles(folder)
         try:
             from sentence_transformers import SentenceTransformer
@@ -32,23 +48,13 @@ class TorchEncoder:
                 "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
             ) from None
         with loading(folder, "a sentence-transformers model"):
-            self._model: Any = SentenceTransformer(
+            model = SentenceTransformer(
                 str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
             )
-        check_vocabulary(folder, self._model.tokenizer, self._model.transformers_model)
-        self.name = name
-        self.fingerprint = fingerprint(folder, settings)
-        self._settings = settings
-        self._lock = threading.Lock()  # `encode` switches truncation on in the tokenizer and `offsets` off
-        self.device = str(self._model.device)
-        dim = self._model.get_embedding_dimension()
-        if dim is None:
+        check_vocabulary(folder, model.tokenizer, model.transformers_model)
+        if model.get_embedding_dimension() is None:
             raise InputError(f"{folder} gives no vectors: expected a dense encoder")
-        self.dim = int(dim)
-        limit = self._model.max_seq_length or 512
-        self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add()
-        if settings.document_prompt:
-            self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
+        return cls(name, model, fingerprint(folder, settings), settings)
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         """Encode under a lock, one thread at a time; texts beyond `max_tokens` are truncated.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..bert.weights import BertConfig
     from .head import HeadKind, HeadSettings
 
+    Dense = tuple[Floats, Floats]  # weight and bias of a layer
+
 _MIN_TOKENS = 1_024  # tokens: numpy computes fewer before a graph is compiled
 
 
@@ -28,14 +30,35 @@ class BertHead:
     """A plain BERT with a head. In float32 its logits agree with those of transformers to 1e-4."""
 
     def __init__(
-        self, name: str, folder: Path, fingerprint: str, settings: HeadSettings, kind: HeadKind, config: BertConfig
+        self,
+        name: str,
+        folder: Path,
+        fingerprint: str,
+        settings: HeadSettings,
+        model: BertModel,
+        dense: Dense,
+        pooler: Dense | None,
     ) -> None:
+        """
+        :param dense: weight (labels, dim) and bias of the head.
+        :param pooler: weight (dim, dim) and bias of the layer before it, if the head pools.
+        """
         self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
-        self._model = BertModel(folder, config, fingerprint, types=True, pooling="cls" if kind.pooled else None)
+        self._model, self._dense, self._pooler = model, dense, pooler
+
+    @classmethod
+    def load(
+        cls, name: str, folder: Path, fingerprint: str, settings: HeadSettings, kind: HeadKind, config: BertConfig
+    ) -> BertHead:
+        """Load model and head from a folder.
+
+        :raises InputError: when they are damaged, or the head is missing.
+        """
+        model = BertModel.load(folder, config, fingerprint, types=True, pooling="cls" if kind.pooled else None)
         weights = load_weights(folder / "model.safetensors")
-        dim, labels = self._model.dim, len(settings.labels)
-        self._dense = _dense(folder, weights, kind.layer, (labels, dim))
-        self._pooler = _dense(folder, weights, POOLER, (dim, dim)) if kind.pooled else None
+        dense = _dense(folder, weights, kind.layer, (len(settings.labels), model.dim))
+        pooler = _dense(folder, weights, POOLER, (model.dim, model.dim)) if kind.pooled else None
+        return cls(name, folder, fingerprint, settings, model, dense, pooler)
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer, which neither pads nor truncates."""
@@ -60,7 +83,7 @@ class BertHead:
         return logits
 
 
-def _dense(folder: Path, weights: dict[str, Floats], name: str, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+def _dense(folder: Path, weights: dict[str, Floats], name: str, shape: tuple[int, int]) -> Dense:
     """Return weight and bias of a dense layer.
 
     :raises InputError: when one is missing or has another shape.

@@ -154,7 +154,7 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
     if config:
         from .bert_head import BertHead
 
-        return BertHead(label, folder, digest, settings, kind, config)
+        return BertHead.load(label, folder, digest, settings, kind, config)
     from .torch_head import TorchHead
 
     return TorchHead.load(label, folder, digest, settings, kind)

@@ -12,6 +12,8 @@ from ..settings import ModelSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tokenizers import Tokenizer
+
     from ..encoder import Encoder
 
 _ROLES = (("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"), ("[PAD]", "<pad>"))
@@ -20,7 +22,23 @@ _ROLES = (("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"), ("[PAD]", "
 class EncoderTokens:
     """Turn texts into token ids, without special tokens and without truncation, and back."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, lowercase: bool) -> None:
+        self._tokenizer, self._lowercase = tokenizer, lowercase
+        names, size = tokenizer.get_vocab(), tokenizer.get_vocab_size()
+        present = [next((names[name] for name in role if name in names), None) for role in _ROLES]
+        spare = iter(range(size, size + len(_ROLES)))
+        start, end, mask, pad = (next(spare) if number is None else number for number in present)
+        self.special = (start, end, mask, pad)  # ids; missing tokens get ids after the vocabulary
+        marked = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        unused = {number for name, number in names.items() if name.startswith(("[unused", "<unused"))}
+        self.non_text = frozenset(marked | unused | set(self.special))  # ids that no text has
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderTokens:
+        """Load the tokenizer of an encoder.
+
+        :raises InputError: when it has no `tokenizer.json`.
+        """
         from tokenizers import Tokenizer
 
         base: Encoder = getattr(encoder, "base", encoder)  # behind a defended encoder
@@ -28,18 +46,10 @@ class EncoderTokens:
         file = min(folder.rglob("tokenizer.json"), default=None)
         if file is None:
             raise InputError(f"{folder} has no tokenizer.json: save the model with a fast tokenizer")
-        self._tokenizer = Tokenizer.from_file(str(file))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._lowercase = ModelSettings.read(folder).lowercase
-        names = self._tokenizer.get_vocab()
-        present = [next((names[name] for name in role if name in names), None) for role in _ROLES]
-        spare = iter(range(self._tokenizer.get_vocab_size(), self._tokenizer.get_vocab_size() + len(_ROLES)))
-        start, end, mask, pad = (next(spare) if number is None else number for number in present)
-        self.special = (start, end, mask, pad)  # ids; missing tokens get ids after the vocabulary
-        marked = {number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
-        unused = {number for name, number in names.items() if name.startswith(("[unused", "<unused"))}
-        self.non_text = frozenset(marked | unused | set(self.special))  # ids that no text has
+        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, lowercase=ModelSettings.read(folder).lowercase)
 
     @property
     def size(self) -> int:

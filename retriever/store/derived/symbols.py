@@ -15,8 +15,9 @@ from ..tables import SYMBOLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ....core.arrays import Positions
+    from ....core.arrays import Ids, Positions
     from ..committed_rows import CommittedRows
+    from ..filters.columns import Column
 
 
 def symbols_of(chunks: Iterable[Mapping[str, Any]], formats: Iterable[str]) -> list[tuple[str, ...]]:
@@ -43,20 +44,25 @@ class PassageSymbols:
     :ivar column: the names with the passages of each. A method is there as Box.open and as open.
     """
 
-    def __init__(self, state: CommittedRows) -> None:
+    def __init__(self, ids: Ids, owners: Positions, column: Column) -> None:
+        self.ids, self.owners, self.column = ids, owners, column
+
+    @classmethod
+    def read(cls, state: CommittedRows) -> PassageSymbols:
+        """Read the symbols of a state."""
         from ..filters.columns import Column, encode
 
         names = SYMBOLS if state.has_symbols else "heading"
         rows = state.read("chunks", ["id", "document", names]).sort_by("id")
         documents = state.document_rows
-        ids = documents["id"].to_numpy()
-        order = np.argsort(ids)
-        self.ids = rows["id"].to_numpy()
-        self.owners: Positions = order[np.searchsorted(ids, rows["document"].to_numpy(), sorter=order)]
-        formats = documents["format"].take(self.owners).to_pylist()
+        document_ids = documents["id"].to_numpy()
+        order = np.argsort(document_ids)
+        ids = rows["id"].to_numpy()
+        positions: Positions = order[np.searchsorted(document_ids, rows["document"].to_numpy(), sorter=order)]
+        formats = documents["format"].take(positions).to_pylist()
         chunks = [{names: value} for value in rows[names].to_pylist()]
         values, codes, owners = encode(_names(chunks, formats))
-        self.column = Column(values, codes, owners, len(self.ids))
+        return cls(ids, positions, Column(values, codes, owners, len(ids)))
 
 
 def _names(chunks: Sequence[Mapping[str, Any]], formats: Sequence[str]) -> Iterator[tuple[int, str]]:

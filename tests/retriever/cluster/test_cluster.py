@@ -41,7 +41,7 @@ def test_a_missing_extra_is_told_by_other_processes_too():
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'binocle\[ray\]'"):
-        Cluster("auto")
+        Cluster.connect("auto")
 
 
 def test_without_boto3_the_extra_for_object_storage_alone_is_named(monkeypatch):
@@ -53,7 +53,7 @@ def test_without_boto3_the_extra_for_object_storage_alone_is_named(monkeypatch):
 def test_an_address_is_expected():
     pytest.importorskip("ray")
     with pytest.raises(InputError, match="address"):
-        Cluster("")
+        Cluster.connect("")
 
 
 def test_importing_the_module_imports_no_ray():

@@ -854,7 +854,7 @@ def test_the_vectors_of_an_abandoned_switch_go_after_thirty_days(index, models, 
 def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
     texts = [f"text {number}" for number in range(20)]
     vectors = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
-    aside = VectorLog(tmp_path / "aside", "f" * 32, 8)
+    aside = VectorLog.open(tmp_path / "aside", "f" * 32, 8)
     aside.add(texts[:7], vectors[:7])
     aside.add(texts[7:], vectors[7:])
     (file,) = (tmp_path / "aside").iterdir()
@@ -865,7 +865,7 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
         for _ in range(draw.randrange(3) if data else 0):
             data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         file.write_bytes(data)
-        again = VectorLog(tmp_path / "aside", "f" * 32, 8)
+        again = VectorLog.open(tmp_path / "aside", "f" * 32, 8)
         erased = [position for position, text in enumerate(texts) if text in again]
         np.testing.assert_array_equal(again.vectors([texts[position] for position in erased]), vectors[erased])
         lacking = [position for position in range(20) if position not in erased]
@@ -876,10 +876,10 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
 
 def test_vectors_that_another_encoder_set_aside_are_removed(tmp_path):
     for name, dim in (("a" * 32, 8), ("a" * 32, 4), ("b" * 32, 8)):
-        aside = VectorLog(tmp_path / "aside", name, dim)
+        aside = VectorLog.open(tmp_path / "aside", name, dim)
         assert list((tmp_path / "aside").iterdir()) == []
         aside.add(["text"], np.ones((1, dim), np.float32))
-        assert "text" in VectorLog(tmp_path / "aside", name, dim)
+        assert "text" in VectorLog.open(tmp_path / "aside", name, dim)
         assert aside.vectors([]).shape == (0, dim)
         assert [file.name for file in (tmp_path / "aside").iterdir()] == [f"{name}-{dim}"]
 
@@ -889,7 +889,7 @@ def test_vectors_are_not_set_aside_through_a_link(tmp_path):
     mine.write_text("mine")
     (tmp_path / "aside").mkdir()
     (tmp_path / "aside" / ("f" * 32 + "-8")).symlink_to(mine)
-    aside = VectorLog(tmp_path / "aside", "f" * 32, 8)
+    aside = VectorLog.open(tmp_path / "aside", "f" * 32, 8)
     aside.add(["text"], np.ones((1, 8), np.float32))
     assert mine.read_text() == "mine"
     np.testing.assert_array_equal(aside.vectors(["text"]), np.ones((1, 8), np.float32))
@@ -1201,10 +1201,10 @@ def test_rows_of_a_switch_have_the_new_vectors_and_keep_the_old(retriever, model
     retriever.switch(models["other"])
     snapshot = retriever.snapshot()
     first, present = snapshot.head.previous, snapshot.read("chunks", ["vector"])["vector"].to_pylist()
-    back = rows(VectorLog(tmp_path / "empty", first.fingerprint, first.dim), is_previous=True, keep=True)
+    back = rows(VectorLog.open(tmp_path / "empty", first.fingerprint, first.dim), is_previous=True, keep=True)
     vectors = [np.frombuffer(row.pop("previous_vector"), "<f4").tolist() for row in back]
     assert (back, vectors) == (before, present)
-    log = VectorLog(tmp_path / "full", first.fingerprint, first.dim)
+    log = VectorLog.open(tmp_path / "full", first.fingerprint, first.dim)
     texts = list(dict.fromkeys(row["context"] for row in before))
     log.add(texts, np.arange(len(texts) * first.dim, dtype=np.float32).reshape(-1, first.dim))
     for row in rows(log, is_previous=False, keep=False):

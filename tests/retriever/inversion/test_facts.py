@@ -24,7 +24,7 @@ class Oracle:
 
     def __init__(self, model: Path, *said: int) -> None:
         self.encoder = SimpleNamespace(name=str(model), encode=self._encode)
-        self.tokens = EncoderTokens(self.encoder)
+        self.tokens = EncoderTokens.of(self.encoder)
         self.proposer = SimpleNamespace(bag=self._bag)
         self.said = list(said)
         self.kinds: list[str] = []

@@ -156,7 +156,7 @@ def test_the_probabilities_of_tokens_are_calibrated_and_the_tokens_stay(texts: P
 
 def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("binocle.retriever.inversion.hidden_states.POSITIONS", 8)
-    assert HiddenStates(tiny_model).room == 6
+    assert HiddenStates.load(tiny_model).room == 6
 
 
 @pytest.mark.thorough
@@ -178,7 +178,7 @@ def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, 
 
 
 def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_path: Path):
-    states = HiddenStates(tiny_model)
+    states = HiddenStates.load(tiny_model)
     pretraining_rows.prepare([("moon cheese", False)], tmp_path, states.tokenizer, room=6)
     settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
     rows = TokenRows(tmp_path / "train.arrow")
@@ -187,7 +187,7 @@ def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_pa
 
 
 def test_the_whole_vocabulary_costs_what_a_sample_of_all_of_it_does(tiny_model: str, tmp_path: Path):
-    states = HiddenStates(tiny_model)
+    states = HiddenStates.load(tiny_model)
     texts = [("moon cheese and bread on the river", False), ("the cat sat on the mountain", False)]
     pretraining_rows.prepare(texts, tmp_path, states.tokenizer, room=9)
     settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
@@ -217,7 +217,7 @@ def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model
     (model / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "dot"}', "utf-8")
     encoder = load_encoder(str(model))
     text = "moon cheese ship night"
-    raw, tokens = encoder.encode([text])[0], EncoderTokens(encoder)
+    raw, tokens = encoder.encode([text])[0], EncoderTokens.of(encoder)
     assert np.linalg.norm(raw) > 2
     texts = [(text, is_held_out) for is_held_out in (False, True)]
     inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, limit=20)

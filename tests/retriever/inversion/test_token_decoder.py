@@ -15,7 +15,7 @@ from binocle.training.inversion.sampled_vocabulary import round_mask, sample_voc
 
 @pytest.fixture(scope="session")
 def states(tiny_model: str) -> HiddenStates:
-    return HiddenStates(tiny_model)
+    return HiddenStates.load(tiny_model)
 
 
 def begun(states: HiddenStates):

@@ -59,7 +59,7 @@ class Ridge:
     """Ridge regression from a vector to how often each token comes; the likeliest tokens, as many as texts have."""
 
     def __init__(self, dim, seed, encoder):
-        self.dim, self.tokens = dim, EncoderTokens(encoder)
+        self.dim, self.tokens = dim, EncoderTokens.of(encoder)
 
     def _with_one(self, vectors):
         assert vectors.shape[1] == self.dim and vectors.dtype == np.float32
@@ -214,7 +214,7 @@ def test_passages_that_repeat_the_attackers_documents_are_counted_and_told(fille
     ):
         own = [corpus.Source("a", "", (corpus.SourcePassage(f"{licence} {words(3)}"), corpus.SourcePassage(sentence)))]
         stolen = [corpus.Source(name, "", (corpus.SourcePassage(attacked[name]),)) for name in names]
-        known = KnownText.measure(own, stolen, EncoderTokens(encoder), 0, ignore)
+        known = KnownText.measure(own, stolen, EncoderTokens.of(encoder), 0, ignore)
         assert (known.passages, known.copies.value, known.sharing.value) == (len(names), copies, sharing)
 
 

@@ -28,7 +28,7 @@ def encoders(tiny, make_model, tmp_path_factory):
 @pytest.fixture(scope="session")
 def suspects(encoders, tiny, texts) -> Suspects:
     own = texts[:300]
-    return Suspects(encoders, own, EncoderTokens(tiny)(own), 6, 0)
+    return Suspects(encoders, own, EncoderTokens.of(tiny)(own), 6, 0)
 
 
 @pytest.mark.thorough
@@ -41,7 +41,7 @@ def test_the_right_encoder_is_named_whatever_the_defence(defence, suspects, tiny
         "noise": normalized(stolen + 0.02 * random.standard_normal(stolen.shape).astype(np.float32)),
         "half": normalized(stolen[:, : tiny.dim // 2]),
     }[defence]
-    first, second, *_ = suspects.likeliest(changed, EncoderTokens(tiny)(texts[-40:]))
+    first, second, *_ = suspects.likeliest(changed, EncoderTokens.of(tiny)(texts[-40:]))
     assert first.encoder == tiny.name
     assert first.difference < second.difference
     if defence != "rotation":  # of so few vectors it cannot be undone

@@ -158,7 +158,7 @@ def test_without_sacrebleu_the_extra_is_named(monkeypatch):
 
 
 def test_the_encoders_own_tokens_are_as_many_as_it_cuts(tiny):
-    tokens = EncoderTokens(tiny)
+    tokens = EncoderTokens.of(tiny)
     texts = ["The CAT sat, cancelled!", "", "xyz " * 100]
     ids = tokens(texts)
     assert [len(row) for row in ids] == [len(row) for row in tiny.offsets(texts)]
@@ -168,7 +168,7 @@ def test_the_encoders_own_tokens_are_as_many_as_it_cuts(tiny):
 
 
 def test_a_token_that_the_encoder_does_not_know_is_not_recovered(tiny):
-    tokens = EncoderTokens(tiny)
+    tokens = EncoderTokens.of(tiny)
     true, guess = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, with letters that have no token
     assert compare([true], [guess], tokens)["f1"] == pytest.approx(2 * 1 / (4 + 2), abs=1e-4)
     recovery = compare([true, "the cat"], [true, "the cat"], tokens)

@@ -144,7 +144,7 @@ def test_blocks_of_any_size_give_the_same(tmp_path, monkeypatch, strategy):
 
 def test_long_texts_are_encoded_a_few_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_BLOCK_CHARACTERS", 100)
-    database = collection.TextDatabase(tmp_path / "texts.db")
+    database = collection.TextDatabase.create(tmp_path / "texts.db")
     given = ["a" * 300, "b" * 60, "c" * 60, "d" * 30, "e" * 10]
     for text in given:
         database.add_document(text)
@@ -463,10 +463,10 @@ def test_many_hybrid_queries_are_compared_together_and_find_what_each_finds_alon
     monkeypatch.setattr(LiveIndex, "search_each", noted)
     queries = ["cancel the task", "hot bread", "the sea"]
     vectors = index.encoder.encode(queries, kind="query")
-    together = candidates.PassageCandidates(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    together = candidates.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert blocks == [2, 1]
     monkeypatch.setattr(LiveIndex, "search_each", lambda *_: None)
-    alone = candidates.PassageCandidates(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    alone = candidates.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert all(np.array_equal(*pair) for pair in zip(together, alone, strict=True))
 
 

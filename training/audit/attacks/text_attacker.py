@@ -55,7 +55,7 @@ class TextAttacker:
 
         environment.silence()
         self._dim, self._seed, self._encoder, self._base, self._on_progress = dim, seed, encoder, base, on_progress
-        self._tokens = EncoderTokens(encoder)
+        self._tokens = EncoderTokens.of(encoder)
         self._map = np.eye(dim, encoder.dim, dtype=np.float32)
         self._offset = np.zeros(encoder.dim, np.float32)
 

@@ -388,7 +388,7 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
         (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
         with open_writer(store) as second:
             entries = find_changes(folder, second.snapshot()).read
-            worker = Worker(store, second.head)
+            worker = Worker.load(store, second.head)
             done = worker.do(FileBatch(tuple(entries), second.head.next_document, second.head.next_chunk), folder)
             worker.close()
             with pytest.raises(LockedError, match="as well: run it again"):
@@ -664,7 +664,7 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
             FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * CHUNK_IDS)
             for at in range(0, len(entries), 2)
         ]
-        worker, done = Worker(spread, writer.head), {}
+        worker, done = Worker.load(spread, writer.head), {}
         for portion in [*reversed(portions), portions[0]]:
             done[portion.chunk] = worker.do(portion, folder)
         blind = portions[-1]
