@@ -6,12 +6,12 @@ Format = tuple[str, str]  # the name in `Document.format`, and "module:function"
 
 _READERS: dict[str, tuple[str, str]] = {
     # format: (reader, endings)
-    "text": (".plain_text.text:read_text", "txt text log nfo asc me"),
+    "text": (".plain_text.text:read_text", "txt text log nfo me"),
     "markdown": (".markup.lightweight:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
     "rst": (".markup.lightweight:read_rst", "rst rest"),
     "org": (".markup.lightweight:read_org", "org"),
     "latex": (".markup.lightweight:read_latex", "tex latex ltx sty cls bib"),
-    "asciidoc": (".markup.lightweight:read_asciidoc", "adoc asciidoc"),
+    "asciidoc": (".markup.lightweight:read_asciidoc", "adoc asciidoc asc"),
     "man": (".markup.man:read_man", "1 2 3 4 5 6 7 8 9 man mdoc roff"),
     "html": (".markup.html_text:read_html", "html htm xhtml xht"),
     "xml": (

@@ -408,35 +408,58 @@ def _braced(rest: str, following: list[str]) -> str:
 _ADOC_HEAD = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|`{3,}|\|===)[a-z ]*$")
 _ADOC_UNDER = re.compile(r"(=+|-+|~+|\^+|\++)[ \t]*$")
+_ADOC_TITLE = re.compile(r"(?![.\[|]|[-*.]+[ \t]).*\w")  # of that style; none is a list item
 _ADOC_LEVELS = "=-~^+"
+_ADOC_ABOVE = re.compile(  # a line that may stand above a title: an anchor or attributes, a comment, a condition
+    r"(?:\[.*\]|//.*|:[^\s:]+:.*|(?:ifn?def|ifeval|endif)::.*)?[ \t]*$"
+)
+_ADOC_MARKS = re.compile(  # an anchor or an index term, a link or a picture, a cross-reference, curved quotes
+    r"\[\[[^\[\]]*\]\]|\(\(\([^()]*\)\)\)"
+    r"|(?:link:|xref:|image:|(?=https?://))(?P<target>[^\s\[\]]+)\[(?P<shown>[^\[\]]*)\]"
+    r"|<<(?P<id>[^<>,]+)(?:,(?P<label>[^<>]*))?>>"
+    r"|(?P<sign>[\"'])`(?P<quoted>[^`]+)`(?P=sign)"
+)
 
 
 def _adoc_level(scanner: _LineScanner, index: int) -> int:
     """The level of a title that is underlined, the older style; 0 for any other line."""
-    title, under, before = scanner.lines[index].rstrip(), *[*scanner.lines[index + 1 : index + 2], ""][:1], ""
-    if index:
-        before = scanner.lines[index - 1].strip()
-    if before or not title[:1].isalnum() or not (match := _ADOC_UNDER.match(under)):
+    title, under = [*scanner.lines[index : index + 2], ""][:2]
+    if not (match := _ADOC_UNDER.match(under)) or not _ADOC_TITLE.match(title := title.rstrip()):
         return 0
     return _ADOC_LEVELS.index(match[1][0]) + 1 if abs(len(match[1]) - len(title)) <= 1 < len(match[1]) else 0
+
+
+def _adoc_title(title: str) -> str:
+    return plain_title(_ADOC_MARKS.sub(_adoc_shown, title[:2000]))
+
+
+def _adoc_shown(match: re.Match[str]) -> str:
+    if match["target"]:
+        shown = match["shown"].partition(",")[0].strip().strip('"')
+        return shown if shown and "=" not in shown else match["target"]
+    if match["quoted"]:
+        return f"“{match['quoted']}”" if match["sign"] == '"' else f"‘{match['quoted']}’"
+    return match["label"] or match["id"] or ""
 
 
 def read_asciidoc(data: bytes, format_name: str) -> Document:
     """Read AsciiDoc."""
     text = decode(data)
     scanner = _LineScanner(text)
-    index = 0
+    index = below = 0  # `below`: the line below the last title or block, which may be a title
     while index < len(scanner.lines):
         line = scanner.lines[index]
+        may_begin = index == below or _ADOC_ABOVE.match(scanner.lines[index - 1])
         if match := _ADOC_HEAD.match(line):
-            scanner.enter_heading(index, len(match[1]), plain_title(match[2][:2000]))
-        elif level := _adoc_level(scanner, index):
-            scanner.enter_heading(index, level, plain_title(line[:2000]))
-            index += 1
+            scanner.enter_heading(index, len(match[1]), _adoc_title(match[2]))
+            index = below = index + 1
+        elif may_begin and (level := _adoc_level(scanner, index)):
+            scanner.enter_heading(index, level, _adoc_title(line))
+            index = below = index + 2
         elif match := _ADOC_BLOCK.match(line):
             closing = re.compile(re.escape(match[1]) + r"[ \t]*$")
             end = scanner.line_after(index + 1, closing.match)
-            index = scanner.block(index, end, "table" if match[1] == "|===" else "code")
-            continue
-        index += 1
+            index = below = scanner.block(index, end, "table" if match[1] == "|===" else "code")
+        else:
+            index += 1
     return _document(text, scanner, format_name)

@@ -366,6 +366,37 @@ def test_older_titles_and_comments_of_asciidoc() -> None:
     ]
 
 
+@pytest.mark.parametrize("above", ["[[OPTIONS]]", "[#options.wide]", "ifdef::manual[]", ":toc: left", "// a note"])
+def test_an_underlined_title_of_asciidoc_may_stand_below_its_anchor(above: str) -> None:
+    document = reading(f"Book\n====\n\nA\n\n{above}\nOPTIONS\n-------\n`text`\n^^^^^^\nx\n\n== Two\ny\n", "a.adoc")
+    assert [(part.heading[1:], part.kind) for part in document.parts] == [
+        ((), "prose"), (("OPTIONS",), "prose"), (("OPTIONS", "text"), "prose"), (("Two",), "prose"),
+    ]  # fmt: skip
+
+
+def test_a_line_below_a_paragraph_of_asciidoc_begins_a_block() -> None:
+    document = reading("= Book\n\nlines of a\nparagraph\n---------\n== code\n---------\nAfter\n-----\nz\n", "a.adoc")
+    assert [(part.heading[1:], part.kind) for part in document.parts] == [
+        ((), "prose"), ((), "code"), (("After",), "prose"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asciidoc", "title"),
+    [
+        ("[[web.oauth2]][[web.saml]]OAuth2 (((sign in)))", "OAuth2"),
+        ("The \"`main`\" Method and '`x`'", "The “main” Method and ‘x’"),
+        ('Boot image:https://x.y/badge.svg?a=b["Build Status", link="https://x.y"]', "Boot Build Status"),
+        (
+            "See https://x.y/z[the site], xref:a.adoc#b[], <<id,there>> and <<id>>",
+            "See the site, a.adoc#b, there and id",
+        ),
+    ],
+)
+def test_an_asciidoc_title_is_what_a_page_shows(asciidoc: str, title: str) -> None:
+    assert reading(f"= {asciidoc}\n", "a.asc").title == title
+
+
 def test_a_section_in_a_comment_of_latex_is_none() -> None:
     document = reading("\\section{A}\n\\begin{comment}\n\\section{no}\n\\end{comment}\ny\n", "a.tex")
     assert {part.heading for part in document.parts} == {("A",)}
