@@ -77,9 +77,25 @@ _IDENTIFIER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
-_MODIFIERS = r"(?:(?:export|default|pub(?:\([a-z]+\))?|async|static|public|private|abstract|final|unsafe|declare)\s+)*"
-_KEYWORDS = r"(?:def|class|fn|func(?:\s*\([^)\n]*\))?|function|struct|enum|trait|interface|type|union|module|mod)"
-_ASSIGNED = r"(?:(?:export|pub|const|let|var|static|final)\s+)*"
+_MODIFIER = (
+    r"(?:export|default|declare|static|async|suspend|inline|unsafe|external|operator|infix|tailrec|mutating"
+    r"|(?:pub|public|private|protected|internal|fileprivate)(?:\([a-z]+\)|\[\w+\])?|abstract|virtual|open|override|final"
+    r"|sealed|partial|readonly|volatile|transient|implicit|case|data|value|inner|companion|enum|annotation|actual|expect"
+    r"|lateinit|lazy|weak|const(?=[ \t]+(?:val|fn|fun)\b)|local(?=[ \t]+function\b))"
+)
+_ANNOTATIONS = r"(?:@[\w.]+(?:\([^()\n]*\))?\s+)*"
+_KEYWORDS = (
+    r"(?:defp?|defmodule|defmacrop?|class|fn|fun|func(?:\s*\([^)\n]*\))?|function|sub|subroutine|procedure|proc|rpc"
+    r"|struct|enum|record|trait|interface|protocol|actor|object|message|service|type|typealias|union|module|mod)"
+)
+_RECEIVER = r"(?:<[^()\n]*>\s*)?(?:[\w.<>?*:]+[.:])?"  # fun <T> List<T>.name, def self.name, function M.name
+_TYPE = r"(?:[\w.<>\[\],?|&*]+[ \t]+){0,3}"
+_ASSIGNED = r"(?:(?:export|pub|const|let|var|val|static|final)\s+)*"
+_BLOCK_OF_TERRAFORM = r"(?:variable|output|module|provider|resource|data)(?:[ \t]+\"[\w.-]+\")?[ \t]+\""
+_CREATE = (  # SQL
+    r"(?i:create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:[a-z]+[ \t]+)?(?:table|view|index|function|procedure|trigger|type"
+    r"|sequence|schema|domain)[ \t]+(?:if[ \t]+not[ \t]+exists[ \t]+)?)(?:[\[\"`]?\w+[\]\"`]?\.)?[\[\"`]?"
+)
 
 # Functions of C, Java or JavaScript have no keyword: a name, parameters and a block, unless the line is a statement.
 _NO_STATEMENT = r"(?![ \t]*(?:if|else|for|while|switch|match|return|case|await|new|throw|yield|do|in|and|or|not)\b)"
@@ -301,9 +317,14 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
     """Match a line that defines a name."""
     name = rf"{re.escape(literal)}(?!\w)"
     lines = (
-        rf"[ \t]*{_MODIFIERS}{_KEYWORDS}\s+{name}",
+        rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}\s+)*{_KEYWORDS}\s+{_RECEIVER}{name}",
         rf"{_ASSIGNED}{name}[ \t]*(?::[^=\n]+)?=(?!=)",
+        rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}[ \t]+)+{_TYPE}\$?{name}[ \t]*(?:[:;{{]|=(?!=)|by\b)",  # a field
+        rf"[ \t]*(?:val|var|let)[ \t]+{_RECEIVER}{name}[ \t]*:(?!:)",
         rf"[ \t]*\#[ \t]*define[ \t]+{name}",
+        rf"[ \t]*\((?:[\w-]+[:/])?def[\w-]*\*?[ \t]+\(?{name}(?!-)",
+        rf"{_BLOCK_OF_TERRAFORM}{name}\"",
+        rf"[ \t]*{_CREATE}{name}",
         rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]*\)[^;{{}}()]*\{{",
     )
     return re.compile(rf"^(?:{'|'.join(lines)})", re.MULTILINE | (re.IGNORECASE if any_case else 0))
