@@ -16,6 +16,13 @@ from .definitions import definition_starts
 from .encoding import SOFT_HYPHEN, decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_CUE_TAG = re.compile(
+    r"<v(?:\.[^\s<>]*)?[ \t](?P<voice>[^<>\n]+)>"
+    r"|</?(?:[bciuv]|lang|ruby|rt|font)(?:[.\s][^<>\n]*)?>|<\d[\d:.]*>|\{\\[^{}\n]*\}",
+    re.IGNORECASE,
+)
+_CUE_CHARACTERS = {"amp": "&", "lt": "<", "gt": ">", "nbsp": " ", "lrm": "", "rlm": ""}
+_CUE_ESCAPE = re.compile(f"&({'|'.join(_CUE_CHARACTERS)});")
 _QUOTED = re.compile(r'"[^"]*"')
 _DELIMITERS = ",;\t|"
 
@@ -29,6 +36,15 @@ def read_code(data: bytes, format_name: str) -> Document:
     """Read a text file as source code, its parts at classes and functions."""
     text = decode(data)
     return Document(text, split_parts(text, definition_starts(text, format_name)), format=format_name)
+
+
+def read_subtitles(data: bytes, format_name: str) -> Document:
+    """Read subtitles without the tags of their cues; a voice tag becomes the name of who speaks."""
+    text = decode(data)
+    text = _CUE_TAG.sub(lambda match: f"{match['voice'].strip()}: " if match["voice"] else "", text)
+    if text.startswith("WEBVTT"):
+        text = _CUE_ESCAPE.sub(lambda match: _CUE_CHARACTERS[match[1]], text)
+    return _one_part(text, format_name, "prose")
 
 
 def _one_part(text: str, format_name: str, kind: str, heading: tuple[str, ...] = ()) -> Document:

@@ -1,0 +1,91 @@
+"""Calendars, contacts and translations: values are whole again, with the lines of the file; and subtitles."""
+
+from __future__ import annotations
+
+from binocle.retriever.documents.document import LineCounter
+
+from ..sample_files import outline, reading
+
+CALENDAR = """BEGIN:VCALENDAR
+X-WR-CALNAME:Team\\, Berlin
+BEGIN:VEVENT
+DTSTART;TZID="Europe/Berlin":20260314T090000
+DESCRIPTION:Agenda\\nThursday\\, July 12\\n\\nThis will be a joi
+ nt meetup of ev\\
+ neryone
+SUMMARY;LANGUAGE=en:Budget re
+ view
+BEGIN:VALARM
+ACTION:DISPLAY
+END:VALARM
+ATTENDEE;CN="Smith: Ann":mailto:ann@example.org
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_an_event_is_below_its_summary_and_its_values_are_whole() -> None:
+    event = ("Team, Berlin", "Budget review")
+    assert outline(reading(CALENDAR.replace("\n", "\r\n"), "a.ics")) == [
+        (event[:1], 1, "prose", "BEGIN:VCALENDAR\nX-WR-CALNAME:Team, Berlin"),
+        (event, 3, "prose", 'BEGIN:VEVENT\nDTSTART;TZID="Europe/Berlin":20260314T090000\nDESCRIPTION:Agenda'),
+        (event, 5, "prose", "Thursday, July 12"),
+        (event, 5, "prose", "This will be a joint meetup of ev"),
+        (event, 7, "prose", "eryone\nSUMMARY;LANGUAGE=en:Budget review"),
+        (event, 10, "prose", 'BEGIN:VALARM\nACTION:DISPLAY\nEND:VALARM\nATTENDEE;CN="Smith: Ann":mailto:ann@example.org\nEND:VEVENT'),
+        (event[:1], 15, "prose", "END:VCALENDAR"),
+    ]  # fmt: skip
+
+
+def test_a_fold_within_the_bytes_of_a_letter_is_taken_out() -> None:
+    data = "SUMMARY:Bücher für Käthe".encode()
+    cut = data.index(b"\xa4")
+    assert reading(data[:cut] + b"\r\n " + data[cut:], "a.ics").text == "SUMMARY:Bücher für Käthe"
+
+
+def test_contacts_have_their_names_as_headings_and_no_pictures() -> None:
+    picture = "".join(f"  {'9Xk2AbQ7zR' * 7}\n" for _ in range(20))
+    text = (
+        "BEGIN:VCARD\nFN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:J=C3=B6rg M=C3=\n=BCller\n"
+        f"item1.TEL;HOME:+49 30\nPHOTO;ENCODING=BASE64:\n{picture}\nEND:VCARD\nBEGIN:VCARD\nFN:Ann\nEND:VCARD\n"
+    )
+    document = reading(text, "a.vcf")
+    assert document.metadata == {"unread": "1,400 characters of encoded data left out"}
+    assert document.text == (
+        "BEGIN:VCARD\nFN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:Jörg Müller\nitem1.TEL;HOME:+49 30\n"
+        "PHOTO;ENCODING=BASE64:…\nEND:VCARD\nBEGIN:VCARD\nFN:Ann\nEND:VCARD"
+    )
+    lines = LineCounter(document)
+    found = {heading: lines.at(document.text.index(heading)) for heading in ("Jörg", "+49", "Ann")}
+    assert found == {"Jörg": 2, "+49": 4, "Ann": 29}
+    assert {part.heading for part in document.parts} == {("Jörg Müller",), ("Ann",)}
+
+
+def test_a_message_of_a_translator_is_one_text_again() -> None:
+    text = (
+        '# a note\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n"MIME-Version: 1.0\\n"\n\n'
+        '#: a.rst:3\nmsgid ""\n"Calling a \\"corou"\n"tine\\" here"\nmsgstr[0] "Hier\\t\\\\n"\n\n#~ msgid "old"\n'
+    )
+    document = reading(text, "a.po")
+    assert document.text == (
+        '# a note\nmsgid ""\nmsgstr "Language: de\n\nMIME-Version: 1.0"\n\n'
+        '#: a.rst:3\nmsgid "Calling a "coroutine" here"\n\n\nmsgstr[0] "Hier\t\\n"\n\n#~ msgid "old"\n'
+    )
+    assert document.text.count("\n") == text.count("\n")
+
+
+def test_a_line_of_a_message_is_on_its_line_of_the_file() -> None:
+    text = 'msgid ""\n"a b "\n"c\\n"\n"d "\n"e\\n"\nmsgstr "one\\ntwo"\n'
+    assert reading(text, "a.po").text == 'msgid "a b c\n\n\nd e"\n\nmsgstr "one\\ntwo"\n'
+
+
+def test_the_words_of_a_subtitle_have_no_tags() -> None:
+    text = (
+        "WEBVTT\n\n00:01.000 --> 00:04.000 align:start\n<v.loud Ann Smith>we<00:00:01.480><c.yellow> are</c> <i>here</i>"
+        " &amp; a &lt; b\n"
+    )
+    assert reading(text, "a.vtt").text == (
+        "WEBVTT\n\n00:01.000 --> 00:04.000 align:start\nAnn Smith: we are here & a < b\n"
+    )
+    srt = '1\n00:00:01,000 --> 00:00:02,000\n{\\an8}<font color="#fff">a <b>bold</b></font> x<y, &amp;\n'
+    assert reading(srt, "a.srt").text == "1\n00:00:01,000 --> 00:00:02,000\na bold x<y, &amp;\n"
