@@ -44,6 +44,7 @@ _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")  # the mark of a list item; i
 _START = re.compile(rf"{_ITEM.pattern}|[#|>:=~+]|--|```|\d{{4}}-\d")  # of a line that does not continue the one above
 _WRAPPED = 100  # characters at most of a line wrapped by hand; longer ones are paragraphs or records
 _FENCES = ("```", "~~~")
+_COLUMN = "\0"  # stands for the second column of a wide letter
 _COMMON = frozenset(  # words of a query that are not worth a highlight
     re.findall(
         r"\w+",
@@ -263,7 +264,11 @@ def _begins_fenced(lines: list[str]) -> bool:
 
 
 def _pieces(body: str, width: int, indent: str, below: str) -> list[str]:
-    return textwrap.wrap(body, width, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+    """Wrap a line to a width in columns of a terminal: letters of Chinese, Japanese and Korean take two."""
+    if not body.isascii():
+        body = "".join(letter + _COLUMN * (unicodedata.east_asian_width(letter) in "WF") for letter in body)
+    pieces = textwrap.wrap(body, width, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+    return [piece.replace(_COLUMN, "") for piece in pieces]
 
 
 def _hit_words(line: str, words: set[str]) -> set[str]:

@@ -64,6 +64,13 @@ def test_long_lines_are_wrapped_to_the_terminal():
         assert len(lines) == 6
 
 
+def test_letters_that_take_two_columns_are_counted_so():
+    text = "単にコルーチンを呼び出しただけでは、実行スケジュールは予約されていない。"
+    lines = passage(text, "予約", width=40)
+    assert lines == ["単にコルーチンを呼び出しただけでは", "、実行スケジュールは予約されていな", "い。"]
+    assert passage("𠮷" * 20, width=40) == ["𠮷" * 17, "𠮷" * 3]
+
+
 def passage(text, query="cancel", *, width=40, form="text"):
     """The shown part of a passage, without the four blanks before it."""
     return [line[4:] for line in shown(query, text=text, width=width, format=form).splitlines()[1:]]
