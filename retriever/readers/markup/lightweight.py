@@ -1,12 +1,13 @@
 """Read Markdown, reStructuredText, Org, LaTeX and AsciiDoc.
 
-The text of the file keeps its marks; only the character references of Markdown, such as &amp;, become letters. It is
-split at headings, code and tables.
+The text of the file keeps its marks; only the character references of Markdown, such as &amp;, and the accents, ties
+and escaped signs of LaTeX become letters. It is split at headings, code and tables.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import replace
 from html import unescape
 from html.entities import html5
@@ -150,15 +151,22 @@ def with_letters(document: Document) -> Document:
 
     Lines stay as they are. So does a text that a program adds: it is stored as it was given.
     """
-    if "&" not in document.text:
-        return document
+    return _outside_code(document, _REFERENCE, _referred) if "&" in document.text else document
+
+
+def _referred(match: re.Match[str]) -> str:
+    return _letters(match["entity"]) if match["entity"] else match[0]
+
+
+def _outside_code(document: Document, pattern: re.Pattern[str], letters: Callable[[re.Match[str]], str]) -> Document:
+    """Replace what a pattern matches, except in code."""
     pieces: list[str] = []
     parts = []
     position = length = 0
     for part in document.parts:
         text = document.text[part.start : part.end]
         if part.kind != "code":
-            text = _REFERENCE.sub(lambda match: _letters(match["entity"]) if match["entity"] else match[0], text)
+            text = pattern.sub(letters, text)
         pieces += [document.text[position : part.start], text]
         start = length + part.start - position
         position, length = part.end, start + len(text)
@@ -369,20 +377,42 @@ _LEVELS = {
     "paragraph": 5,
     "subparagraph": 6,
 }
-_TEX = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|[{}~$]|\\(?=[&%$#_{}])")
+_TEX_STRING = re.compile(r"\\texorpdfstring[ \t]*\{(?:[^{}]|\{[^{}]*\})*\}[ \t]*\{([^{}]*)\}")
+_TEX = re.compile(
+    r"\\(?:thanks|footnote|label|index|cite\w*)\{[^{}]*\}|\\[a-zA-Z]+\*?(?=\{)|[{}$]"
+    r"|(?P<space>\\[a-zA-Z]+\*?[ \t]*|\\\\(?:\[[^\]]*\])?)"
+)
+_ACCENTS = {
+    '"': 0x308, "'": 0x301, "`": 0x300, "^": 0x302, "~": 0x303, "=": 0x304, ".": 0x307, "u": 0x306, "v": 0x30C,
+    "H": 0x30B, "c": 0x327, "k": 0x328, "r": 0x30A,
+}  # fmt: skip
+_SPECIAL = {
+    "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å", "AA": "Å", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł",
+}  # fmt: skip
+_SPECIAL_NAMES = "|".join(_SPECIAL)
+_ACCENTED = r"\\(?:[\"'`^~=.]|[uvHckr](?=[ \t{\\]))[ \t]*(?:\{\\?[a-zA-Z]\}|\\[ij](?![a-zA-Z])[ \t]*|[a-zA-Z])"
+_TEX_LETTER = re.compile(
+    r"\\\\|\\(?:verb|lstinline)\*?(?P<delimiter>[^\w\s*{])[^\n]*?(?P=delimiter)"  # these and formulas stay as they are
+    r"|\\(?:url|href|path|nolinkurl)[ \t]*\{[^{}\n]*\}|\$[^$\n]*\$"
+    rf"|(?P<accented>\{{{_ACCENTED}\}}|{_ACCENTED})"
+    rf"|\{{\\(?P<grouped>{_SPECIAL_NAMES})\}}"
+    rf"|\\(?P<special>{_SPECIAL_NAMES})(?![a-zA-Z])(?:\{{\}}|[ \t]+(?=\S))?"
+    r"|\\(?P<sign>[~^])\{\}|\\(?P<escaped>[&%$#_{}])|(?P<space>~|\\[,; ])|(?P<nothing>\\[-/])"
+    r"|(?<![\w\\}\]])\{(?P<capital>[A-Z]+)\}(?=[a-z])"  # {B}ayesian, in a bibliography
+)
 
 
 def read_latex(data: bytes, format_name: str) -> Document:
-    """Read LaTeX."""
+    r"""Read LaTeX, with its accents and escaped signs as letters: G\"odel, R\&D, Fig.~3. Formulas and code stay."""
     text = decode(data)
     scanner = _LineScanner(text)
     index = 0
     while index < len(scanner.lines):
         line = scanner.lines[index]
         if "\\" in line and (match := _COMMAND.match(line)):
-            title = _TEX.sub(" ", _braced(match[2], scanner.lines[index + 1 : index + 4]))
+            title = _tex_title(_braced(match[2], scanner.lines[index + 1 : index + 4]))
             if match[1] == "title":
-                scanner.title = " ".join(title.split())
+                scanner.title = title
             else:
                 scanner.enter_heading(index, _LEVELS[match[1]], title)
         elif "\\" in line and (match := _VERBATIM.match(line)):
@@ -391,7 +421,26 @@ def read_latex(data: bytes, format_name: str) -> Document:
             index = scanner.block(index, scanner.line_after(first, closing.match), "code")
             continue
         index += 1
-    return _document(text, scanner, format_name)
+    return _outside_code(_document(text, scanner, format_name), _TEX_LETTER, _tex_letter)
+
+
+def _tex_title(source: str) -> str:
+    """A title without its commands, as a page shows it."""
+    title = _TEX_LETTER.sub(_tex_letter, _TEX_STRING.sub(r"\1", source))
+    return " ".join(_TEX.sub(lambda match: " " if match["space"] else "", title).split())
+
+
+def _tex_letter(match: re.Match[str]) -> str:
+    if accented := match["accented"]:
+        command, letter = accented.strip("{\\ \t")[0], accented.rstrip("} \t")[-1]
+        composed = unicodedata.normalize("NFC", letter + chr(_ACCENTS[command]))
+        return composed if len(composed) == 1 else accented
+    if name := match["grouped"] or match["special"]:
+        return _SPECIAL[name]
+    if match["space"]:
+        return " "
+    letter = match["sign"] or match["escaped"] or match["capital"]
+    return letter or ("" if match["nothing"] else match[0])
 
 
 def _braced(rest: str, following: list[str]) -> str:

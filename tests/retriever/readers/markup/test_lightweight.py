@@ -397,6 +397,44 @@ def test_an_asciidoc_title_is_what_a_page_shows(asciidoc: str, title: str) -> No
     assert reading(f"= {asciidoc}\n", "a.asc").title == title
 
 
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"G\"odel, Schr\"{o}dinger and {\"O}sterreich", "Gödel, Schrödinger and Österreich"),
+        (
+            r"Erd\H{o}s, Ho\v{r}ava, Fran\c cois, Mart\'{\i}nez, Mar\'\i a, S\~ao",
+            "Erdős, Hořava, François, Martínez, María, São",
+        ),
+        (r"Stra{\ss}e, \O ystein, Stra\ss{}e, {\L}ukasz", "Straße, Øystein, Straße, Łukasz"),
+        (r"R\&D at 5\,\% of max\_size, Donald~E. Knuth", "R&D at 5 % of max_size, Donald E. Knuth"),
+        (r"dis\-cre\-tion and \~{}x", "discretion and ~x"),
+        (r"a {B}ayesian {DNA} \textbf{A}bc", r"a Bayesian {DNA} \textbf{A}bc"),
+        (
+            r"\url{http://x.y/~me\_a}, \verb|a~b\_c|, $\v{s}~\_$, a\\",
+            r"\url{http://x.y/~me\_a}, \verb|a~b\_c|, $\v{s}~\_$, a\\",
+        ),
+        (r"\v{x} \'\alpha \copyright \c{and}", r"\v{x} \'\alpha \copyright \c{and}"),
+    ],
+)
+def test_accents_and_escaped_signs_of_latex_are_letters(latex: str, text: str) -> None:
+    document = reading(f"{latex}\n\\begin{{verbatim}}\n{latex}\n\\end{{verbatim}}\nend\n", "a.tex")
+    assert document.text == f"{text}\n\\begin{{verbatim}}\n{latex}\n\\end{{verbatim}}\nend\n"
+    assert [document.text[part.start :][:3] for part in document.parts][2:] == ["end"]
+
+
+@pytest.mark.parametrize(
+    ("latex", "title"),
+    [
+        (r"\texorpdfstring{$\Sigma$}{Σ}-types \label{x}", "Σ-types"),
+        (r"Erd\H{o}s and \texttt{max\_size}:\\ \emph{non}linear {\bf bold}", "Erdős and max_size: nonlinear bold"),
+        (r"A\quad B\thanks{To C}", "A B"),
+    ],
+)
+def test_a_title_of_latex_is_what_a_page_shows(latex: str, title: str) -> None:
+    assert reading(f"\\title{{{latex}}}\n\\section{{{latex}}}\nx\n", "a.tex").title == title
+    assert reading(f"\\section{{{latex}}}\nx\n", "a.tex").parts[0].heading == (title,)
+
+
 def test_a_section_in_a_comment_of_latex_is_none() -> None:
     document = reading("\\section{A}\n\\begin{comment}\n\\section{no}\n\\end{comment}\ny\n", "a.tex")
     assert {part.heading for part in document.parts} == {("A",)}
