@@ -338,6 +338,9 @@ _STARS = re.compile(
     r"(\*+)[ \t]+(?:(?:TODO|DONE|NEXT|WAITING|CANCELLED)[ \t]+)?(?:\[#\w\][ \t]+)?(.*?)(?:[ \t]+:[\w@#%:]+:)?[ \t]*$"
 )
 _ORG_TITLE = re.compile(r"#\+title:[ \t]*(.*)", re.IGNORECASE)
+_ORG_MARKS = re.compile(  # a link, code and verbatim words
+    r"\[\[(?P<address>[^\[\]]*)\](?:\[(?P<shown>[^\[\]]*)\])?\]|(?<!\w)(?P<sign>[=~])(?P<code>\S|\S.*?\S)(?P=sign)(?!\w)"
+)
 _ORG_BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|export)\b", re.IGNORECASE)
 
 
@@ -349,9 +352,9 @@ def read_org(data: bytes, format_name: str) -> Document:
     while index < len(scanner.lines):
         line = scanner.lines[index]
         if line.startswith("*") and (match := _STARS.match(line[:1000])):
-            scanner.enter_heading(index, len(match[1]), match[2])
+            scanner.enter_heading(index, len(match[1]), _org_title(match[2]))
         elif match := _ORG_TITLE.match(line):
-            scanner.title = match[1]
+            scanner.title = _org_title(match[1])
         elif match := _ORG_BEGIN.match(line):
             closing = re.compile(rf"[ \t]*#\+end_{match[1]}", re.IGNORECASE)
             index = scanner.block(index, scanner.line_after(index + 1, closing.match), "code")
@@ -361,6 +364,10 @@ def read_org(data: bytes, format_name: str) -> Document:
             continue
         index += 1
     return _document(text, scanner, format_name)
+
+
+def _org_title(title: str) -> str:
+    return _ORG_MARKS.sub(lambda match: match["code"] or match["shown"] or match["address"] or "", title[:1000])
 
 
 _COMMAND = re.compile(

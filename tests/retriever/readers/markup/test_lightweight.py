@@ -346,6 +346,15 @@ def test_latex_sections_and_listings() -> None:
     assert [part.heading for part in document.parts] == [(), ("One nested",), ("One nested",), ("One nested", "Two")]
 
 
+def test_an_org_title_has_no_links_and_no_signs_of_code() -> None:
+    text = "#+TITLE: The [[https://x.y/a][site]] of =org-mode=\n* TODO See [[id:1][this note]] or [[file:a.org]]\na\n* ~max_size~ = 3, a=b=c\nb\n"
+    document = reading(text, "a.org")
+    assert document.title == "The site of org-mode"
+    assert [part.heading for part in document.parts][1:] == [
+        ("See this note or file:a.org",), ("max_size = 3, a=b=c",),
+    ]  # fmt: skip
+
+
 def test_asciidoc_sections_and_blocks() -> None:
     document = reading("= Book\n\n== One\n----\n== no\n----\n|===\n|a\n|===\n", "a.adoc")
     assert [(part.heading, part.kind) for part in document.parts] == [
