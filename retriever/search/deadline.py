@@ -28,6 +28,16 @@ class Deadline:
             raise InputError(f"deadline is the time for a search, a number of seconds above 0, not {seconds!r}")
         return cls(float(seconds), time.monotonic() + float(seconds))
 
+    def or_sooner(self, seconds: float | None) -> Deadline:
+        """Return the sooner one of this deadline and of one that began when this did.
+
+        :raises InputError: when it is no number of seconds.
+        """
+        requested = Deadline.after(seconds)
+        if requested is None or requested.seconds >= self.seconds:
+            return self
+        return Deadline(requested.seconds, self.end - self.seconds + requested.seconds)
+
     @property
     def remaining(self) -> float:
         """The seconds that are left; below 0 if they are over."""

@@ -20,13 +20,18 @@ class RankingOptions(TypedDict, total=False):
     """How passages are found and ordered."""
 
     mode: Mode
-    rerank: str | os.PathLike[str] | Reranker | None
     rerank_depth: int
     rerank_seconds: float | None
     min_relevance: float | None
 
 
-class HitOptions(RankingOptions, total=False):
+class RerankerOptions(TypedDict, total=False):
+    """The reranker of an index of this process; a server has its own."""
+
+    rerank: str | os.PathLike[str] | Reranker | None
+
+
+class ChoiceOptions(RankingOptions, total=False):
     """Which passages become hits; for one query or for many."""
 
     per_document: int | None
@@ -38,6 +43,10 @@ class HitOptions(RankingOptions, total=False):
     offset: int
 
 
+class HitOptions(ChoiceOptions, RerankerOptions, total=False):
+    """The options of one query or of many, except filters and vectors."""
+
+
 class SearchOptions(HitOptions, total=False):
     """The options of one query, except its filter."""
 
@@ -46,12 +55,17 @@ class SearchOptions(HitOptions, total=False):
     deadline: float | None
 
 
-class ContextOptions(RankingOptions, total=False):
-    """The options of a context, except its filter."""
+class PackingOptions(RankingOptions, total=False):
+    """The options of a context, except its filter, its reranker and its tokenizer."""
 
     k: int
     deadline: float | None
     max_tokens: int
-    tokenizer: Callable[[str], Any] | None
     siblings: int
     order: Order
+
+
+class ContextOptions(PackingOptions, RerankerOptions, total=False):
+    """The options of a context, except its filter."""
+
+    tokenizer: Callable[[str], Any] | None

@@ -8,11 +8,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import ssl
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 from urllib.parse import SplitResult, quote, urlsplit
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from ...core.checks import is_real, is_whole, listed
 from ...core.errors import (
@@ -27,12 +31,12 @@ from ...core.errors import (
 from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
 from ..reads import facet_keys, first_and_last
-from ..search.context import Context, Order
-from ..search.mode import Mode
+from ..search.context import Context
+from ..search.options import ChoiceOptions, PackingOptions
 from ..search.results.hit import Copy, Hit
 from ..search.results.hits import Hits
 from ..search.results.passage import Passage
-from ..store.filters.where import Where, parse
+from ..store.filters.where import Where, among, parse
 from ..store.records import Facet, Record, name_of
 
 _UNKNOWN = -1  # the row ids of a hit, which a server keeps to itself
@@ -82,39 +86,44 @@ class RemoteRetriever:
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         k: int = 10,
         *,
-        mode: Mode = "hybrid",
+        vector: ArrayLike | None = None,
         where: Where = None,
-        offset: int = 0,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
         rerank: bool = False,
-        per_document: int | None = None,
-        min_relevance: float | None = None,
+        deadline: float | None = None,
+        **options: Unpack[ChoiceOptions],
     ) -> Hits:
         """Return the k best passages, as `Retriever.search` does.
 
         :param rerank: with the server's reranker.
+        :param deadline: the seconds that the server may take; its own deadline still holds.
+        :param options: as in `Retriever.search`.
         """
-        options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
-        return _hits(self._ask("POST", "/search", {"query": query, **options}))
+        body = {"query": query, "vector": vector, **_search_body(k, where, ids, rerank, deadline, options)}
+        return _hits(self._ask("POST", "/search", body))
 
     def search_many(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | None = None,
         k: int = 10,
         *,
-        mode: Mode = "hybrid",
+        vectors: ArrayLike | None = None,
         where: Where = None,
-        offset: int = 0,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
         rerank: bool = False,
-        per_document: int | None = None,
-        min_relevance: float | None = None,
+        deadline: float | None = None,
+        **options: Unpack[ChoiceOptions],
     ) -> list[Hits]:
-        """Return the hits of each query, the same as `search` returns."""
-        options = _search_options(k, mode, where, offset, rerank, per_document, min_relevance)
-        answer = self._ask("POST", "/search/many", {"queries": listed(texts, "queries"), **options})
-        return [_hits(result) for result in answer["results"]]
+        """Return the hits of each query, the same as `search` returns.
+
+        :param vectors: the vector of each query, with the texts or instead of them.
+        """
+        queries = {"queries": texts if texts is None else listed(texts, "queries"), "vectors": vectors}
+        body = {**queries, **_search_body(k, where, ids, rerank, deadline, options)}
+        return [_hits(result) for result in self._ask("POST", "/search/many", body)["results"]]
 
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
@@ -124,16 +133,16 @@ class RemoteRetriever:
         self,
         query: str,
         *,
-        max_tokens: int = 2_000,
-        order: Order = "best_first",
-        mode: Mode = "hybrid",
         where: Where = None,
         rerank: bool = False,
-        min_relevance: float | None = None,
+        **options: Unpack[PackingOptions],
     ) -> Context:
-        """Pack the best passages for a prompt, as `Retriever.context` does; its passages have no text of their own."""
-        body = {"query": query, "max_tokens": max_tokens, "order": order, "mode": mode, "where": _sent(where)}
-        answer = self._ask("POST", "/context", {**body, "rerank": rerank, "min_relevance": min_relevance})
+        """Pack the best passages for a prompt, as `Retriever.context` does; its passages have no text of their own.
+
+        :param rerank: with the server's reranker.
+        :param options: as in `Retriever.context`; the tokens are those of the encoder.
+        """
+        answer = self._ask("POST", "/context", {"query": query, "where": _sent(where), "rerank": rerank, **options})
         passages = tuple(map(_passage, answer["sources"]))
         return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
 
@@ -234,7 +243,7 @@ class RemoteRetriever:
         )
         fields = None if body is None else {name: value for name, value in body.items() if value is not None}
         try:
-            content = None if fields is None else json.dumps(fields)
+            content = None if fields is None else json.dumps(fields, default=_plain_numbers)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the request cannot be written as JSON: {error}") from None
         try:
@@ -335,17 +344,23 @@ def _plain_values(metadata: Any) -> dict[str, Any]:
     return {key: plain(value) for key, value in metadata.items()}
 
 
-def _search_options(
+def _search_body(
     k: int,
-    mode: Mode,
     where: Where,
-    offset: int,
+    ids: Iterable[str | os.PathLike[str]] | None,
     rerank: bool,
-    per_document: int | None,
-    min_relevance: float | None,
+    deadline: float | None,
+    options: ChoiceOptions,
 ) -> dict[str, Any]:
-    fields = {"k": k, "mode": mode, "where": _sent(where), "offset": offset, "rerank": rerank, "explain": True}
-    return {**fields, "per_document": per_document, "min_relevance": min_relevance}
+    fields = {"k": k, "where": _sent(among(where, ids)), "rerank": rerank, "deadline": deadline, "explain": True}
+    return {**fields, **options}
+
+
+def _plain_numbers(value: Any) -> Any:
+    """Return a number or an array of numpy, or of a library like it, as JSON has it."""
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"it has a value of type {type(value).__name__}")
+    return value.tolist()
 
 
 def _sent(where: Where) -> dict[str, Any] | None:
@@ -377,8 +392,10 @@ def _hits(answer: Mapping[str, Any]) -> Hits:
 def _hit(row: Mapping[str, Any]) -> Hit:
     copies = tuple(Copy(**{**copy, "heading": tuple(copy["heading"])}, passage=_UNKNOWN) for copy in row["copies"])
     tuples = {name: tuple(row[name]) for name in ("heading", "symbols")}
-    tuples |= {"hidden": tuple(map(tuple, row["hidden"])), "copies": copies}
+    tuples |= {"hidden": tuple(map(tuple, row["hidden"])), "copies": copies, "parts": tuple(map(_hit, row["parts"]))}
     fields = {name: value for name, value in row.items() if name != "highlights"} | tuples
+    if row.get("vector") is not None:
+        fields["vector"] = np.array(row["vector"], np.float32)
     return Hit(**{**fields, "explanation": row.get("explanation") or {}}, document_row=_UNKNOWN, passage=_UNKNOWN)
 
 

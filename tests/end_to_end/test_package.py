@@ -103,6 +103,25 @@ def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
     assert HitOptions.__optional_keys__ == SearchOptions.__optional_keys__ - {"vector", "ids", "deadline"}
 
 
+def test_server_takes_every_option_of_a_search_and_of_a_context_with_its_default():
+    pytest.importorskip("pydantic")
+    from binocle.retriever.servers.http.shapes import ContextInput, SearchInput, SearchManyInput
+
+    def options(function, *left_out):
+        parameters = inspect.signature(function).parameters.items()
+        return {name: parameter.default for name, parameter in parameters if name not in ("self", "rerank", *left_out)}
+
+    def fields(model, names):
+        return {name: model.model_fields[name].get_default() for name in names if name in model.model_fields}
+
+    searches = options(binocle.Retriever.search)
+    assert fields(SearchInput, searches) == searches
+    many = options(binocle.Retriever.search, "query", "vector")
+    assert fields(SearchManyInput, many) == many
+    contexts = options(binocle.Retriever.context, "query", "tokenizer")
+    assert fields(ContextInput, contexts) == contexts
+
+
 def test_every_folder_with_code_is_a_package_that_ships():
     folders = {Path(name).parent.as_posix() for name in SOURCES}
     expected = {"binocle" if folder == "." else f"binocle.{folder.replace('/', '.')}" for folder in folders}

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 _LOG = logging.getLogger("binocle")
+_LISTS = ("facets", "ids", "vector")  # parameters of URLs that may come several times
 _BODY, _BODY_OF_DOCUMENTS = 2**20, 64 * 2**20  # bytes
 _EVERY_ANSWER = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Authorization, Origin"}
 
@@ -213,7 +214,7 @@ def _from_url(request: Request) -> dict[str, Any]:
         name = "query" if name == "q" else name  # noqa: PLW2901
         if name == "where":
             values.setdefault(name, []).append(_filter_in_url(text))
-        elif name == "facets":
+        elif name in _LISTS:
             values.setdefault(name, []).append(text)
         elif name in values:
             raise Refusal(400, f"{name} came twice: expected one value")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ....core.errors import InputError
 from ....core.version import __version__
 from ...models.encoder import encode_finite
+from ...search.deadline import Deadline
 from ...search.words.documents_language import unread_language
 from ...store.filters.filter import Within
 from .maps import Maps
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ...models.reranker import Reranker
     from ...retriever import Retriever
     from ...scope import Scope
-    from ...search.deadline import Deadline
     from ...store.filters.filter import Filter
     from ...store.head import Head
     from ...store.snapshot import Snapshot
@@ -167,6 +167,17 @@ class Caller:
             return None
         self.deadline.check(stage)
         return self.deadline.remaining
+
+    def search_deadline(self, seconds: float | None) -> Deadline | None:
+        """The deadline of a search: that of the server, or the request's own if that is sooner; None without any.
+
+        :param seconds: of the request, from its arrival.
+        :raises DeadlineError: when the time is over.
+        """
+        deadline = Deadline.after(seconds) if self.deadline is None else self.deadline.or_sooner(seconds)
+        if deadline:
+            deadline.check("search")
+        return deadline
 
     def batches(self, texts: list[str]) -> Iterator[list[str]]:
         """Divide texts for a model, as long as there is time.

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....core.errors import InputError
 from ...inspection.collection_map import folders
+from ...search.options import ContextOptions, SearchOptions
 from ...search.results.snippet import highlights
 from . import shapes
 from .access import filter_of
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 
     Answer = Mapping[str, Any]
 
-_ASKED_FOR = ("copies", "highlights", "explanation", "position")
-_HIT = [
-    name for name in shapes.SearchHit.model_fields if name not in ("copies", "highlights", "explanation", "position")
-]
+_WRITTEN = {"copies", "parts", "vector", "highlights", "explanation", "position"}  # by `_hit` and `_placed`
+_HIT = [name for name in shapes.SearchHit.model_fields if name not in _WRITTEN]
 _COPY = list(shapes.CopyOf.model_fields)
 _WAIT = 10.0  # seconds for another process that writes
 _MAP_CHARACTERS = 500_000  # of the paths of a map
@@ -54,22 +53,24 @@ class Operation:
 
 def search(caller: Caller, request: shapes.SearchInput) -> Answer:
     """Find the passages that answer a query, best first."""
-    hits = caller.documents.search(request.query, request.k, **_options(caller, request))
-    return _answer_fields(caller, request, request.query, hits) | _counts(caller, request)
+    hits = caller.documents.search(
+        request.query, request.k, **_options(caller, request, SearchOptions.__optional_keys__)
+    )
+    return _answer_fields(caller, request, request.query or "", hits) | _counts(caller, request)
 
 
 def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     """Answer several queries; all are encoded together."""
-    total = len(request.queries) * (request.offset + request.k)
+    count = len(request.vectors or () if request.queries is None else request.queries)
+    total = count * (request.offset + request.k)
     if total > shapes.MAX_DEPTH:
         raise InputError(
-            f"{len(request.queries)} queries of {request.offset + request.k:,} passages are {total:,}: expected at "
+            f"{count} queries of {request.offset + request.k:,} passages are {total:,}: expected at "
             f"most {shapes.MAX_DEPTH:,}, so ask for fewer at once"
         )
-    options = _options(caller, request)
-    options["where"] = caller.inside(options["where"])
-    lists = caller.retriever.search_many(request.queries, request.k, **options)
-    pairs, counts = zip(request.queries, lists, strict=True), _counts(caller, request)
+    options = _options(caller, request, SearchOptions.__optional_keys__)
+    lists = caller.documents.search_many(request.queries, request.k, vectors=request.vectors, **options)
+    pairs, counts = zip(request.queries or [""] * count, lists, strict=True), _counts(caller, request)
     return {"results": [_answer_fields(caller, request, query, hits) | counts for query, hits in pairs]}
 
 
@@ -82,16 +83,7 @@ def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
 
 def context(caller: Caller, request: shapes.ContextInput) -> Answer:
     """Pack the best passages for a question into a text for a prompt, with numbered citations."""
-    packed = caller.documents.context(
-        request.query,
-        max_tokens=request.max_tokens,
-        where=filter_of(request.where),
-        mode=request.mode,
-        min_relevance=request.min_relevance,
-        rerank=caller.reranker(requested=request.rerank),
-        order=request.order,
-        deadline=caller.seconds("context"),
-    )
+    packed = caller.documents.context(request.query, **_options(caller, request, ContextOptions.__optional_keys__))
     fields = [name for name in shapes.SourceOfContext.model_fields if name != "citation"]
     sources = [{**_fields(passage, fields), "citation": passage.citation} for passage in packed.passages]
     counts = {"tokens": packed.tokens, "answerable": packed.answerable}
@@ -228,15 +220,12 @@ OPERATIONS = (
 )
 
 
-def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
-    return {
-        "offset": request.offset,
+def _options(caller: Caller, request: shapes.RankingOptions, names: frozenset[str]) -> dict[str, Any]:
+    """The arguments of a call of the library that takes options of these names, as far as the request has them."""
+    return {name: getattr(request, name) for name in names & type(request).model_fields.keys()} | {
         "where": filter_of(request.where),
-        "mode": request.mode,
-        "min_relevance": request.min_relevance,
-        "per_document": request.per_document,
         "rerank": caller.reranker(requested=request.rerank),
-        "deadline": caller.seconds("search"),
+        "deadline": caller.search_deadline(request.deadline),
     }
 
 
@@ -272,6 +261,9 @@ def _counts(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
 def _hit(hit: Hit, query: str | None = None, *, explain: bool = False) -> dict[str, Any]:
     row = _fields(hit, _HIT)
     row["copies"] = [_fields(copy, _COPY) for copy in hit.copies]
+    row["parts"] = [_hit(part, query, explain=explain) for part in hit.parts]
+    if hit.vector is not None:
+        row["vector"] = hit.vector.tolist()
     if query is not None:
         row["highlights"] = highlights(hit.text, query)
     if explain:

@@ -28,7 +28,8 @@ Where = Annotated[
         "vector stores, or a list of these, which must all hold. In a URL, JSON begins with `{`."
     ),
 ]
-Count = Annotated[int, Field(ge=1, le=MAX_K, description="How many passages.")]
+Count = Annotated[int, Field(ge=0, le=MAX_K, description="How many passages.")]
+Vector = Annotated[list[float], Field(description="The meaning of the query, of the encoder of the index.")]
 Mode = Annotated[Literal["hybrid", "semantic", "lexical"], Field(description="By words, meaning or both.")]
 Relevance = Annotated[float | None, Field(ge=0, le=1, description="Leave out passages of less relevance.")]
 Path = Annotated[str, Field(min_length=1, max_length=4_096, description="The id or path of a document.")]
@@ -43,15 +44,27 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class SearchOptions(Input):
-    """What all searches take."""
+class RankingOptions(Input):
+    """What searches and contexts take. The engine checks what no limit here does."""
 
-    k: Count = 10
-    offset: Annotated[int, Field(ge=0, le=MAX_DEPTH - MAX_K, description="Best passages to leave out.")] = 0
     where: Where = None
     mode: Mode = "hybrid"
     min_relevance: Relevance = None
     rerank: Rerank = False
+    rerank_depth: Annotated[int, Field(le=MAX_K, description="How many passages the reranker reads at most.")] = 50
+    rerank_seconds: Annotated[float | None, Field(description="Rerank for about this long.")] = None
+    deadline: Annotated[
+        float | None,
+        Field(description="Seconds from the arrival of the request, if that is sooner than the server's own deadline."),
+    ] = None
+
+
+class SearchOptions(RankingOptions):
+    """What all searches take."""
+
+    k: Count = 10
+    offset: Annotated[int, Field(ge=0, le=MAX_DEPTH - MAX_K, description="Best passages to leave out.")] = 0
+    ids: Annotated[list[Path] | None, Field(description="Only passages of these documents.")] = None
     per_document: Annotated[
         int | None,
         Field(
@@ -61,6 +74,15 @@ class SearchOptions(Input):
             "slightly worse passages of other documents.",
         ),
     ] = None
+    group_by: Annotated[
+        Literal["passage", "document"], Field(description="document: the best passage of each of the k best documents.")
+    ] = "passage"
+    collapse: Annotated[bool, Field(description="False: copies are hits too, and any number of a document.")] = True
+    join: Annotated[bool, Field(description="Make one hit of neighbours among the passages.")] = False
+    mmr: Annotated[
+        float | None, Field(description="Choose passages that differ: the weight of relevance against novelty, 0 to 1.")
+    ] = None
+    with_vectors: Annotated[bool, Field(description="Give each passage its stored vector.")] = False
     facets: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1_000)]],
         Field(max_length=MAX_FACETS, description="Keys to count documents by, such as `type`."),
@@ -80,15 +102,17 @@ class FacetsInput(Input):
 
 
 class SearchInput(SearchOptions):
-    """One query."""
+    """One query: a text, a vector, or both."""
 
-    query: Query
+    query: Query | None = None
+    vector: Vector | None = None
 
 
 class SearchManyInput(SearchOptions):
-    """Several queries at once."""
+    """Several queries at once: texts, vectors, or a vector for each text."""
 
-    queries: Annotated[list[Query], Field(min_length=1, max_length=MAX_QUERIES)]
+    queries: Annotated[list[Query] | None, Field(max_length=MAX_QUERIES)] = None
+    vectors: Annotated[list[Vector] | None, Field(max_length=MAX_QUERIES)] = None
 
 
 class SimilarInput(Input):
@@ -101,15 +125,15 @@ class SimilarInput(Input):
     positions: Positions = False
 
 
-class ContextInput(Input):
+class ContextInput(RankingOptions):
     """A question, and the room for passages."""
 
     query: Query
+    k: Annotated[int, Field(ge=0, le=MAX_K, description="How many passages to choose from.")] = 24
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS, description="Tokens of the encoder.")] = 2_000
-    where: Where = None
-    mode: Mode = "hybrid"
-    min_relevance: Relevance = None
-    rerank: Rerank = False
+    siblings: Annotated[
+        int, Field(ge=0, le=MAX_K, description="Passages of the same section that may extend one on either side.")
+    ] = 1
     order: Literal["best_first", "best_last"] = "best_first"
 
 
@@ -139,12 +163,14 @@ class IdInput(Input):
 
 
 class NewDocument(Input):
-    """A document to add."""
+    """A document to add. It needs a text, a vector or metadata."""
 
-    text: Annotated[str, Field(max_length=16_000_000)]
+    text: Annotated[str | None, Field(max_length=16_000_000)] = None
     id: Path | None = None
     title: Annotated[str | None, Field(max_length=10_000)] = None
     metadata: dict[str, Any] | None = None
+    format: Literal["text", "markdown"] = "text"
+    embedding: Annotated[list[float] | None, Field(description="A vector of your own, for one passage.")] = None
 
 
 class AddInput(Input):
@@ -219,6 +245,8 @@ class SearchHit(Output):
     relevance: float
     weak: bool
     copies: list[CopyOf]
+    parts: Annotated[list[SearchHit], Field(description="The passages that `join` made one, in order.")]
+    vector: Annotated[list[float] | None, Field(description="The stored vector, if the request asks for it.")] = None
     highlights: Annotated[
         list[list[int]] | None, Field(description="Spans of `text`, in code points, with words of the query.")
     ] = None

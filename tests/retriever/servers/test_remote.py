@@ -7,13 +7,15 @@ import hashlib
 import socket
 import threading
 from datetime import date
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from binocle import F, InputError, NotFoundError, RemoteRetriever, Retriever, StoreError
+from binocle import F, InputError, NotFoundError, RemoteRetriever, Retriever, StoreError, load_reranker
 from binocle.core.errors import DeadlineError, UntrustedError
 from binocle.retriever.servers.http import access
 from binocle.retriever.servers.http.work_queue import WorkQueue
@@ -28,13 +30,15 @@ def remote(retriever, serving):
 
 
 def known(hits):
-    """The hits without the times, and without the ids of rows."""
+    """The hits without the times, and without the ids of rows; the vectors as lists, which compare."""
 
     def of_server(hit):
         copies = tuple(dataclasses.replace(copy, passage=-1) for copy in hit.copies)
-        return dataclasses.replace(hit, document_row=-1, passage=-1, copies=copies)
+        parts = tuple(map(of_server, hit.parts))
+        return dataclasses.replace(hit, document_row=-1, passage=-1, copies=copies, parts=parts, vector=None)
 
-    return [of_server(hit) for hit in hits], hits.answerable, hits.corrections, hits.total, hits.version
+    vectors = [None if hit.vector is None else (hit.vector.dtype, hit.vector.tolist()) for hit in hits]
+    return [of_server(hit) for hit in hits], vectors, hits.answerable, hits.corrections, hits.total, hits.version
 
 
 def test_symbols_copies_and_counts_are_those_of_the_index(tmp_path, tiny_model, serving):
@@ -64,14 +68,98 @@ def test_symbols_copies_and_counts_are_those_of_the_index(tmp_path, tiny_model, 
         {"where": "type=csv"},
         {"where": F.type.is_in(["md", "txt"]) & ~(F.path == "README.md")},
         {"where": ["size>1", F.type == "csv"], "per_document": 1, "min_relevance": 0.0},
+        {"k": 0},
+        {"k": np.int64(3), "ids": (path for path in (Path("data/prices.csv"), "README.md"))},
+        {"ids": [], "where": "type=csv"},
+        {"group_by": "document"},
+        {"mmr": 0.3, "k": 4},
+        {"mmr": np.float32(0.5), "mode": "semantic", "offset": 1},
+        {"collapse": False},
+        {"with_vectors": True},
+        {"deadline": 30},
     ],
 )
 def test_search_is_that_of_the_index(remote, retriever, options):
+    options["ids"] = ids if (ids := options.get("ids")) is None else list(ids)
     assert known(remote.search("bread", **options)) == known(retriever.search("bread", **options))
     for ours, theirs in zip(
         remote.search_many([QUERY, "bread"], **options), retriever.search_many([QUERY, "bread"], **options), strict=True
     ):
         assert known(ours) == known(theirs)
+
+
+def test_neighbours_are_joined_as_in_the_index(tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    words = "cat dog mat river moon tree house red blue".split()
+    texts = ["\n\n".join(" ".join(words[(i * n) % 9] for i in range(150)) for n in range(9)) for _ in range(2)]
+    retriever.add([{"id": f"{number}", "text": text} for number, text in enumerate(texts)])
+    expected = retriever.search("river moon", join=True, offset=1)
+    assert any(len(hit.parts) > 1 for hit in expected)
+    with serving(retriever) as address, RemoteRetriever(address) as remote:
+        assert known(remote.search("river moon", join=True, offset=1)) == known(expected)
+
+
+def test_vectors_are_searched_as_by_the_index(remote, retriever):
+    vector = retriever.encoder.encode(["bread"], kind="query")[0] * 3
+    for query in (None, "tax"):
+        assert known(remote.search(query, 3, vector=vector)) == known(retriever.search(query, 3, vector=vector))
+    vectors = np.stack([vector, -vector])
+    for texts in (None, ["tax", QUERY]):
+        ours = remote.search_many(texts, 3, vectors=vectors)
+        assert [*map(known, ours)] == [*map(known, retriever.search_many(texts, 3, vectors=vectors))]
+    assert remote.search_many([]) == retriever.search_many([]) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"rerank_depth": 2, "rerank_seconds": 20.0}])
+def test_reranker_of_the_server_answers_as_the_same_one_here(retriever, serving, make_reranker, tmp_path, options):
+    reranker = load_reranker(make_reranker(tmp_path / "reranker"))
+    with serving(retriever, reranker) as address, RemoteRetriever(address) as remote:
+        ours = remote.search("bread", rerank=True, **options)
+        theirs = retriever.search("bread", rerank=reranker, **options)
+        assert known(ours) == known(theirs)
+        assert ours[0].explanation["reranked"] == theirs[0].explanation["reranked"]
+        packed = retriever.context("bread", rerank=reranker, **options)
+        assert remote.context("bread", rerank=True, **options).text == packed.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mmr": 1.5},
+        {"mmr": "0.5"},
+        {"group_by": "folder"},
+        {"group_by": "document", "per_document": 2},
+        {"group_by": "document", "join": True},
+        {"join": True, "collapse": False},
+        {"join": "no"},
+        {"rerank_depth": 9},
+        {"deadline": 0},
+        {"ids": "README.md"},
+        {"ids": [5]},
+        {"vector": [1.0, 2.0]},
+        {"vector": [float("nan")] * 8},
+        {"vector": "abc"},
+        {"mode": "lexical", "vector": [1.0]},
+        {"k": -1},
+        {"offset": 0.5},
+        {"query": None},
+    ],
+)
+def test_wrong_options_are_refused_as_by_the_index(remote, retriever, options):
+    options = {"query": "bread"} | options
+    with pytest.raises(InputError):
+        retriever.search(**options)
+    with pytest.raises(InputError):
+        remote.search(**options)
+
+
+def test_own_deadline_of_a_request_is_kept(remote):
+    with pytest.raises(DeadlineError, match=r"was not done after 1e-09 seconds, before the stage 'search'"):
+        remote.search("bread", deadline=1e-9)
+    with pytest.raises(DeadlineError):
+        remote.context("bread", deadline=1e-9)
+    with pytest.raises(DeadlineError):
+        remote.search_many(["bread"], deadline=1e-9)
 
 
 def test_similar_context_documents_and_facets_are_those_of_the_index(remote, retriever):
@@ -81,6 +169,8 @@ def test_similar_context_documents_and_facets_are_those_of_the_index(remote, ret
     assert (ours.text, ours.tokens, ours.messages) == (theirs.text, theirs.tokens, theirs.messages)
     assert [passage.citation for passage in ours.passages] == [passage.citation for passage in theirs.passages]
     assert ours.answerable == theirs.answerable
+    options = {"k": 2, "siblings": 0, "deadline": 30.0, "order": "best_last", "mode": "lexical"}
+    assert remote.context(QUERY, **options).text == retriever.context(QUERY, **options).text
     assert remote.get(path) == retriever.get(path)
     assert remote.text(path, lines=(1, 2)) == retriever.text(path, lines=(1, 2))
     assert list(remote.iterate("type=md")) == list(retriever.iterate("type=md"))
@@ -100,6 +190,26 @@ def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
         assert [record.id for record in remote.iterate(F.x == 2)] == ["a/b c?"]
         assert remote.delete(where="x=2").removed == 1
         assert [record.id for record in remote.iterate()] == ["first"]
+
+
+def test_documents_are_added_with_all_their_fields(tmp_path, tiny_model, serving):
+    here, there = (Retriever.open(tmp_path / name, model=tiny_model) for name in ("here", "there"))
+    vector = here.encoder.encode(["moon"])[0]
+    documents = [
+        {"id": "note", "text": "# Bread\n\nBake it.", "format": "markdown"},
+        {"id": "picture", "embedding": vector},
+        {"id": "fact", "metadata": {"x": None, "y": [1, 2.5]}},
+        {"id": "titled", "text": "A ship.", "title": "Sea", "metadata": {"day": date(2020, 1, 2)}},
+    ]
+    there.add([{"id": "first", "text": "A ship."}])  # a server has an index
+    here.add([{"id": "first", "text": "A ship."}])
+    here.add(documents)
+    with serving(there, writable=True) as address, RemoteRetriever(address) as remote:
+        assert remote.add(documents).ids == ["note", "picture", "fact", "titled"]
+        assert list(remote.iterate()) == list(here.iterate())
+        assert known(remote.search("bread")) == known(here.search("bread"))
+        with pytest.raises(InputError, match="has no text"):
+            remote.add([{"id": "none"}])
 
 
 def test_arguments_of_another_type_are_refused_and_change_nothing(tmp_path, tiny_model, serving):
@@ -152,7 +262,7 @@ def test_errors_are_those_of_the_index(remote, retriever):
             call(retriever)
         assert str(theirs.value).startswith(str(ours.value))
     with pytest.raises(InputError, match="k: "):
-        remote.search("bread", 0)
+        remote.search("bread", -1)
     with pytest.raises(InputError):
         remote.search("bread", where="size>")
     with pytest.raises(UntrustedError, match="--write"):
