@@ -8,16 +8,18 @@ import threading
 from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from .application import Server, application
 from .work_queue import others_give_way
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import Callable, Iterator
 
 _LAST_SECONDS = 30  # for running requests when the server stops
+_PATIENCE = 20.0  # seconds until a client that neither sends a request nor reads an answer is noticed
 _HEAD = 2**16  # bytes of a request line and its headers beside those of the last read; httptools has no limit
 
 
@@ -46,12 +48,41 @@ def serve(server: Server, listener: socket.socket, started: Callable[[], None] =
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """A connection to a client, closed when bytes that are not of a body go on without end.
+    """A connection to a client, closed when bytes that are not of a body go on without end, or when the client waits.
 
-    These are a request line, headers, and what stands between and behind the chunks of a body.
+    These bytes are a request line, headers, and what stands between and behind the chunks of a body. A client that
+    sends nothing would keep the place of another one: a process has a limited number of open files.
     """
 
     _size = 0  # bytes since the last that were of a body or ended a head
+    _heads = 0  # requests whose head is complete
+    _cycles: tuple[RequestResponseCycle, ...] = ()  # requests that wait for an answer, several if the client sent all
+    _check: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] - as Uvicorn has it
+        """Begin to watch the progress of a client."""
+        super().connection_made(transport)
+        self._check = self.loop.call_later(_PATIENCE, self._check_progress, self._heads, 0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch, and answer no request; Uvicorn would still answer one of several, and log an error."""
+        self._check.cancel()
+        for cycle in self._cycles:
+            cycle.disconnected = True
+        super().connection_lost(exc)
+
+    def _check_progress(self, heads: int, unread: int) -> None:
+        """Close the connection if its client has sent no request and read nothing since the last check.
+
+        :param heads: the number of heads at the last check.
+        :param unread: the bytes of answers that the client had to read then.
+        """
+        size = self.transport.get_write_buffer_size()
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if size >= unread > 0 or not (size or is_answering or self._heads > heads):
+            self.transport.abort()
+        else:
+            self._check = self.loop.call_later(_PATIENCE, self._check_progress, self._heads, size)
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes of a client."""
@@ -63,7 +94,9 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End a head, and answer its request."""
         self._size = 0
+        self._heads += 1
         super().on_headers_complete()
+        self._cycles = (*(cycle for cycle in self._cycles if not cycle.response_complete), self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -32,7 +33,7 @@ from starlette.testclient import TestClient
 from binocle import DeadlineError, F, InputError
 from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.servers import listening
-from binocle.retriever.servers.http import access, caller, openai, operations, shapes
+from binocle.retriever.servers.http import access, caller, openai, operations, server, shapes
 from binocle.retriever.servers.http.access import Access, read_tokens
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
@@ -764,6 +765,48 @@ def test_a_request_whose_head_never_ends_is_refused(head, more, serving, retriev
             with pytest.raises(ConnectionError):  # the server has closed its end
                 client.sendall(more * 8_000_000)
         assert httpx2.get(f"{address}/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"\r\n", b"GET /health HTTP/1.1\r\nHost: local", b"GET /health HTTP/1.1\r\n\r\nG"]
+)
+def test_a_client_that_sends_no_request_is_disconnected(sent, serving, retriever, monkeypatch):
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    with serving(retriever) as address, connected(address) as client:
+        client.sendall(sent)
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(1_000):  # the answer, then the end
+                pass
+
+
+def test_a_client_that_reads_no_answer_is_disconnected(serving, retriever, monkeypatch, caplog):
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    with serving(retriever) as address, connected(address) as client:
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(500):
+                client.sendall(b"\r\n")
+                time.sleep(0.02)
+            pytest.fail("the server kept the connection")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_client_that_waits_for_its_answer_is_not_disconnected(serving, retriever, monkeypatch):
+    monkeypatch.setattr(server, "_PATIENCE", 0.1)
+    search = type(retriever).search
+
+    def slow(self, *arguments, **options):
+        time.sleep(0.5)
+        return search(self, *arguments, **options)
+
+    monkeypatch.setattr(type(retriever), "search", slow)
+    with serving(retriever) as address:
+        assert httpx2.get(f"{address}/search", params={"q": QUERY}).json()["hits"]
+
+
+def connected(address):
+    host, port = re.search(r"//(.+):(\d+)", address).groups()
+    return socket.create_connection((host, int(port)), timeout=30)
 
 
 def test_a_head_and_a_body_in_many_pieces_are_read(serving, retriever):
