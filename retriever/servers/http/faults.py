@@ -51,7 +51,7 @@ def describe(error: ValidationError, *, whole: str = "the body", names: str = ""
     :param names: where the names of fields are listed, as the end of a sentence.
     """
     faults = error.errors(include_url=False)
-    paths = [_path(fault["loc"]) for fault in faults]
+    paths = [_path(fault) for fault in faults]
     inside = [path for path in paths if path[: len(paths[0])] == paths[0]]  # several where a union tried several types
     deepest = max(inside, key=len)
     same = [fault for fault, path in zip(faults, paths, strict=True) if path == deepest]
@@ -60,9 +60,15 @@ def describe(error: ValidationError, *, whole: str = "the body", names: str = ""
     return field + _what(same, names, shows_value=shows_value) + f" (and {remainder} more)" * bool(remainder)
 
 
-def _path(location: Path) -> Path:
-    """Leave out of a location the types that a union tried."""
-    return tuple(part for part in location if not isinstance(part, str) or not (part in _TAGS or "[" in part))
+def _path(fault: ErrorDetails) -> Path:
+    """The location of a fault without the types that a union tried; an unknown name may look like one."""
+    location = fault["loc"]
+    name = location[-1:] if fault["type"] == "extra_forbidden" else ()
+    return *filter(_is_part, location[: len(location) - len(name)]), *name
+
+
+def _is_part(part: int | str) -> bool:
+    return not isinstance(part, str) or not (part in _TAGS or "[" in part)
 
 
 def _what(same: Sequence[ErrorDetails], names: str, *, shows_value: bool) -> str:

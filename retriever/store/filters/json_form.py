@@ -36,11 +36,11 @@ def from_json(record: Mapping[str, Any], depth: int = 1) -> Filter:
 
     :raises InputError: naming the part that cannot be read.
     """
-    if not isinstance(record, Mapping):
+    if not isinstance(record, Mapping) or "type" not in record:
         raise InputError(f"a filter in JSON is an object such as {_EXPECTED}, not {shown(record)}")
     if depth > MAX_DEPTH:
         raise InputError(f"the filter has more than {MAX_DEPTH} filters in each other: expected fewer")
-    kind = record.get("type")
+    kind = record["type"]
     if kind in ("and", "or"):
         _check_names(record, "type", "filters")
         parts = record["filters"]

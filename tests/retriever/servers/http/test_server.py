@@ -303,6 +303,7 @@ def test_a_server_only_reads_unless_it_was_asked_to_write(ask, retriever):
         ("/search?q=bread&k=-1", 400, "k: expected a number from 0, but '-1' came"),
         ("/search?q=bread&k=100000", 400, "k: expected a number up to 1,000, but '100000' came"),
         ("/search?q=bread&colour=red", 400, "colour is unknown: leave it out; /openapi.json lists the names"),
+        ("/search?q=bread&ids[]=a.md", 400, "ids[] is unknown: leave it out; /openapi.json lists the names"),
         ("/search?q=bread&q=salt", 400, "query came twice"),
         (f"/search?q={'a' * 10_001}", 400, "query: expected a text of at most 10,000 characters, but 'aaa"),
         ("/search?q=bread&where=colour%3Dred", 400, "colour"),
