@@ -50,7 +50,7 @@ _ERRORS: dict[int, type[BinocleError]] = {
 
 
 class RemoteRetriever:
-    """An index that a server answers for. Threads may share it.
+    """An index that a server answers for. Threads and forked processes may share it.
 
     >>> remote = RemoteRetriever("http://127.0.0.1:8420")  # doctest: +SKIP
     >>> remote.search("how do I cancel a task?", k=3)  # doctest: +SKIP
@@ -81,6 +81,7 @@ class RemoteRetriever:
         self._prefix = parts.path.rstrip("/") + (f"/indexes/{quote(index, safe='')}" if index is not None else "")
         self._seconds = seconds
         self._idle: deque[http.client.HTTPConnection] = deque()  # connections that no call uses
+        self._process = os.getpid()
 
     # Searching
 
@@ -223,6 +224,9 @@ class RemoteRetriever:
         if hasattr(self, "_idle"):
             self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_idle": deque()}  # another process opens its own connections
+
     def __enter__(self) -> Self:
         return self
 
@@ -256,6 +260,8 @@ class RemoteRetriever:
 
     def _exchange(self, method: str, url: str, content: str | None) -> tuple[int, bytes, bool]:
         """Send a request; on a new connection if the server had closed the old one, as it does after some seconds."""
+        if self._process != os.getpid():  # forked: the answers on the connections are for the other process
+            self._process, self._idle = os.getpid(), deque()
         while self._idle:
             with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
                 return self._exchange_over(self._idle.pop(), method, url, content)

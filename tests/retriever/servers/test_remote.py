@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import pickle
 import socket
+import subprocess
+import sys
 import threading
 from datetime import date
 from pathlib import Path
@@ -332,6 +335,35 @@ def test_server_that_is_slow_gone_or_another_one_is_an_error_of_one_line(retriev
             Retriever.open(address)
     with pytest.raises(StoreError, match="no server answers at http://127"):
         remote.search("bread")
+
+
+FORKS = """
+import os, sys
+from binocle import RemoteRetriever
+
+remote = RemoteRetriever(sys.argv[1])
+remote.status()
+(connection,) = remote._idle
+child = os.fork()
+remote.status()
+is_mine = remote._idle[0] is connection
+if not child:
+    os._exit(is_mine)
+print(is_mine, os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_process_opens_connections_of_its_own(retriever, serving):
+    with serving(retriever) as address:
+        command = [sys.executable, "-W", "ignore", "-c", FORKS, address]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True 0\n"
+
+
+def test_it_travels_to_another_process(remote):
+    remote.search("bread")
+    copy = pickle.loads(pickle.dumps(remote))
+    assert (copy.url, copy._headers, len(copy._idle)) == (remote.url, remote._headers, 0)
+    assert known(copy.search("bread")) == known(remote.search("bread"))
 
 
 def test_threads_share_it_and_a_closed_connection_is_opened_anew(remote, retriever):
