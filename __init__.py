@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from .retriever.documents.document import Document
     from .retriever.indexing.batch import Batch
     from .retriever.indexing.report import Failure, Report
+    from .retriever.integrity.status import Status
     from .retriever.models.encoder import Encoder
     from .retriever.models.load import load_encoder, load_reranker
     from .retriever.models.reranker import Reranker
     from .retriever.retriever import Retriever
     from .retriever.scope import Scope
+    from .retriever.search.answers import Answer
     from .retriever.search.context import Context
     from .retriever.search.events import SearchEvent
     from .retriever.search.mode import Mode
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
+    "Answer",
     "Batch",
     "BinocleError",
     "Context",
@@ -83,6 +86,7 @@ __all__ = [
     "Retriever",
     "Scope",
     "SearchEvent",
+    "Status",
     "StoreError",
     "UnreadableError",
     "UnsupportedError",
@@ -94,6 +98,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Answer": "retriever.search.answers",
     "Batch": "retriever.indexing.batch",
     "BinocleError": "core.errors",
     "Context": "retriever.search.context",
@@ -123,6 +128,7 @@ _MODULES = {
     "Retriever": "retriever.retriever",
     "Scope": "retriever.scope",
     "SearchEvent": "retriever.search.events",
+    "Status": "retriever.integrity.status",
     "StoreError": "core.errors",
     "UnreadableError": "core.errors",
     "UnsupportedError": "core.errors",

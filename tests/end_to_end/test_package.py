@@ -92,6 +92,12 @@ def test_type_hints_of_the_public_names_resolve():
     assert get_type_hints(binocle.Retriever.search)["return"] is binocle.Hits
 
 
+@pytest.mark.parametrize("name", ["search", "answer", "context", "get", "iterate", "facets", "status", "add", "scope"])
+def test_types_that_an_application_gets_are_public_names(name):
+    annotation = inspect.signature(getattr(binocle.Retriever, name)).return_annotation
+    assert set(re.findall(r"\b[A-Z]\w+", annotation)) - {"Iterator"} <= set(binocle.__all__)
+
+
 def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
     from binocle.retriever.search.options import ContextOptions, HitOptions, SearchOptions
 
