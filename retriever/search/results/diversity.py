@@ -77,18 +77,31 @@ def mmr(scores: Floats, vectors: Floats, weight: float, k: int, blocks: Position
     :param weight: of the score; 1 keeps the order of the scores.
     :param blocks: number of the block of each, ascending: a block begins when all of the one before are chosen.
     """
-    nearest = np.zeros(len(scores), np.float32)  # cosine with the most similar chosen candidate
+    numbers = np.zeros(len(scores), np.intp) if blocks is None else blocks
+    selected: list[int] = []
+    while (start := len(selected)) < min(k, len(scores)):  # all before are chosen
+        end = int(np.searchsorted(numbers, numbers[start], "right"))
+        nearest = (vectors[start:end] @ vectors[:start].T).max(axis=1) if start else None
+        block = _mmr_of_block(scores[start:end], vectors[start:end], weight, k - start, nearest)
+        selected += [start + position for position in block]
+    return np.array(selected, np.intp)
+
+
+def _mmr_of_block(scores: Floats, vectors: Floats, weight: float, k: int, nearest: Floats | None) -> list[int]:
+    """Return the positions of the k candidates to show of one block.
+
+    :param nearest: the cosine of each with the most similar one that is chosen already; None: none is.
+    """
     left = np.ones(len(scores), np.bool_)
-    ends = [len(scores)] * len(scores) if blocks is None else np.searchsorted(blocks, blocks, "right").tolist()
     selected: list[int] = []
     while len(selected) < min(k, len(scores)):
-        gain = np.where(left, weight * scores - (1 - weight) * nearest, -np.inf)[: ends[len(selected)]]
-        best = int(gain.argmax())
+        known = np.float32(0) if nearest is None else nearest
+        best = int(np.where(left, weight * scores - (1 - weight) * known, -np.inf).argmax())
         cosines = vectors @ vectors[best]
-        nearest = np.maximum(nearest, cosines) if selected else cosines
+        nearest = cosines if nearest is None else np.maximum(nearest, cosines)
         left[best] = False
         selected.append(best)
-    return np.array(selected, np.intp)
+    return selected
 
 
 def as_cosines(scores: Floats) -> Floats:

@@ -59,13 +59,14 @@ def test_hits_say_how_long_they_took_and_of_what_state_they_are(points):
 # Maximal marginal relevance
 
 
-def slow_mmr(scores, vectors, weight, k):
+def slow_mmr(scores, vectors, weight, k, blocks=None):
     chosen = []
     while len(chosen) < min(k, len(scores)):
+        remaining = [d for d in range(len(scores)) if d not in chosen]
         gains = {
             d: weight * scores[d] - (1 - weight) * max([float(vectors[d] @ vectors[c]) for c in chosen], default=0)
-            for d in range(len(scores))
-            if d not in chosen
+            for d in remaining
+            if blocks is None or blocks[d] == blocks[remaining[0]]
         }
         chosen.append(max(gains, key=lambda d: (gains[d], -d)))
     return chosen
@@ -79,6 +80,9 @@ def test_mmr_is_that_of_the_paper(weight):
     scores = np.sort(vectors @ vectors[7])[::-1].astype(np.float32)
     assert mmr(scores, vectors, weight, 12).tolist() == slow_mmr(scores, vectors, weight, 12)
     assert len(mmr(scores, vectors, weight, 100)) == 40
+    blocks = np.repeat([0, 1, 4, 6], [3, 12, 20, 5])
+    for k in (2, 20, 100):
+        assert mmr(scores, vectors, weight, k, blocks).tolist() == slow_mmr(scores, vectors, weight, k, blocks)
 
 
 def test_hits_are_chosen_by_mmr_among_the_fifty_best(points):
