@@ -138,7 +138,7 @@ class RemoteRetriever:
         rerank: bool = False,
         **options: Unpack[PackingOptions],
     ) -> Context:
-        """Pack the best passages for a prompt, as `Retriever.context` does; its passages have no text of their own.
+        """Pack the best passages for a prompt, as `Retriever.context` does; its passages do not name their hits.
 
         :param rerank: with the server's reranker.
         :param options: as in `Retriever.context`; the tokens are those of the encoder.
@@ -407,7 +407,8 @@ def _hit(row: Mapping[str, Any]) -> Hit:
 
 def _passage(source: Mapping[str, Any]) -> Passage:
     fields = {name: value for name, value in source.items() if name != "citation"}
-    return Passage(**{**fields, "heading": tuple(source["heading"])}, text="", char_start=0, char_end=0, hits=())
+    tuples = {"heading": tuple(source["heading"]), "hidden": tuple(map(tuple, source["hidden"]))}
+    return Passage(**fields | tuples, hits=())
 
 
 def _record(row: Mapping[str, Any]) -> Record:

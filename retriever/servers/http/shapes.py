@@ -300,16 +300,20 @@ class SearchManyOutput(Output):
 
 
 class SourceOfContext(Output):
-    """The place of a numbered passage of a context."""
+    """A numbered passage of a context, and its place. `text` is the document's text[char_start:char_end]."""
 
     number: int
     citation: str
     path: str
     sha256: str
+    char_start: int
+    char_end: int
     line_start: int
     line_end: int
     page: int | None
     heading: list[str]
+    text: str
+    hidden: Annotated[list[list[int]], Field(description="Spans of the document that a person does not see there.")]
 
 
 class ContextOutput(Output):
