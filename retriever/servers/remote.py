@@ -28,6 +28,7 @@ from ...core.errors import (
     StoreError,
     UntrustedError,
 )
+from ...core.words import encodable
 from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
 from ..reads import facet_keys, first_and_last
@@ -78,7 +79,7 @@ class RemoteRetriever:
         self.url = url.rstrip("/")
         self._parts = parts
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        self._prefix = parts.path.rstrip("/") + (f"/indexes/{quote(index, safe='')}" if index is not None else "")
+        self._prefix = parts.path.rstrip("/") + (f"/indexes/{_quoted(index)}" if index is not None else "")
         self._seconds = seconds
         self._idle: deque[http.client.HTTPConnection] = deque()  # connections that no call uses
         self._process = os.getpid()
@@ -103,7 +104,7 @@ class RemoteRetriever:
         :param deadline: the seconds that the server may take; its own deadline still holds.
         :param options: as in `Retriever.search`.
         """
-        body = {"query": query, "vector": vector, **_search_body(k, where, ids, rerank, deadline, options)}
+        body = {"query": _encodable(query), "vector": vector, **_search_body(k, where, ids, rerank, deadline, options)}
         return _hits(self._ask("POST", "/search", body))
 
     def search_many(
@@ -122,11 +123,11 @@ class RemoteRetriever:
 
         :param vectors: the vector of each query, with the texts or instead of them.
         """
-        queries = {"queries": texts if texts is None else listed(texts, "queries"), "vectors": vectors}
-        body = {**queries, **_search_body(k, where, ids, rerank, deadline, options)}
+        queries = texts if texts is None else _encodable(listed(texts, "queries"))
+        body = {"queries": queries, "vectors": vectors, **_search_body(k, where, ids, rerank, deadline, options)}
         return [_hits(result) for result in self._ask("POST", "/search/many", body)["results"]]
 
-    def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> Hits:
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
         return _hits(self._ask("POST", "/similar", {"path": path, "line": line, "k": k, "where": _sent(where)}))
 
@@ -143,20 +144,21 @@ class RemoteRetriever:
         :param rerank: with the server's reranker.
         :param options: as in `Retriever.context`; the tokens are those of the encoder.
         """
-        answer = self._ask("POST", "/context", {"query": query, "where": _sent(where), "rerank": rerank, **options})
+        body = {"query": _encodable(query), "where": _sent(where), "rerank": rerank, **options}
+        answer = self._ask("POST", "/context", body)
         passages = tuple(map(_passage, answer["sources"]))
         return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
 
     # Documents
 
-    def get(self, document: str) -> Record:
+    def get(self, document: str | os.PathLike[str]) -> Record:
         """Return a document by its id or path."""
-        return _record(self._ask("GET", f"/documents/{quote(name_of(document), safe='')}"))
+        return _record(self._ask("GET", f"/documents/{_quoted(name_of(document))}"))
 
-    def text(self, path: str, *, lines: tuple[int, int] | None = None) -> str:
+    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
         """Return the text of a document, or its lines from the first to the last, counted from 1."""
         query = None if lines is None else {"lines": "{}-{}".format(*first_and_last(lines))}
-        return str(self._ask("GET", f"/documents/{quote(name_of(path), safe='')}", query=query)["text"])
+        return str(self._ask("GET", f"/documents/{_quoted(name_of(path))}", query=query)["text"])
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
@@ -194,7 +196,7 @@ class RemoteRetriever:
 
     def update(
         self,
-        ids: Iterable[str] | None = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
         *,
         metadata: Mapping[str, Any],
         where: Where = None,
@@ -205,7 +207,7 @@ class RemoteRetriever:
         body = {"ids": names, "metadata": _plain_values(metadata), "where": _sent(where), "mode": mode}
         return _report(self._ask("PATCH", "/documents", body))
 
-    def delete(self, *ids: str, where: Where = None) -> Report:
+    def delete(self, *ids: str | os.PathLike[str], where: Where = None) -> Report:
         """Remove documents by id or by a filter."""
         return _report(self._ask("DELETE", "/documents", {"ids": list(ids), "where": _sent(where)}))
 
@@ -241,13 +243,11 @@ class RemoteRetriever:
     ) -> dict[str, Any]:
         pairs = [(name, value) for name, values in (query or {}).items() for value in _values(values)]
         url = (
-            self._prefix
-            + path
-            + ("?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs) if pairs else "")
+            self._prefix + path + ("?" + "&".join(f"{name}={_quoted(value)}" for name, value in pairs) if pairs else "")
         )
         fields = None if body is None else {name: value for name, value in body.items() if value is not None}
         try:
-            content = None if fields is None else json.dumps(fields, default=_plain_numbers)
+            content = None if fields is None else json.dumps(fields, default=_plain_value)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the request cannot be written as JSON: {error}") from None
         try:
@@ -337,17 +337,33 @@ def _has_port(address: SplitResult) -> bool:
 
 
 def _document(number: int, document: Any) -> dict[str, Any]:
-    """Return a document as JSON has it: dates as texts."""
+    """Return a document as JSON has it: dates as texts. The id stays: another one might be that of a document."""
     if not isinstance(document, Mapping):
         raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
+    fields = {name: value if name == "id" else _encodable(value) for name, value in document.items()}
     metadata = document.get("metadata")
-    return {**document, **({"metadata": _plain_values(metadata)} if isinstance(metadata, Mapping) else {})}
+    return fields | ({"metadata": _plain_values(metadata)} if isinstance(metadata, Mapping) else {})
 
 
 def _plain_values(metadata: Any) -> dict[str, Any]:
     if not isinstance(metadata, Mapping):
         raise InputError(f"metadata is a mapping of keys to values, not {metadata!r:.80}")
-    return {key: plain(value) for key, value in metadata.items()}
+    for key in metadata:
+        if not isinstance(key, str):
+            raise InputError(f"metadata has the key {key!r:.80}: expected texts as keys")
+    return {encodable(key): _encodable(plain(value)) for key, value in metadata.items()}
+
+
+def _encodable(value: Any) -> Any:
+    """A text, or a list of texts, that UTF-8 can hold, as `Retriever` makes it; any other value as it is."""
+    if isinstance(value, list):
+        return [_encodable(member) for member in value]
+    return encodable(value) if isinstance(value, str) else value
+
+
+def _quoted(text: str) -> str:
+    """A text as a part of a URL."""
+    return quote(text, safe="", errors="surrogatepass")
 
 
 def _search_body(
@@ -362,8 +378,10 @@ def _search_body(
     return {**fields, **options}
 
 
-def _plain_numbers(value: Any) -> Any:
-    """Return a number or an array of numpy, or of a library like it, as JSON has it."""
+def _plain_value(value: Any) -> Any:
+    """Return a path, or a number or an array of numpy or of a library like it, as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if not hasattr(value, "tolist"):
         raise TypeError(f"it has a value of type {type(value).__name__}")
     return value.tolist()

@@ -79,7 +79,12 @@ def _what(same: Sequence[ErrorDetails], names: str, *, shows_value: bool) -> str
     if first["type"] == "extra_forbidden":
         return f" is unknown: leave it out{names}"
     if first["type"] == "json_invalid":
-        return f" is not JSON: {first['ctx']['error']}"
+        error = first["ctx"]["error"]
+        return (
+            " has a text with half of a character (a lone surrogate)"
+            if "hex escape" in error
+            else f" is not JSON: {error}"
+        )
     *kinds, last = dict.fromkeys(map(_expected, same))
     expected = f"{', '.join(kinds)} or {last}" if kinds else last
     return f": expected {expected}" + f", but {_shown(first['input'])} came" * shows_value

@@ -215,6 +215,30 @@ def test_documents_are_added_with_all_their_fields(tmp_path, tiny_model, serving
             remote.add([{"id": "none"}])
 
 
+def test_halves_of_characters_become_what_they_become_in_an_index(tmp_path, tiny_model, serving):
+    here, there = (Retriever.open(tmp_path / name, model=tiny_model) for name in ("here", "there"))
+    documents = [
+        {"id": "a", "text": "The \ud83d\ude00 ship \ud800.", "title": "\udc80", "metadata": {"\udc80": ["\udc80"]}}
+    ]
+    for retriever in (here, there):
+        retriever.add([{"id": "b\ufffd", "text": "The moon."}])
+    here.add(documents)
+    with serving(there, writable=True) as address, RemoteRetriever(address) as remote:
+        remote.add(documents)
+        assert list(remote.iterate()) == list(here.iterate())
+        assert known(remote.search("ship \ud800")) == known(here.search("ship \ud800"))
+        for wrong in (
+            lambda: remote.add([{"id": "b\udc80", "text": "A cat."}]),
+            lambda: remote.delete("b\udc80"),
+            lambda: remote.add([{"text": "A cat.", "metadata": {0: "x"}}]),
+        ):
+            with pytest.raises(InputError, match="half of a character|the key 0: expected texts"):
+                wrong()
+        with pytest.raises(NotFoundError):
+            remote.get("b\udc80")
+        assert remote.delete(Path("b\ufffd")).removed == 1
+
+
 def test_arguments_of_another_type_are_refused_and_change_nothing(tmp_path, tiny_model, serving):
     retriever = Retriever.open(tmp_path / "added", model=tiny_model)
     retriever.add([{"id": name, "text": "The ship sails."} for name in ("a", "b", "ab")])

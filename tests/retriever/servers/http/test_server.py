@@ -327,6 +327,7 @@ def test_a_mistake_gets_one_line_that_names_it(ask, path, status, words):
         (b"{", 400, "the body is not JSON: "),
         (b"\xff", 400, "the body is not JSON: "),
         (b"[" * 100_000, 400, "the body is not JSON: "),
+        (b'{"query": "\\ud800"}', 400, "the body has a text with half of a character (a lone surrogate)"),
         (b'{"query": "bread", "k": "5"}', 400, "k: expected a whole number, but '5' came"),
         (b'{"query": 5}', 400, "query: expected a text, but 5 came"),
         (b'{"query": null}', 400, "there is no query: give a text, a vector, or both"),
