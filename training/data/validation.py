@@ -96,7 +96,8 @@ class RowValidator:
     def _names(self, where: str, row: Row) -> tuple[str, ...]:
         """Return the names of the columns of texts."""
         if self.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED):
-            return ("sentence1", "sentence2")
+            is_query = self.columns.left == self.columns.named.get("query")
+            return ("query", "document") if is_query else ("sentence1", "sentence2")
         if self.shape in (Shape.TEXTS, Shape.GROUPED):
             return ("text",)
         self._width = len(self._negatives(where, row))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...core.arrays import Floats
+    from ...retriever.models.encoder import Encoder
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
 
@@ -134,8 +135,7 @@ class EncoderTraining:
 
         def measure() -> dict[str, Any] | None:
             self._report_measuring("the model to begin with")
-            teacher = self._teacher_encode()
-            estimate = self._estimate(self._base_encode(), teacher)
+            estimate = self._estimate(self._base_encode())
             return None if estimate is None else estimate.as_json()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
@@ -243,14 +243,21 @@ class EncoderTraining:
         return None if self._is_unmeasured or not heldout.can_tell(self.data) else heldout.NAMES[self.data.shape]
 
     def _measure(self) -> heldout.Estimate | None:
-        return self._estimate(self._encode, self._teacher_encode())
+        return self._estimate(self._encode)
 
     @cached_property
     def _distractors(self) -> list[str]:
         return heldout.choose_distractors(self.data)
 
-    def _estimate(self, encode: heldout.Encode, teacher: heldout.Encode | None) -> heldout.Estimate | None:
-        return heldout.measure(encode, self.data, distractors=self._distractors, teacher=teacher, seed=self.config.seed)
+    def _estimate(self, encode: heldout.Encode) -> heldout.Estimate | None:
+        return heldout.measure(
+            encode,
+            self.data,
+            distractors=self._distractors,
+            teacher=self._teacher_encode(),
+            has_queries=self.first.has_queries,
+            seed=self.config.seed,
+        )
 
     # The finished encoder
 
@@ -264,12 +271,7 @@ class EncoderTraining:
         save_model(self.model, folder)
         self._report_measuring("the trained model")
         encoder = load_encoder(str(folder))
-        result.measured(
-            self._estimate(
-                lambda texts, kind: encoder.encode(texts, kind="query" if kind == "query" else "document"),
-                self._teacher_encode(),
-            )
-        )
+        result.measured(self._estimate(_encode_of(encoder)))
         result.fingerprint = encoder.fingerprint
         self.run.finish(self._card(result, loop), result.history, result.after.name if result.after else None)
 
@@ -303,5 +305,8 @@ class EncoderTraining:
 
 def _served(name: str) -> heldout.Encode:
     """Return how an encoder encodes when it is used in a search."""
-    encoder = load_encoder(name)
+    return _encode_of(load_encoder(name))
+
+
+def _encode_of(encoder: Encoder) -> heldout.Encode:
     return lambda texts, kind: encoder.encode(list(texts), kind="query" if kind == "query" else "document")

@@ -168,12 +168,15 @@ def measure(
     *,
     distractors: Sequence[str] | None = None,
     teacher: Encode | None = None,
+    has_queries: bool = True,
     seed: int = 0,
 ) -> Estimate | None:
     """Measure an encoder on the held-out rows; None if they give no value.
 
     :param distractors: what `choose_distractors` returned; by default it is called again, which takes seconds.
     :param teacher: for texts alone, the encoder to agree with.
+    :param has_queries: whether the column `query` has queries. If not, as in translations, its texts are encoded as
+        documents, like all others.
     """
     if not can_measure(data):
         return None
@@ -181,8 +184,9 @@ def measure(
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in _RETRIEVED:
+        kind = "query" if has_queries else "document"
         chosen = choose_distractors(data) if distractors is None else distractors
-        return mean(name, _retrieval(encode, texts, chosen, _answers(data)), seed)
+        return mean(name, _retrieval(encode, kind, texts, chosen, _answers(data)), seed)
     if data.shape is Shape.TEXTS:
         if teacher is None:
             return None
@@ -190,8 +194,8 @@ def measure(
     labels = table["label"].to_numpy()
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), texts["text"], labels), seed)
-    similarities = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
-    return statistic(name, similarities, labels, seed)
+    first, second = (encode(texts[name], "query" if name == "query" else "document") for name in data.texts)
+    return statistic(name, cosines(first, second), labels, seed)
 
 
 def choose_distractors(data: TrainingSet) -> list[str]:
@@ -225,12 +229,17 @@ def _answers(data: TrainingSet) -> Iterator[tuple[str, str]]:
 
 
 def _retrieval(
-    encode: Encode, texts: dict[str, list[str]], distractors: Sequence[str], answers: Iterable[tuple[str, str]]
+    encode: Encode,
+    kind: str,
+    texts: dict[str, list[str]],
+    distractors: Sequence[str],
+    answers: Iterable[tuple[str, str]],
 ) -> Floats:
     """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors.
 
     Of equal scores the positive comes last: an encoder gains nothing by giving all texts one vector.
 
+    :param kind: of the queries: "query" or "document".
     :param answers: queries with their positives; those of other queries, and other documents, do not count.
     """
     queries = list(dict.fromkeys(texts["query"]))
@@ -241,7 +250,7 @@ def _retrieval(
     for query, positive in answers:
         if query in relevant and positive in numbers:
             relevant[query].add(numbers[positive])
-    query_vectors, vectors = encode(queries, "query"), encode(documents, "document")
+    query_vectors, vectors = encode(queries, kind), encode(documents, "document")
     values = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), _BLOCK):
         scores = query_vectors[start : start + _BLOCK] @ vectors.T

@@ -63,6 +63,8 @@ SHAPES = {
     "labels in words": ({"text1": "a", "text2": "b", "duplicate": "True"}, Shape.LABELLED, ("sentence1", "sentence2")),
     "pairs with a number": ({"pair_ID": 7, "text1": "a", "text2": "b"}, Shape.PAIRS, ("query", "positive")),
     "classes by number": ({"premise": "a", "hypothesis": "b", "label": 1}, Shape.CLASSED, ("sentence1", "sentence2")),
+    "scores of answers": ({"query": "a", "passage": "b", "score": 0.5}, Shape.SCORED, ("query", "document")),
+    "labels of answers": ({"question": "a", "answer": "b", "label": 1}, Shape.LABELLED, ("query", "document")),
     "names in another case": ({"Query": "a", "Positive": "b"}, Shape.PAIRS, ("query", "positive")),
     "Quora's": ({"question1": "a", "question2": "b", "is_duplicate": 0}, Shape.LABELLED, ("sentence1", "sentence2")),
     "a subject that is no label": (

@@ -294,14 +294,11 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
 
     for module in ("encoder_training", "objectives.teacher_vectors"):
         monkeypatch.setattr(f"binocle.training.encoders.{module}.load_encoder", lambda _: Teacher())
-    monkeypatch.setattr(heldout, "measure", measure)
     sessions = []
     for _ in range(3):
         run = TrainingRun(tmp_path / "out", "base", FAST)
         run.open({})
-        options = {"_base_encode": lambda: print, "_teacher_encode": lambda: None, "data": None, "config": FAST}
-        options["_report_measuring"] = lambda _: None
-        options["_estimate"] = lambda *_: heldout.measure()
+        options = {"_base_encode": lambda: print, "_estimate": measure, "_report_measuring": lambda _: None}
         sessions.append(SimpleNamespace(run=run, **options))
     with ThreadPoolExecutor() as pool:
         first, *others = pool.map(vectors, sessions)
@@ -449,6 +446,46 @@ def test_given_prompts_are_learned_with_and_searched_with_and_the_base_is_measur
     for kind, prompt in prompts.items():
         expected = plain.encode([prompt + texts[0]], kind=kind)
         np.testing.assert_allclose(encoder.encode(texts, kind=kind), expected, atol=1e-5)
+
+
+PROMPTS = {"query": "moon and cat ", "document": "the ship on the sea "}
+
+
+def base_with_prompts(folder, tiny_model):
+    base = shutil.copytree(tiny_model, folder)
+    (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}), "utf-8")
+    return str(base)
+
+
+@pytest.mark.parametrize("columns", [("sentence1", "sentence2"), ("query", "passage")])
+def test_of_pairs_with_a_score_only_a_query_has_the_prompt_of_queries(columns, tmp_path, tiny_model):
+    base = base_with_prompts(tmp_path / "base", tiny_model)
+    rows = [dict(zip(columns, PAIRS[n].values(), strict=True)) | {"score": n % 7} for n in range(60)]
+    config = EncoderConfig(objective="cosine", steps=1, learning_rate=1e-12, held_out=0.5, bf16=False)
+    result = train_encoder(rows, tmp_path / "out", base=base, config=config)
+    data = prepare(rows, tmp_path / "data", held_out=0.5)
+    encoder, held_out = load_encoder(base), data.table().take(data.held_out()).to_pydict()
+    kinds = ("query" if columns[0] == "query" else "document", "document")
+    first, second = (encoder.encode(held_out[name], kind=kind) for name, kind in zip(data.texts, kinds, strict=True))
+    expected = heldout.spearman((first * second).sum(1), np.array(held_out["label"]))
+    assert result.before.value == pytest.approx(expected, abs=1e-6)
+    assert result.after.value == pytest.approx(expected, abs=1e-6)
+    loaded = encoding.EncoderTraining(TrainingRun(tmp_path / "other", base, config), data, "cosine")
+    assert loaded.first.prompts() == {name: PROMPTS[kind] for name, kind in zip(data.texts, kinds, strict=True)}
+
+
+def test_a_text_and_its_translation_are_measured_with_the_prompt_that_both_learn_with(
+    tmp_path, tiny_model, monkeypatch
+):
+    monkeypatch.setattr(heldout, "_DOCUMENTS", 0)
+    base = base_with_prompts(tmp_path / "base", tiny_model)
+    rows = [{"english": row["query"], "non_english": row["positive"]} for row in PAIRS]
+    config = EncoderConfig(objective="embeddings", steps=1, learning_rate=1e-12, held_out=0.3, bf16=False)
+    result = train_encoder(rows, tmp_path / "out", base=base, teacher=base, config=config)
+    data, encoder = prepare(rows, tmp_path / "data", held_out=0.3), load_encoder(base)
+    expected = heldout.measure(lambda texts, _: encoder.encode(list(texts), kind="document"), data)
+    assert result.before.value == pytest.approx(expected.value, abs=1e-4)
+    assert result.after.value == pytest.approx(expected.value, abs=1e-4)
 
 
 def test_symmetric_ranking_ranks_queries_for_a_document_too(tmp_path, tiny_model):

@@ -84,6 +84,11 @@ class ObjectiveData:
         """Whether a batch needs several texts of a class."""
         return OBJECTIVES[self.objective].grouped
 
+    @property
+    def has_queries(self) -> bool:
+        """Whether the column `query`, if there is one, has queries: a text and its translation are two documents."""
+        return self.objective != "embeddings"
+
     def longest(self) -> int:
         """Return about how many characters of a text are read in training."""
         return CHARACTERS * (shortest(self.config.max_length, self.model) or self.model.max_seq_length or 512)
@@ -174,10 +179,14 @@ class ObjectiveData:
     # Columns
 
     def prompts(self) -> dict[str, str] | None:
-        """Return the base model's prompt for each column of queries or documents."""
+        """Return the base model's prompt for each column of queries or documents.
+
+        Two texts that are compared with each other both have the documents' prompt, as in `evaluate`: most encoders
+        have none for documents, and that is how sentence-transformers' evaluators encode such pairs.
+        """
         if self.objective == "tsdae":  # the target is the text without its prompt
             return {"noisy": self.model.prompts["document"]} if self.model.prompts["document"] else None
-        queries = () if self.objective == "embeddings" else ("query", "sentence1")
+        queries = ("query",) if self.has_queries else ()
         prompts = {
             column: self.model.prompts.get("query" if column in queries else "document") for column in self.data.texts
         }
