@@ -10,6 +10,7 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import json
+import re
 import tempfile
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
+_ASCII_PUNCTUATION = b"!\"#%&'()*,-./:;?@[\\]_{}"  # symbols such as + and < are not among them
+_WITHOUT_PUNCTUATION = bytes.maketrans(_ASCII_PUNCTUATION, b" " * len(_ASCII_PUNCTUATION))
+# Spaces and punctuation of other blocks. All of Unicode's in one class would take ten times as long.
+_PUNCTUATION = re.compile("[\u00a0\u00a1\u00ab\u00b7\u00bb\u00bf\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff1f]")
 _MAX_HELD_OUT = 1_000  # rows: more would say little more, and take longer to measure
 TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # the parts of the data; a row that shares a text with a held-out one is left out
 
@@ -83,8 +88,8 @@ def prepare(
     """Read and check every row, write them below `folder`, and hold some out by document.
 
     A row is held out by the hash of its document: its `document_id` if it has one, else its positive (the second text).
-    Rows that share query or positive with a held-out row are left out of both parts. Negatives may be shared: mined
-    rows have the positives of other rows as negatives.
+    Rows that share query or positive with a held-out row are left out of both parts, also in another case or with
+    other punctuation. Negatives may be shared: mined rows have the positives of other rows as negatives.
 
     :param source: a file, a BEIR folder, a Lance table, a data set's name, or the rows themselves.
     :param split: of a BEIR folder's judgements, or of a data set.
@@ -190,9 +195,15 @@ def take(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
 
 
 def hash_of(text: str) -> int:
-    """Return 64 bits of BLAKE2b of the text, without case and superfluous space."""
-    normal = " ".join(text.casefold().split())
-    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+    """Return 64 bits of BLAKE2b of the text, without case, punctuation and superfluous space.
+
+    So near copies count as one text. A text of punctuation alone keeps it.
+    """
+    folded = text.casefold()
+    if not folded.isascii():
+        folded = _PUNCTUATION.sub(" ", folded)
+    normal = b" ".join(folded.encode().translate(_WITHOUT_PUNCTUATION).split()) or text.strip().encode()
+    return int.from_bytes(hashlib.blake2b(normal, digest_size=8).digest(), "little")
 
 
 def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:

@@ -237,19 +237,23 @@ def _retrieval(
 ) -> Floats:
     """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors.
 
-    Of equal scores the positive comes last: an encoder gains nothing by giving all texts one vector.
+    Near copies, as `hash_of` defines them, are one document. Of equal scores the positive comes last: an encoder gains
+    nothing by giving all texts one vector.
 
     :param kind: of the queries: "query" or "document".
     :param answers: queries with their positives; those of other queries, and other documents, do not count.
     """
     queries = list(dict.fromkeys(texts["query"]))
     judged = (text for name, column in texts.items() if name != "query" for text in column)
-    documents = [*dict.fromkeys(chain(judged, distractors))][::-1]  # the positives last
-    numbers = {text: number for number, text in enumerate(documents)}
+    different: dict[int, str] = {}
+    for text in chain(judged, distractors):
+        different.setdefault(hash_of(text), text)
+    documents = [*different.values()][::-1]  # the positives last
+    numbers = {key: number for number, key in enumerate(reversed(different))}
     relevant: dict[str, set[int]] = {query: set() for query in queries}
     for query, positive in answers:
-        if query in relevant and positive in numbers:
-            relevant[query].add(numbers[positive])
+        if query in relevant and (number := numbers.get(hash_of(positive))) is not None:
+            relevant[query].add(number)
     query_vectors, vectors = encode(queries, kind), encode(documents, "document")
     values = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), _BLOCK):

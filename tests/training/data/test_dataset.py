@@ -554,6 +554,19 @@ def test_a_row_that_shares_a_text_with_a_held_out_one_is_in_neither_part(tmp_pat
     assert (dataset.part == data.LEFT_OUT).any()
 
 
+def test_near_copies_are_one_text(tmp_path):
+    copies = ["The “cat’s” mat — it's here…", "the cat's mat, it's\u00a0HERE", " the «cat’s» mat; it’s here. "]
+    assert len(set(map(data.hash_of, copies))) == 1
+    different = ["a + b", "a = b", "a b", "ab", "…", "?", "!", "猫。犬", "猫犬", "naïve", "naive", "के", "का"]
+    assert len(set(map(data.hash_of, different))) == len(different)
+    records = [{"query": f"{name} {n}", "positive": f"{text} {n}{end}"} for n in range(100)
+               for name, text, end in (("q", "The text", "."), ("other", "the text,", " !"))]  # fmt: skip
+    dataset = data.prepare(records, tmp_path, held_out=0.2)
+    groups = np.arange(200) // 2
+    assert len(dataset.held_out()) == 40
+    assert not set(groups[dataset.held_out()]) & set(groups[dataset.training()])
+
+
 def test_held_out_rows_of_ones_own_are_those(tmp_path):
     dev = lines(tmp_path / "dev.jsonl", {"query": "x", "positive": "y"})
     dataset = data.prepare([PAIR, {"query": "x", "positive": "z"}], tmp_path / "made", development=dev)

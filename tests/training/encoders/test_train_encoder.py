@@ -1413,6 +1413,18 @@ def test_an_answer_in_a_row_that_is_left_out_is_an_answer_where_a_held_out_query
     np.testing.assert_allclose(measure.values, [1, 1], atol=1e-6)
 
 
+def test_a_near_copy_of_the_positive_does_not_compete_with_it(tmp_path, monkeypatch):
+    from binocle.training.data import dataset as data
+
+    monkeypatch.setattr(heldout, "_MIN_ROWS", 1)
+    rows = [("a", "The A."), ("b", "the a"), ("c", "C")]
+    dataset = data.prepare([{"query": query, "positive": text} for query, text in rows], tmp_path, held_out=0)
+    dataset.part[:] = data.HELD_OUT
+    vectors = {"a": (1, 0), "b": (1, 0), "The A.": (0.9, 0), "the a": (1, 0), "C": (0, 1), "c": (0, 1)}
+    measure = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), dataset)
+    np.testing.assert_allclose(measure.values, [1, 1, 1], atol=1e-6)
+
+
 def test_an_equal_text_is_no_neighbour_of_its_class(tmp_path):
     from binocle.training.data import dataset as data
 

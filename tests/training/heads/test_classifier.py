@@ -78,6 +78,17 @@ def test_a_text_of_several_documents_is_not_in_both_parts():
         read_examples([row | {"text": "one"} for row in made], "train", 0.2, 1_000, 0)
 
 
+def test_pairs_with_the_same_first_text_are_in_one_part():
+    made = [
+        {"sentence1": f"premise {number}", "sentence2": f"hypothesis {number} {label}", "label": label}
+        for number in range(30)
+        for label in "abc"
+    ]
+    examples = read_examples(made, "train", 0.2, 1_000, 0)
+    learned, held_out = ({row.text[0] for row in part} for part in (examples.learned, examples.held_out))
+    assert (len(examples.held_out), len(held_out), examples.left_out) == (18, 6, 0) and learned.isdisjoint(held_out)
+
+
 def test_rows_that_are_left_out_are_counted(tmp_path, tiny_model, run):
     data = tmp_path / "data.jsonl"
     made = [row | {"document_id": f"{number}-{copy}"} for number, row in enumerate(rows()) for copy in (0, 1)]

@@ -75,8 +75,9 @@ def read_examples(
     """Read and check every row, and hold some out.
 
     The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`. Rows
-    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part. A text of
-    several documents, some of them held out, is not learned from.
+    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part. So are pairs
+    with the same first text, such as the premise of several hypotheses. A text of several documents, some of them held
+    out, is not learned from.
 
     :param source: what `data.sources.rows` reads.
     :param split: of a data set.
@@ -154,7 +155,7 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
     elif len(labels) < 2 or len(labels) > _MAX_LABELS:
         have = count_of(len(labels), "different label")
         raise InputError(f"the data have {have}: expected 2 to {_MAX_LABELS:,}")
-    documents, texts = (example.document for example in examples), (_whole(example.text) for example in examples)
+    documents, texts = (example.document for example in examples), (_first(example.text) for example in examples)
     part = divide(documents, texts, share, maximum, seed).tolist()
     learned, held_out = (
         [row for row, own in zip(examples, part, strict=True) if own == side] for side in (TRAIN, HELD_OUT)
@@ -162,9 +163,9 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
     return Examples(task, labels, pairs, learned, held_out, left_out=part.count(LEFT_OUT))
 
 
-def _whole(text: Text) -> str:
-    """Return a text, or both of a pair in two lines."""
-    return text if isinstance(text, str) else "\n".join(text)
+def _first(text: Text) -> str:
+    """Return a text, or the first of a pair."""
+    return text if isinstance(text, str) else text[0]
 
 
 def _task(location: str, row: Mapping[str, Any]) -> str:
@@ -180,7 +181,7 @@ def _task(location: str, row: Mapping[str, Any]) -> str:
 
 def _example(location: str, row: Mapping[str, Any], task: str, *, pairs: bool) -> Example:
     text = _texts(location, row, pairs=pairs)
-    document = document_of(location, row) or _whole(text)
+    document = document_of(location, row) or _first(text)
     if task == "number":
         number = row.get(NUMBER)
         if isinstance(number, str):
