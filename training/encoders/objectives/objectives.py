@@ -122,6 +122,12 @@ def score_range(data: TrainingSet) -> tuple[float, float]:
 
 
 def are_cosines(data: TrainingSet) -> bool:
-    """Check whether all of a teacher's scores lie between -1 and 1."""
+    """Check whether a teacher's scores can be cosines: all lie between -1 and 1, or all differences between -2 and 2.
+
+    A row with a difference alone has it as the score of its positive, beside 0 as that of its negative.
+    """
     low, high = score_range(data)
-    return low >= -1.001 and high <= 1.001
+    of_negatives = pc.list_element(data.table()["label"], 1).to_numpy()
+    are_differences = len(data.texts) == 3 and not of_negatives.any()
+    limit = 2.001 if are_differences else 1.001
+    return low >= -limit and high <= limit

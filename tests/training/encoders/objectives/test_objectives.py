@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from binocle.training.data.dataset import Shape
+from binocle.training.data.dataset import Shape, prepare
 from binocle.training.encoders.objectives import losses, objectives
 from binocle.training.encoders.objectives.teacher_vectors import _shortener
 from binocle.training.encoders.objectives.tsdae import delete_words
@@ -104,6 +104,26 @@ def test_the_beginning_of_a_teachers_vector_is_learned_at_length_1(unbounded_mod
         vectors = torch.from_numpy(model.encode(texts))
         parts = [mse_loss(*(normalize(own[:, :length], dim=1) for own in (vectors, teacher))) for length in (size, 4)]
         assert float(loss([model.preprocess(texts)], teacher)) == pytest.approx(float(sum(parts)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale"),
+    [
+        ((1.6, -1.2), 1),
+        ((2.5, 0.1), 20),
+        (([0.6, 0.2], [0.4, -0.9]), 1),
+        (([1.6, 0.2], [0.4, 0.0]), 20),
+    ],
+)
+def test_differences_of_cosines_reach_from_minus_2_to_2(scores, scale, tmp_path, tiny_model):
+    from binocle.training.encoders.base_model import make_model
+    from binocle.training.encoders.config import EncoderConfig
+
+    row = {"query": "a", "positive": "b", "negative": "c"}
+    name = "scores" if isinstance(scores[0], list) else "score"
+    data = prepare([row | {name: value} for value in scores], tmp_path, held_out=0)
+    loss = losses.build("margin-mse", make_model(tiny_model, EncoderConfig()), data, losses.LossOptions())
+    assert loss.similarity_fct.keywords == {"scale": scale}
 
 
 def test_margins_of_vectors_that_matryoshka_brings_to_length_1_are_scaled(unbounded_model, monkeypatch):
