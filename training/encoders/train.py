@@ -1,6 +1,7 @@
 """Train an encoder: check settings and data first, then train.
 
-The modules that import torch are imported after the checks, so that mistakes are reported at once.
+The modules that import torch are imported after the checks, so that mistakes are reported at once. Only the dimensions
+of a teacher need the base itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from ...core import checks as limits
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
+from ...retriever.models.load import load_encoder
 from ..data import dataset as datasets
 from ..data.dataset import Shape
 from ..data.sources import by_name
@@ -72,6 +74,8 @@ def train_encoder(
     sources = _sources(data, config)
     if len(sources) > 1 and (teacher or environment.processes() > 1):
         raise InputError("several data sets are trained on in one process and without a teacher: give one data set")
+    if teacher is not None and config.objective != "tsdae":
+        _check_dimensions(base, config, teacher)
     run = TrainingRun(out, base, config, progress)
     check_outside(run.out, teacher)
     run.open(_run_settings(sources, split, teacher, development))
@@ -156,6 +160,17 @@ def _sources(data: Any, config: EncoderConfig) -> dict[str, Source]:
         return source if is_pair else (source, config.objective)
 
     return {name: with_objective(source) for name, source in by_name(data).items()}
+
+
+def _check_dimensions(base: str, config: EncoderConfig, teacher: str) -> None:
+    """:raises InputError: when the teacher's vectors are shorter than the student's."""
+    from .base_model import make_model
+
+    student, dim = int(make_model(base, config).get_embedding_dimension()), load_encoder(teacher).dim
+    if dim < student:
+        raise InputError(
+            f"the teacher's vectors have {dim} dimensions, the student's {student}: expected as many or more"
+        )
 
 
 def _check_teacher(teacher: str | None, shape: Shape, objective: str | None) -> None:

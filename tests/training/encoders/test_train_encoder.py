@@ -959,6 +959,26 @@ def test_a_teacher_of_what_is_no_text_is_told(tmp_path, tiny_model):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("teacher", "pooling"), [("@16", None), ("", ("cls", "mean"))])
+def test_a_teacher_with_shorter_vectors_is_told_before_the_data_are_read(teacher, pooling, tmp_path, tiny_model):
+    def rows():
+        yield pytest.fail("the data are read")
+
+    dim = load_encoder(tiny_model).dim
+    expected = (16, dim) if teacher else (dim, 2 * dim)
+    with pytest.raises(
+        InputError, match="the teacher's vectors have {} dimensions, the student's {}".format(*expected)
+    ):
+        train_encoder(
+            rows(),
+            tmp_path / "out",
+            base=tiny_model,
+            teacher=f"{tiny_model}{teacher}",
+            config=EncoderConfig(pooling=pooling),
+        )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.thorough
 def test_a_text_and_its_translation_learn_the_teachers_vector_of_the_text(tmp_path, tiny_model):
     """The teacher is the base itself, so that the loss is the distance of a translation from its text."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ....core.errors import InputError
 from ....core.progress import counted
 from ....indexes.metric import normalized
 from ....retriever.models.load import load_encoder
@@ -27,14 +26,10 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
     """Return the file of the teacher's vectors of all rows, computed once: float32, shape (rows, length).
 
     :param dataset: the teacher encodes its first column.
-    :param length: of the student's vectors.
+    :param length: of the student's vectors, at most that of the teacher's.
     """
     file = run.folder / "teacher.npy"
     loaded, column = load_encoder(teacher), dataset.column_names[0]
-    if loaded.dim < length:
-        raise InputError(
-            f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
-        )
     with run.lock():
         if not file.is_file():
             part = file.with_name("teacher.part.npy")
