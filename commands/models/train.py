@@ -297,7 +297,15 @@ for _command in (reader, classifier, tagger, inverter):
 @folder_argument
 @index_option
 @click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
-@click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
+@click.option(
+    "--teacher",
+    "teachers",
+    multiple=True,
+    default=("hybrid",),
+    show_default=True,
+    metavar="NAME",
+    help="hybrid, or a model. Repeat it for a mixture.",
+)
 @click.option(
     "--queries", "log", metavar="LOG", help="A file of real queries without labels. 100 or more replace generated ones."
 )
@@ -330,6 +338,7 @@ def tune(
     \b
     binocle tune ~/notes
     binocle tune docs --queries queries.txt
+    binocle tune docs --teacher hybrid --teacher my-reranker
     binocle tune docs --adapter --queries queries.txt
     binocle tune docs --no-publish --out tuned
     """

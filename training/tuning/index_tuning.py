@@ -69,7 +69,7 @@ class IndexTuning:
     def teacher(self) -> Teacher:
         """The teacher of all passages that are learned from."""
         return teachers.teacher(
-            self.config.teacher,
+            self.config.teachers,
             self.passages.texts,
             lambda: teachers.SearchTeacher(self.snapshot, self.base, self.passages),
             self.run.progress,
@@ -87,12 +87,12 @@ class IndexTuning:
     def teaching(self) -> RankingComparison:
         """Compare the teacher with the encoder that is to learn from it, on queries from held-out documents."""
         self.run.report("comparing the teacher with the encoder")
-        if self.config.teacher == HYBRID:
+        if self.config.teachers == (HYBRID,):
             ranking = self.before["hybrid"]
         else:
             texts, vectors = self.judges.texts, self._base_vectors
             hybrid = partial(teachers.Hybrid, self.base, texts, vectors)
-            ranking = self.judges.by_teacher(teachers.teacher(self.config.teacher, texts, hybrid, self.run.progress))
+            ranking = self.judges.by_teacher(teachers.teacher(self.config.teachers, texts, hybrid, self.run.progress))
         return self.judges.compare(self.before["semantic"], ranking, self.config.seed)
 
     @cached_property
@@ -203,9 +203,10 @@ class IndexTuning:
             }
             for mode, comparison in verdict.modes.items()
         ]
+        names = " + ".join(self.config.teachers)
         return self.run.card(
             kind="encoder",
-            objective=f"the rankings of a teacher ({self.config.teacher}), KL divergence over all passages",
+            objective=f"the rankings of a teacher ({names}), KL divergence over all passages",
             data={
                 "queries": len(self.queries.teaching),
                 "passages": len(self.passages.texts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -129,17 +130,45 @@ class CrossEncoderTeacher:
         return scores
 
 
+class Mixture:
+    """The mean of the scores of several teachers, which are all standard scores.
+
+    A passage that a cross-encoder has not read has the lowest score that the cross-encoder gave for the query.
+    """
+
+    def __init__(self, teachers: Sequence[Teacher]) -> None:
+        self._teachers = teachers
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        """Score the queries by each teacher."""
+        scores = [_with_unread(teacher.scores(queries)) for teacher in self._teachers]
+        return np.mean(scores, axis=0, dtype=np.float32)
+
+
+def _with_unread(scores: Floats) -> Floats:
+    """Give each passage without a score the lowest score of its row."""
+    is_unread = scores <= NEVER
+    lowest = np.where(is_unread, np.float32(np.inf), scores).min(1, keepdims=True)
+    return np.where(is_unread, lowest, scores)
+
+
 def teacher(
-    name: str,
+    names: Sequence[str],
     passages: Sequence[str],
     hybrid: Callable[[], Teacher],
     on_progress: OnProgress = ignore,
 ) -> Teacher:
-    """Return the teacher of a name.
+    """Return the teacher of a name, or the mixture of several.
 
-    :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
+    :param names: "hybrid", and cross-encoders and encoders by name or folder.
     :param hybrid: makes the hybrid search of these passages; its hits are those that a cross-encoder reads.
     """
+    first = cache(hybrid)
+    parts = [_teacher(name, passages, first, on_progress) for name in names]
+    return parts[0] if len(parts) == 1 else Mixture(parts)
+
+
+def _teacher(name: str, passages: Sequence[str], hybrid: Callable[[], Teacher], on_progress: OnProgress) -> Teacher:
     if name == HYBRID:
         return hybrid()
     if reads_pairs(find(name)):

@@ -1,9 +1,9 @@
 """Fit the encoder of an index to its documents without labels, and switch to it only if it is better.
 
 Queries are made from the documents' own structure (`query_generation`). A teacher ranks the passages for each: the
-index's hybrid search, a cross-encoder or a larger encoder (`teachers`). It must be better than the encoder, which then
-learns these rankings (`ranking_distillation`). Or only a linear map of the query vectors learns them (`adapter`), and
-no passage is embedded anew.
+index's hybrid search, a cross-encoder, a larger encoder, or a mixture of them (`teachers`). It must be better than the
+encoder, which then learns these rankings (`ranking_distillation`). Or only a linear map of the query vectors learns
+them (`adapter`), and no passage is embedded anew.
 
 At the end, paired tests on natural queries from held-out documents decide whether the index changes: search by meaning
 and hybrid search must not lose, and one must gain (`verdict`). Of a log of real queries, a part that was held back must

@@ -31,7 +31,7 @@ class TuningConfig:
 
     kinds: tuple[str, ...] = DEFAULT_KINDS  # of queries, names in `query_kinds.KINDS`
     pairs: int = 10_000  # maximum of queries to learn from
-    teacher: str = HYBRID  # or the name of a model
+    teachers: tuple[str, ...] = (HYBRID,)  # or names of models; of several, the mean of their scores
     log: str | None = None  # file of real queries without labels
     learning: DistillationConfig = field(default_factory=DistillationConfig)
     held_out: float = 0.1  # share of the documents to judge with; a larger share of few documents
@@ -45,6 +45,8 @@ def check(config: TuningConfig) -> None:
     for name in ("pairs", "queries"):
         if getattr(config, name) < 1:
             raise InputError(f"{name} is a whole number from 1, not {getattr(config, name)}")
+    if isinstance(config.teachers, str) or not config.teachers:
+        raise InputError(f"teachers are a list with one name at least, not {config.teachers!r}")
     limits.above_0(config.learning, *asdict(config.learning))
     limits.seed(config)
     if not 0 < config.held_out < 1:

@@ -464,6 +464,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
         (("tune", "docs", "--steps", "0"), "steps is a whole number above 0"),
         (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
+        (("tune", "docs", "--teacher", "hybrid", "--teacher", "none/such"), "none/such is not on this machine"),
     ],
 )
 def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):

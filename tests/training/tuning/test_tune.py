@@ -38,7 +38,7 @@ from binocle.training.tuning.passages import Passages
 from binocle.training.tuning.query_generation import SyntheticPair
 from binocle.training.tuning.query_log import read_log
 from binocle.training.tuning.ranking_distillation import learn_ranking
-from binocle.training.tuning.tuning_config import DistillationConfig, TuningConfig
+from binocle.training.tuning.tuning_config import HYBRID, DistillationConfig, TuningConfig
 from binocle.training.tuning.verdict import (
     Judges,
     LogComparison,
@@ -522,12 +522,62 @@ def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, w
     from dataclasses import replace
 
     texts = ["the cat sat", "a ship at night", "bread and cheese"]
-    taught = teachers.teacher(tiny_model, texts, None).scores(["the cat"])
+    taught = teachers.teacher([tiny_model], texts, pytest.fail).scores(["the cat"])
     encoder = load_encoder(tiny_model)
     expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(texts).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
-    result = tune.tune(same_index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
+    result = tune.tune(same_index, recipe=replace(FAST, teachers=(tiny_model,)), out=tmp_path / "out", publish=False)
     assert result.verdict.queries > 8
+
+
+def test_a_mixture_has_the_mean_of_its_teachers_scores(tiny_model, make_reranker, tmp_path):
+    texts = [f"{row['text']} {'cat ' * n}" for n, row in enumerate(documents())]
+    encoder, reranker = load_encoder(tiny_model), str(make_reranker(tmp_path / "reranker"))
+    searches = []
+
+    def hybrid():
+        searches.append(teachers.Hybrid(encoder, texts, encoder.encode(texts)))
+        return searches[-1]
+
+    names, queries = (HYBRID, tiny_model, reranker), ["the queen", "a ship at night"]
+    of_hybrid, of_encoder, of_reranker = (teachers.teacher([name], texts, hybrid).scores(queries) for name in names)
+    searches.clear()
+    mixture = teachers.teacher(names, texts, hybrid)
+    for row, scores in enumerate(mixture.scores(queries)):
+        read = of_reranker[row] > teachers.NEVER
+        assert read.sum() == 16 < len(texts)
+        expected = np.where(read, of_reranker[row], of_reranker[row][read].min())
+        np.testing.assert_allclose(scores, (of_hybrid[row] + of_encoder[row] + expected) / 3, rtol=1e-5)
+    assert len(searches) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_mixture_teaches(same_index, tiny_model, make_reranker, tmp_path, adapter):
+    """It is compared with the encoder first, as any teacher is."""
+    from dataclasses import replace
+
+    names = (HYBRID, tiny_model, str(make_reranker(tmp_path / "reranker")))
+    recipe = replace(FAST, teachers=names, adapter=adapter)
+    run = TrainingRun(tmp_path / "mixture", tiny_model, recipe)
+    session = index_tuning.IndexTuning(run, same_index)
+    texts, vectors = session.judges.texts, session.judges.stored_vectors(same_index.encoder)
+    mixture = teachers.teacher(names, texts, lambda: teachers.Hybrid(same_index.encoder, texts, vectors))
+    semantic, teaching = session.before["semantic"], session.teaching()
+    expected = session.judges.compare(semantic, session.judges.by_teacher(mixture), 0)
+    assert (teaching.before, teaching.after) == (expected.before, expected.after)
+    result = session.fit_adapter() if adapter else session.train()
+    assert result.queries > 8
+    if not adapter:
+        assert f"the rankings of a teacher ({' + '.join(names)})" in (tmp_path / "mixture" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("names", [(), "hybrid"])
+def test_teachers_are_a_list_of_names(names, same_index):
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="teachers are a list with one name at least, not "):
+        tune.tune(same_index, recipe=replace(FAST, teachers=names))
 
 
 def test_the_divergence_is_that_of_the_softmaxes_over_known_passages():
