@@ -185,12 +185,15 @@ def _leave_one_out(kernel: Floats, residual: Floats, shares: Floats) -> tuple[fl
 def _solve(
     rows: KernelRows, residual: Floats, shares: Floats, landmarks: Positions, words: Floats | None, penalty: float
 ) -> Floats:
-    """Return the coefficients of the landmarks, (landmarks, labels)."""
+    """Return the coefficients of the landmarks, (landmarks, labels).
+
+    The products are sums in float64: in float32 their rounding would outweigh a small penalty where rows are alike.
+    """
     size = len(landmarks)
     gram, products = np.zeros((size, size)), np.zeros((size, residual.shape[1]))
     for start in range(0, len(residual), _BLOCK):
         part = np.arange(start, min(start + _BLOCK, len(residual)))
-        near = rows.near(part, landmarks, words)
+        near = rows.near(part, landmarks, words).astype(np.float64)
         weighted = (near * shares[part, None]).T
         gram += weighted @ near
         products += weighted @ residual[part]
