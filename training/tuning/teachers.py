@@ -142,7 +142,8 @@ class Mixture:
     def scores(self, queries: Sequence[str]) -> Floats:
         """Score the queries by each teacher."""
         scores = [_with_unread(teacher.scores(queries)) for teacher in self._teachers]
-        return np.mean(scores, axis=0, dtype=np.float32)
+        mean: Floats = np.mean(scores, axis=0, dtype=np.float32)
+        return mean
 
 
 def _with_unread(scores: Floats) -> Floats:

@@ -59,7 +59,7 @@ class BoundedHttp(HttpToolsProtocol):
     _cycles: tuple[RequestResponseCycle, ...] = ()  # requests that wait for an answer, several if the client sent all
     _check: asyncio.TimerHandle
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] - as Uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch the progress of a client."""
         super().connection_made(transport)
         self._check = self.loop.call_later(_PATIENCE, self._check_progress, self._heads, 0)

@@ -470,7 +470,7 @@ def test_of_pairs_with_a_score_only_a_query_has_the_prompt_of_queries(columns, t
     expected = heldout.spearman((first * second).sum(1), np.array(held_out["label"]))
     assert result.before.value == pytest.approx(expected, abs=1e-6)
     assert result.after.value == pytest.approx(expected, abs=1e-6)
-    loaded = encoding.EncoderTraining(TrainingRun(tmp_path / "other", base, config), data, "cosine")
+    loaded = encoding.EncoderTraining.load(TrainingRun(tmp_path / "other", base, config), data, "cosine")
     assert loaded.first.prompts() == {name: PROMPTS[kind] for name, kind in zip(data.texts, kinds, strict=True)}
 
 

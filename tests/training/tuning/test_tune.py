@@ -560,7 +560,7 @@ def test_a_mixture_teaches(same_index, tiny_model, make_reranker, tmp_path, adap
     names = (HYBRID, tiny_model, str(make_reranker(tmp_path / "reranker")))
     recipe = replace(FAST, teachers=names, adapter=adapter)
     run = TrainingRun(tmp_path / "mixture", tiny_model, recipe)
-    session = index_tuning.IndexTuning(run, same_index)
+    session = index_tuning.IndexTuning.open(run, same_index)
     texts, vectors = session.judges.texts, session.judges.stored_vectors(same_index.encoder)
     mixture = teachers.teacher(names, texts, lambda: teachers.Hybrid(same_index.encoder, texts, vectors))
     semantic, teaching = session.before["semantic"], session.teaching()
