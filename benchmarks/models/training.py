@@ -48,7 +48,7 @@ from binocle.training.mining.mine import mine
 from binocle.training.rerankers import candidates
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
-from binocle.training.tuning import query_generation as pairs
+from binocle.training.tuning.queries import query_generation as pairs
 from binocle.training.tuning.tune import TuningResult, tune
 from binocle.training.tuning.tuning_config import TuningConfig
 

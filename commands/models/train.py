@@ -342,7 +342,7 @@ def tune(
     binocle tune docs --adapter --queries queries.txt
     binocle tune docs --no-publish --out tuned
     """
-    from ...training.tuning.query_kinds import DEFAULT_KINDS
+    from ...training.tuning.queries.query_kinds import DEFAULT_KINDS
     from ...training.tuning.tune import tune
     from ...training.tuning.tuning_config import DistillationConfig, TuningConfig
 

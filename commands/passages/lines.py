@@ -58,7 +58,7 @@ _OF_TEXTS = ("answers", "explain", "inverter", "per_document", "join", "full", "
 
 
 class LineOptions(NamedTuple):
-    """The options of lines."""
+    """The options of --regex and --fixed, and -l."""
 
     regex: bool
     fixed: bool

@@ -19,7 +19,7 @@ from ...retriever.store.tables import matrix
 from ..data import documents as corpus
 from ..evaluation import retrieval
 from ..evaluation.measures import values
-from ..tuning import query_generation
+from ..tuning.queries import query_generation
 from . import defences
 from .config import GENERATED
 

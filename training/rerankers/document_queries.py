@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...retriever.documents.scan import index_at
 from ..data import beir, documents
-from ..tuning import query_generation
+from ..tuning.queries import query_generation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from ...core.errors import InputError
 from ...core.sentences import plain, spans
 from ...retriever.documents.document import context_of
 from ..data import documents as corpus
-from . import query_generation
-from .term_weights import normalised
+from .queries import query_generation
+from .queries.term_weights import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...retriever.store.snapshot import Snapshot
     from ..data.documents import Source, SourcePassage
-    from .query_generation import SyntheticPair
+    from .queries.query_generation import SyntheticPair
 
 _KINDS = ("title", "section", "claim", "cloze")
 _QUERIES = 400

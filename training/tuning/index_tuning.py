@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..runs.model_card import Card
     from ..runs.training_run import LoopResult, TrainingRun
     from .passages import Passages
-    from .query_generation import SyntheticPair
+    from .queries.query_generation import SyntheticPair
     from .teachers import Teacher
     from .tuning_config import TuningConfig
     from .verdict import RankingComparison, Verdict

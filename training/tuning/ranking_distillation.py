@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ..runs.training_run import LoopResult
     from .passages import Passages
-    from .query_generation import SyntheticPair
+    from .queries.query_generation import SyntheticPair
     from .teachers import Teacher
     from .tuning_config import DistillationConfig
 

@@ -1,6 +1,6 @@
 """Fit the encoder of an index to its documents without labels, and switch to it only if it is better.
 
-Queries are made from the documents' own structure (`query_generation`). A teacher ranks the passages for each: the
+Queries are made from the documents' own structure (`queries`). A teacher ranks the passages for each: the
 index's hybrid search, a cross-encoder, a larger encoder, or a mixture of them (`teachers`). It must be better than the
 encoder, which then learns these rankings (`ranking_distillation`). Or only a linear map of the query vectors learns
 them (`adapter`), and no passage is embedded anew.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from ...core import checks as limits
 from ...core.errors import InputError
-from .query_kinds import DEFAULT_KINDS
+from .queries.query_kinds import DEFAULT_KINDS
 
 ADAPTER_QUERIES = 2_000  # maximum of generated queries, and of logged ones, that an adapter learns from
 HYBRID = "hybrid"  # the teacher that is the index's own hybrid search

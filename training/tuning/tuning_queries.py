@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from ...core.units import count_of
 from ..data import documents as corpus
-from . import query_generation
 from .passages import Passages
-from .query_log import read_log
-from .term_weights import normalised
+from .queries import query_generation
+from .queries.query_log import read_log
+from .queries.term_weights import normalised
 from .tuning_config import ADAPTER_QUERIES
 from .verdict import judging_share, natural
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from ...retriever.store.snapshot import Snapshot
     from ..data.documents import Source
-    from .query_generation import HeadingCounts, SyntheticPair
+    from .queries.query_generation import HeadingCounts, SyntheticPair
     from .tuning_config import TuningConfig
 
 _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..evaluation import significance
 from ..mining.bm25 import BM25
-from . import query_generation
+from .queries import query_generation
 from .teachers import standard_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Kind
     from .passages import Passages
-    from .query_generation import SyntheticPair
+    from .queries.query_generation import SyntheticPair
     from .teachers import Teacher
 
 NATURAL = ("title", "section", "claim", "link")  # kinds of queries that people wrote, though not as queries

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
 
-_MAX_WORDS = 8_000  # words
+_MAX_WORDS = 8_000
 _MAX_BYTES = 64_000_000  # of the file of words
 _MIN_ROWS = 2  # rows that a word is in
 

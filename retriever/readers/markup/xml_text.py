@@ -38,7 +38,7 @@ _TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
 _PARAGRAPHS = name_set("p para")
 _NOT_IN_RECORD = _ROWS | _PARAGRAPHS
 _MAX_RECORD_LENGTH = 600  # characters
-_MAX_RECORD_ELEMENTS = 120  # elements
+_MAX_RECORD_ELEMENTS = 120
 _MAX_VALUE = 200  # characters of a value that stands behind its name
 
 

@@ -11,7 +11,7 @@ from ....core.files import open_regular
 if TYPE_CHECKING:
     from .caller import Caller
 
-_MAX_BYTES = 256 * 2**20  # bytes
+_MAX_BYTES = 256 * 2**20
 
 
 def pdf(caller: Caller, name: str) -> bytes:

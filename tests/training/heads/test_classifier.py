@@ -537,12 +537,13 @@ def test_fine_tuning_keeps_the_head_if_that_is_right_more_often(tmp_path, tiny_m
     from binocle.retriever.models.heads.bert_head import BertHead
     from binocle.training.heads import fine_tuning
 
-    class Wrong(fine_tuning.Probe):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self.held_out_logits = -self.held_out_logits
+    fit = fine_tuning.Probe.fit
 
-    monkeypatch.setattr(fine_tuning, "Probe", Wrong)
+    def wrong(*arguments: Any, **options: Any) -> Any:
+        probe = fit(*arguments, **options)
+        return replace(probe, held_out_logits=-probe.held_out_logits)
+
+    monkeypatch.setattr(fine_tuning.Probe, "fit", wrong)
     result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FINE_TUNE)
     assert result.notes[0].startswith("kept its own head, with macro-F1 ")
     assert not (tmp_path / "out" / TUNED_ENCODER).exists()

@@ -9,7 +9,7 @@ from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
 from binocle.training.data import beir
 from binocle.training.tuning import generated_collection
-from binocle.training.tuning.term_weights import normalised
+from binocle.training.tuning.queries.term_weights import normalised
 
 NAMES = "osmium gallium rhodium niobium hafnium tantalum indium thallium yttrium cerium".split()
 TOOLS = "microscope barometer gazette spectrograph megaphone cyclotron kiln furnace crucible bellows".split()

@@ -28,15 +28,15 @@ from binocle.training.runs.training_run import TrainingRun
 from binocle.training.tuning import (
     base_share,
     index_tuning,
-    query_generation,
     ranking_distillation,
     teachers,
     tune,
     tuning_queries,
 )
 from binocle.training.tuning.passages import Passages
-from binocle.training.tuning.query_generation import SyntheticPair
-from binocle.training.tuning.query_log import read_log
+from binocle.training.tuning.queries import query_generation
+from binocle.training.tuning.queries.query_generation import SyntheticPair
+from binocle.training.tuning.queries.query_log import read_log
 from binocle.training.tuning.ranking_distillation import learn_ranking
 from binocle.training.tuning.tuning_config import HYBRID, DistillationConfig, TuningConfig
 from binocle.training.tuning.verdict import (

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...core.sentences import spans
-from ..mining.bm25 import split_terms
+from ....core.sentences import spans
+from ...mining.bm25 import split_terms
 from . import definitions, links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from ..data.documents import Source, SourcePassage
+    from ...data.documents import Source, SourcePassage
     from .term_weights import TermWeights
 
     Pair = tuple[str, str]  # query and positive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..mining.bm25 import split_terms
+from ...mining.bm25 import split_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

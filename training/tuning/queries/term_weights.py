@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.sentences import spans
-from ...core.words import split_words
-from ..mining.bm25 import COMMON, inverse_frequency, split_terms, term_scores
+from ....core.sentences import spans
+from ....core.words import split_words
+from ...mining.bm25 import COMMON, inverse_frequency, split_terms, term_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ..data.documents import Source
+    from ...data.documents import Source
 
 _BOILERPLATE = 3  # a sentence in this number of documents is boilerplate
 

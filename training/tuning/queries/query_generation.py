@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import InputError
-from ...core.sentences import plain
-from ...core.words import is_mark
-from ..mining.bm25 import split_terms
+from ....core.errors import InputError
+from ....core.sentences import plain
+from ....core.words import is_mark
+from ...mining.bm25 import split_terms
 from . import links
 from .query_kinds import KINDS, DocumentContext
 from .term_weights import CountSketch, TermWeights, normalised
@@ -24,7 +24,7 @@ from .term_weights import CountSketch, TermWeights, normalised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..data.documents import Source
+    from ...data.documents import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.errors import InputError
-from ..data.sources import rows
+from ....core.errors import InputError
+from ...data.sources import rows
 from .query_generation import SyntheticPair
 from .term_weights import normalised
 

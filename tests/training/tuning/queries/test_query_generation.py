@@ -14,10 +14,10 @@ from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
 from binocle.training.data.documents import Source, SourcePassage, from_corpus, from_index, split
 from binocle.training.mining.bm25 import split_terms
-from binocle.training.tuning import links
-from binocle.training.tuning.query_generation import SyntheticPair, make
-from binocle.training.tuning.query_kinds import KINDS
-from binocle.training.tuning.term_weights import CountSketch, TermWeights, normalised
+from binocle.training.tuning.queries import links
+from binocle.training.tuning.queries.query_generation import SyntheticPair, make
+from binocle.training.tuning.queries.query_kinds import KINDS
+from binocle.training.tuning.queries.term_weights import CountSketch, TermWeights, normalised
 
 FIRST = "osm gall rhod niob hafn tant ind thall yttr cer".split()
 NAMES = [
