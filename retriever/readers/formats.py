@@ -40,9 +40,10 @@ _READERS: dict[str, tuple[str, str]] = {
     "notebook": (".notebook:read_notebook", "ipynb"),
     "email": (".containers.mail:read_mail", "eml mht mhtml"),
     "mailbox": (".containers.mail:read_mailbox", "mbox"),
-    "subtitles": (".plain_text.text:read_subtitles", "srt vtt sub"),
+    "subtitles": (".plain_text.text:read_subtitles", "srt vtt sub ass ssa"),
     "icalendar": (".plain_text.wrapped:read_records", "ics ical ifb vcs"),
     "vcard": (".plain_text.wrapped:read_records", "vcf vcard"),
+    "properties": (".plain_text.text:read_properties", "properties"),
     "po": (".plain_text.wrapped:read_po", "po pot"),
     "zip": (".containers.archive:read_archive", "zip"),
     "tar": (".containers.archive:read_archive", "tar tgz tbz tbz2 txz"),
@@ -52,10 +53,10 @@ _READERS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
-# Calendars, contacts and .asc files were text.
+# Calendars, contacts and .asc files were text, and .properties files were ini.
 VERSIONS = {
     "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
-    "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 2, "latex": 2,
+    "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 2, "latex": 2, "ini": 2,
 }  # fmt: skip
 
 _LANGUAGES = {
@@ -74,7 +75,7 @@ _LANGUAGES = {
     "terraform": "tf tfvars hcl", "nix": "nix", "cmake": "cmake", "make": "mk mak", "bazel": "bzl bazel star",
     "prolog": "pro prolog", "solidity": "sol", "matlab": "matlab", "cobol": "cob cbl cpy", "basic": "bas vb vbs",
     "apl": "apl", "coq": "coq", "lean": "lean", "agda": "agda", "crystal": "cr", "diff": "diff patch",
-    "yaml": "yaml yml", "toml": "toml", "ini": "ini cfg conf cnf properties env desktop service editorconfig",
+    "yaml": "yaml yml", "toml": "toml", "ini": "ini cfg conf cnf env desktop service editorconfig",
     "jinja": "j2 jinja jinja2 tmpl",
     "template": "mustache hbs ejs erb haml pug slim liquid twig", "graphviz": "dot gv",
     "mermaid": "mmd", "makefile": "makefile", "dockerfile": "dockerfile containerfile",
@@ -83,7 +84,7 @@ _LANGUAGES = {
 
 # Formats of statements, records or rows: each line is complete in itself. Most XML is read as prose instead.
 LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | frozenset(
-    {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods", "sqlite", "parquet", "icalendar", "vcard", "po"}
+    {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods", "sqlite", "parquet", "icalendar", "vcard", "po", "properties"}
 )
 
 FORMATS: dict[str, Format] = {

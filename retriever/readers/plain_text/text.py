@@ -21,6 +21,7 @@ _CUE_TAG = re.compile(
     r"|</?(?:[bciuv]|lang|ruby|rt|font)(?:[.\s][^<>\n]*)?>|<\d[\d:.]*>|\{\\[^{}\n]*\}",
     re.IGNORECASE,
 )
+_CUE_BREAK = re.compile(r"\\[Nnh]")
 _CUE_CHARACTERS = {"amp": "&", "lt": "<", "gt": ">", "nbsp": " ", "lrm": "", "rlm": ""}
 _CUE_ESCAPE = re.compile(f"&({'|'.join(_CUE_CHARACTERS)});")
 _QUOTED = re.compile(r'"[^"]*"')
@@ -30,6 +31,11 @@ _DELIMITERS = ",;\t|"
 def read_text(data: bytes, format_name: str) -> Document:
     """Read a text file as prose."""
     return _one_part(decode(data), format_name, "prose")
+
+
+def read_properties(data: bytes, format_name: str) -> Document:
+    """Read the messages of a Java program, whose letters outside of ASCII are often escapes."""
+    return _one_part(unescape(decode(data)), format_name, "code")
 
 
 def read_code(data: bytes, format_name: str) -> Document:
@@ -42,6 +48,8 @@ def read_subtitles(data: bytes, format_name: str) -> Document:
     """Read subtitles without the tags of their cues; a voice tag becomes the name of who speaks."""
     text = decode(data)
     text = _CUE_TAG.sub(lambda match: f"{match['voice'].strip()}: " if match["voice"] else "", text)
+    if text.startswith("[Script Info]"):  # SubStation Alpha
+        text = _CUE_BREAK.sub(" ", text)
     if text.startswith("WEBVTT"):
         text = _CUE_ESCAPE.sub(lambda match: _CUE_CHARACTERS[match[1]], text)
     return _one_part(text, format_name, "prose")
@@ -62,7 +70,7 @@ def read_json_lines(data: bytes, format_name: str) -> Document:
 
 
 def unescape(text: str) -> str:
-    r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines.
+    r"""Replace each \uXXXX of JSON or of Java's properties by its letter, unless that changes the meaning or the lines.
 
     A soft hyphen is removed, as in any text.
     """

@@ -194,3 +194,8 @@ def test_a_file_of_encoded_data_alone_has_no_text() -> None:
 )
 def test_what_only_resembles_encoded_data_is_kept(text: str) -> None:
     assert reading(text, "a.txt").text == text
+
+
+def test_escapes_of_properties_are_letters() -> None:
+    document = reading("greeting=Gr\\u00fc\\u00DFe\\n\nkey\\:a=\\u0041\\u3042\n", "messages_de.properties")
+    assert (document.text, document.format) == ("greeting=Grüße\\n\nkey\\:a=Aあ\n", "properties")

@@ -89,3 +89,5 @@ def test_the_words_of_a_subtitle_have_no_tags() -> None:
     )
     srt = '1\n00:00:01,000 --> 00:00:02,000\n{\\an8}<font color="#fff">a <b>bold</b></font> x<y, &amp;\n'
     assert reading(srt, "a.srt").text == "1\n00:00:01,000 --> 00:00:02,000\na bold x<y, &amp;\n"
+    ass = "[Script Info]\n\n[Events]\nDialogue: 0,0:00:01.00,0:00:03.00,,,0,0,0,,{\\i1}Where is{\\i0} the\\Nharbour?\n"
+    assert reading(ass, "a.ass").text.endswith(",,Where is the harbour?\n")
