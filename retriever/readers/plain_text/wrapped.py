@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...documents.document import Document
-from ..base import DocumentBuilder, PartStart, split_parts
+from ..base import MAX_LEVEL, MAX_TITLE, DocumentBuilder, PartStart, collapse_spaces, split_parts
 from .encoding import decode
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def read_records(data: bytes, format_name: str) -> Document:
     headings: dict[int, tuple[str, ...]] = {-1: ()}
     for item, parent in zip(properties, parents, strict=True):
         if parent not in headings:
-            title = " ".join(titles.get(parent, "").split())
-            headings[parent] = (*headings[outer[parent]], *([title] if title else []))
+            title = collapse_spaces(titles.get(parent, ""))[:MAX_TITLE]
+            headings[parent] = (*headings[outer[parent]], *([title] if title else []))[:MAX_LEVEL]
         _add(builder, item.pieces, item.last_line, headings[parent])
     return builder.document(format_name)
 

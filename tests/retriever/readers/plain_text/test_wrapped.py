@@ -37,6 +37,11 @@ def test_an_event_is_below_its_summary_and_its_values_are_whole() -> None:
     ]  # fmt: skip
 
 
+def test_components_that_do_not_end_have_headings_of_a_limited_depth() -> None:
+    document = reading("BEGIN:VEVENT\nSUMMARY:x\n" * 100, "a.ics")
+    assert max(len(part.heading) for part in document.parts) == 16
+
+
 def test_a_fold_within_the_bytes_of_a_letter_is_taken_out() -> None:
     data = "SUMMARY:Bücher für Käthe".encode()
     cut = data.index(b"\xa4")
