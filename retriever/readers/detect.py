@@ -67,10 +67,12 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
         return by_name
     if _is_package(sniffed) or (sniffed and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
         return formats[sniffed]
-    if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".plain_text.text:")):
+    if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".plain_text.")):
         if by_name:
             raise UnreadableError(f"not {_file_of(ending)}, though it is named so")
         raise UnsupportedError(f"no reader for {ending} files")
+    if sniffed == ".xml" and ending == ".ts":  # translations of Qt, not TypeScript
+        return formats[sniffed]
     if ending in {".txt", ".text", ""} and data.lstrip()[:1] in {b"{", b"["} and _is_json(data):
         return formats[".json"]
     return by_name or formats[".txt"]

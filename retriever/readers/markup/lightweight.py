@@ -389,6 +389,9 @@ _TEX = re.compile(
     r"\\(?:thanks|footnote|label|index|cite\w*)\{[^{}]*\}|\\[a-zA-Z]+\*?(?=\{)|[{}$]"
     r"|(?P<space>\\[a-zA-Z]+\*?[ \t]*|\\\\(?:\[[^\]]*\])?)"
 )
+_IS_TEX = re.compile(
+    r"\\[a-zA-Z]{2,}[ \t]*[\[{]|^[ \t]*@\w+[ \t]*\{", re.MULTILINE
+)  # not a .cls file of another language
 _ACCENTS = {
     '"': 0x308, "'": 0x301, "`": 0x300, "^": 0x302, "~": 0x303, "=": 0x304, ".": 0x307, "u": 0x306, "v": 0x30C,
     "H": 0x30B, "c": 0x327, "k": 0x328, "r": 0x30A,
@@ -428,7 +431,8 @@ def read_latex(data: bytes, format_name: str) -> Document:
             index = scanner.block(index, scanner.line_after(first, closing.match), "code")
             continue
         index += 1
-    return _outside_code(_document(text, scanner, format_name), _TEX_LETTER, _tex_letter)
+    document = _document(text, scanner, format_name)
+    return _outside_code(document, _TEX_LETTER, _tex_letter) if _IS_TEX.search(text) else document
 
 
 def _tex_title(source: str) -> str:

@@ -336,6 +336,8 @@ def test_a_file_is_read_by_its_content_if_that_is_clear() -> None:
     with pytest.raises(UnreadableError, match="no Word document"):
         read(package({"a": "b"}), "a.docx")
     assert reading(package({"a": "b"}), "a").format == "zip"
+    assert reading("<?xml version='1.0'?><!DOCTYPE TS><TS><source>Quit</source></TS>", "app_de.ts").format == "xml"
+    assert reading('msgid "Quit"\n', "app.pot").format == "po"
 
 
 @pytest.mark.parametrize("name", ["a.py", "a.md", "a.txt"])

@@ -431,6 +431,11 @@ def test_accents_and_escaped_signs_of_latex_are_letters(latex: str, text: str) -
     assert [document.text[part.start :][:3] for part in document.parts][2:] == ["end"]
 
 
+def test_a_class_file_of_another_language_than_latex_stays_as_it_is() -> None:
+    source = "public class A {\n  @isTest static void b() {\n    String s = 'It\\'s ~ \\_';\n  }\n}\n"
+    assert reading(source, "A.cls").text == source
+
+
 @pytest.mark.parametrize(
     ("latex", "title"),
     [
