@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..models.heads.reader import Reader, Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer(CitedText):
     """A span of a document that answers a question: `text` is the document's text[char_start:char_end]."""
 

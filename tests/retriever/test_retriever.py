@@ -368,6 +368,17 @@ def notes(tmp_path, tiny_model):
     return Retriever.open(tmp_path / "index", model=tiny_model)
 
 
+def test_hits_and_passages_print_their_place_and_the_beginning_of_their_text(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.add([{"id": "a", "text": "The ship.\n\nIt sails the sea " + "by day and night " * 3}])
+    retriever.add([{"id": "b", "text": "cat"}])
+    (hit,) = retriever.search("ship", k=1)
+    assert repr(hit) == "<Hit a:1-3 'The ship.\\n\\nIt sails the sea by day and night by day and nigh…'>"
+    assert repr(retriever.search("cat", k=1)) == "[<Hit b:1 'cat'>]"
+    (passage,) = retriever.context("ship", k=1, min_relevance=0).passages
+    assert repr(passage) == repr(hit).replace("Hit", "Passage")
+
+
 def test_the_context_of_a_hit_is_the_text_that_was_embedded(retriever):
     hits = retriever.search("cancel a task in the queue", 100)
     assert {bool(hit.heading) for hit in hits} == {True, False}

@@ -47,7 +47,10 @@ class Citation:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_SHOWN = 60  # characters of a text in a repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CitedText(Citation):
     """A text with its citation: `text` is the document's text[char_start:char_end]."""
 
@@ -56,6 +59,11 @@ class CitedText(Citation):
     char_start: int
     char_end: int
     hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
+
+    def __repr__(self) -> str:
+        lines = f"{self.line_start}-{self.line_end}" if self.line_end > self.line_start else self.line_start
+        text = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
+        return f"<{type(self).__name__} {self.path}:{lines} {text!r}>"
 
     @property
     def visible_text(self) -> str:
@@ -91,7 +99,7 @@ class Copy(Citation):
     source: str  # "file" or "added"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Hit(CitedText):
     """A passage and its citation, or neighbouring passages that were joined: then their best one gives the scores.
 
@@ -115,7 +123,7 @@ class Hit(CitedText):
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
     weak: bool = False  # probably no answer; always False if the index was not measured, or is often wrong about this
-    vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
+    vector: Floats | None = field(default=None, compare=False)  # the stored one, shape (dim,), if asked for
 
     @property
     def document(self) -> str:

@@ -29,7 +29,7 @@ _HEADER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Passage(CitedText):
     """Neighbouring hits of a document.
 
