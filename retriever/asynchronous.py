@@ -63,12 +63,11 @@ class AsyncCalls:
 
         :param options: as in `search`; the wait for a free thread counts towards the `deadline`.
         """
-        timed = {**options, "deadline": Deadline.after(options.get("deadline"))}
-        return await self._calls.run(self.search, query, k, where=where, **timed)
+        return await self._calls.run(self.search, query, k, where=where, **_from_now(options))
 
     async def acontext(self, query: str, *, where: Where = None, **options: Unpack[ContextOptions]) -> Context:
-        """Await `context`."""
-        return await self._calls.run(self.context, query, where=where, **options)
+        """Await `context`; the wait for a free thread counts towards the `deadline`."""
+        return await self._calls.run(self.context, query, where=where, **_from_now(options))
 
     async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
         """Await `add`."""
@@ -81,3 +80,8 @@ class AsyncCalls:
     async def adelete(self, *ids: str | os.PathLike[str], **options: Any) -> Report:
         """Await `delete`."""
         return await self._calls.run(self.delete, *ids, **options)
+
+
+def _from_now(options: SearchOptions | ContextOptions) -> dict[str, Any]:
+    """The options of a call, with a deadline that begins now."""
+    return {**options, "deadline": Deadline.after(options.get("deadline"))}

@@ -289,12 +289,13 @@ def test_the_wait_for_a_thread_counts(points, monkeypatch):
 
     async def calls():
         blocked = asyncio.create_task(reader._calls.run(release.wait, 60))
-        late = asyncio.create_task(reader.asearch("cat", deadline=0.01))
+        late = [asyncio.create_task(call("cat", deadline=0.01)) for call in (reader.asearch, reader.acontext)]
         await asyncio.sleep(0.03)
         release.set()
         await blocked
-        with pytest.raises(DeadlineError):
-            await late
+        for call in late:
+            with pytest.raises(DeadlineError, match="after 0.01 seconds"):
+                await call
         return await reader.asearch("cat", deadline=600)
 
     assert paths(asyncio.run(calls())) == paths(points.search("cat"))
