@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .retriever.store.filters.filter import F, Filter
     from .retriever.store.filters.where import Where
     from .retriever.store.records import Facet, Record
+    from .training.evaluation.result import RetrievalResult
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "RemoteRetriever",
     "Report",
     "Reranker",
+    "RetrievalResult",
     "Retriever",
     "Scope",
     "SearchEvent",
@@ -125,6 +127,7 @@ _MODULES = {
     "RemoteRetriever": "retriever.servers.remote",
     "Report": "retriever.indexing.report",
     "Reranker": "retriever.models.reranker",
+    "RetrievalResult": "training.evaluation.result",
     "Retriever": "retriever.retriever",
     "Scope": "retriever.scope",
     "SearchEvent": "retriever.search.events",

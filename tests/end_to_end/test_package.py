@@ -92,9 +92,11 @@ def test_type_hints_of_the_public_names_resolve():
     assert get_type_hints(binocle.Retriever.search)["return"] is binocle.Hits
 
 
-@pytest.mark.parametrize("name", ["search", "answer", "context", "get", "iterate", "facets", "status", "add", "scope"])
+@pytest.mark.parametrize(
+    "name", ["search", "answer", "context", "get", "iterate", "facets", "status", "add", "scope", "evaluate"]
+)
 def test_types_that_an_application_gets_are_public_names(name):
-    annotation = inspect.signature(getattr(binocle.Retriever, name)).return_annotation
+    annotation = inspect.signature(getattr(binocle.Retriever, name, binocle.evaluate)).return_annotation
     assert set(re.findall(r"\b[A-Z]\w+", annotation)) - {"Iterator"} <= set(binocle.__all__)
 
 
