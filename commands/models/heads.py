@@ -242,6 +242,7 @@ def tag(file: str, model: str, precision: float | None, as_json: bool) -> None:
 
 def _texts(file: str) -> Iterator[Any]:
     """Yield the texts of a file, or its pairs of texts."""
+    from ...training.data.columns import head_columns
     from ...training.data.sources import rows, text_lines
 
     if file == "-":
@@ -255,8 +256,9 @@ def _texts(file: str) -> Iterator[Any]:
             "labels the documents of an indexed folder"
         )
     for location, row in rows(file):
-        pair = "sentence1" in row and "sentence2" in row
-        texts = [row.get(name) for name in (("sentence1", "sentence2") if pair else ("text",))]
+        names = head_columns(row)
+        pair = {"sentence1", "sentence2"} <= names.keys()
+        texts = [row.get(names.get(name, name)) for name in (("sentence1", "sentence2") if pair else ("text",))]
         if not all(isinstance(text, str) for text in texts):
             raise InputError(f"{location} has no text: expected a column text, or sentence1 and sentence2")
         yield tuple(texts) if pair else texts[0]

@@ -50,6 +50,13 @@ NAMES: dict[str, tuple[str, ...]] = {  # our column -> its names in data sets, i
     "text": ("text", "sentence", "content", "abstract"),
     "group": ("document_id", "doc_id", "group", "source_id"),
 }
+_OF_HEADS = {  # the columns of a classifier's rows -> their names in data sets
+    "text": NAMES["text"],
+    "sentence1": NAMES["first"],
+    "sentence2": NAMES["second"],
+    "label": (*NAMES["class"], *NAMES["label"]),
+    "score": NAMES["score"],
+}
 _TWO = (("first", "second"), ("query", "positive"))  # columns of rows with two texts
 _TEXTS = ("query", "positive", "first", "second", "text")
 _SCORES = ("scores", "positive_scores")
@@ -108,6 +115,13 @@ class Columns:
             yield where, row
 
 
+def head_columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the row's name for each column of a classifier's rows that it has: text, sentence1, label and so on."""
+    by_lower_name = {str(name).lower(): name for name in row}
+    present = {ours: [name for name in names if name in by_lower_name] for ours, names in _OF_HEADS.items()}
+    return {ours: by_lower_name[names[0]] for ours, names in present.items() if names}
+
+
 def _is(name: Any, column: str) -> bool:
     return str(name).lower() in NAMES[column] or (column == "negative" and bool(_number_of(name)))
 
@@ -152,7 +166,8 @@ def _of_one(where: str, row: Row, named: dict[str, str]) -> Shape:
     if "text" not in named:
         raise InputError(
             f"{where}: the columns {', '.join(map(repr, row)) or 'are none and'} are no training data: expected query "
-            "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
+            "and positive, with or without negative; english and non_english; sentence1 and sentence2 with score or "
+            "label; or text"
         )
     query = named.get("query", "title")
     if query.lower() != "title":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InputError
-from ..data.columns import NAMES, shown
+from ..data.columns import NAMES, head_columns, shown
 from ..data.heads.squad import is_squad, read_questions
 from ..data.heads.tagged import is_conll, read_texts
 from ..data.sources import rows as rows_of
@@ -140,7 +140,7 @@ def _kind(where: str, row: Row) -> Kind:
         return "answers"
     if {"tokens", "tags"} <= row.keys() or ({"text", "entities"} <= row.keys() and "label" not in row):
         return "names"
-    if "text" in row and "label" in row:
+    if {"text", "label"} <= head_columns(row).keys():
         return "classes"
     columns = ", ".join(map(repr, list(row)[:8])) or "none"
     raise InputError(f"{where} has the columns {columns}: {_EXPECTED}")
@@ -184,13 +184,15 @@ def _rankings(name: str, rows: Iterator[tuple[str, Row]]) -> Rankings:
 
 def _labelled(name: str, rows: Iterator[tuple[str, Row]]) -> LabelledTexts:
     texts = LabelledTexts(name, [], [])
+    columns: dict[str, str] = {}
     for where, row in rows:
-        label = row.get("label")
+        columns = columns or head_columns(row)
+        label = row.get(columns["label"])
         if isinstance(label, (bool, int)):
             label = str(label).lower()
         if not isinstance(label, str) or not label.strip():
-            raise InputError(f"{where}: expected the name of a class in 'label', not {shown(label)}")
-        texts.texts.append(_text(where, row, ("text",)))
+            raise InputError(f"{where}: expected the name of a class in {columns['label']!r}, not {shown(label)}")
+        texts.texts.append(_text(where, row, (columns["text"],)))
         texts.labels.append(label.strip())
     return texts
 

@@ -89,6 +89,32 @@ def test_pairs_with_the_same_first_text_are_in_one_part():
     assert (len(examples.held_out), len(held_out), examples.left_out) == (18, 6, 0) and learned.isdisjoint(held_out)
 
 
+NAMES = [
+    ({"text": "text", "label": "category"}, False),
+    ({"text": "Content", "label": "class"}, False),
+    ({"sentence1": "premise", "sentence2": "hypothesis", "label": "gold_label"}, True),
+    ({"sentence1": "question1", "sentence2": "question2", "label": "is_duplicate"}, True),
+]
+
+
+@pytest.mark.parametrize(("names", "pairs"), NAMES)
+def test_columns_of_rows_have_any_usual_name(names, pairs, tmp_path, tiny_model, run):
+    made = rows(pairs=pairs)
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({names[key]: value for key, value in row.items()}) + "\n" for row in made))
+    assert read_examples(data, "train", 0.2, 1_000, 0) == read_examples(made, "train", 0.2, 1_000, 0)
+    out = tmp_path / "out"
+    assert run("train", "classifier", data, "--base", tiny_model, "--out", out).code == 0
+    lines = run("classify", data, "--model", out).out.splitlines()
+    assert len(lines) == len(made)
+    if not pairs:
+        assert f"{len(made)} rows, classes" in run("evaluate", data, "--model", out).out
+    with data.open("a") as file:
+        file.write(json.dumps(dict.fromkeys(names.values(), "-")) + "\n")
+    shown = run("train", "classifier", data, "--base", tiny_model, "--out", tmp_path / "other")
+    assert (shown.code, f"data.jsonl:{len(made) + 1}: label is '-': expected a name" in shown.err) == (2, True)
+
+
 def test_rows_that_are_left_out_are_counted(tmp_path, tiny_model, run):
     data = tmp_path / "data.jsonl"
     made = [row | {"document_id": f"{number}-{copy}"} for number, row in enumerate(rows()) for copy in (0, 1)]
@@ -372,7 +398,7 @@ def test_measures_are_those_of_scikit_learn_on_random_predictions():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([{"text": "a", "class": "b"}], "row 1 has the columns text, class: expected text"),
+        ([{"text": "a", "topic": "b"}], "row 1 has the columns text, topic: expected text"),
         ([{"text": "a", "label": "b"}, {"text": "c", "label": None}], "row 2: label is 'None': expected a name"),
         ([{"text": "a", "label": "b"}, {"text": " ", "label": "c"}], "row 2: text is ' ': expected a text"),
         ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different label: expected 2"),

@@ -14,7 +14,7 @@ from ....core.errors import InputError
 from ....core.units import count_of
 from ....core.words import encodable
 from ....retriever.documents.document import metadata_of
-from ..columns import document_of
+from ..columns import document_of, head_columns
 from ..dataset import HELD_OUT, LEFT_OUT, TRAIN, divide
 from ..sources import rows
 
@@ -74,9 +74,10 @@ def read_examples(
 ) -> Examples:
     """Read and check every row, and hold some out.
 
-    The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`. Rows
-    of one text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part. So are pairs
-    with the same first text, such as the premise of several hypotheses. A text of several documents, some of them held
+    The columns are `text`, or `sentence1` and `sentence2`; and `label` (a class, or a list of labels) or `score`;
+    or they have other usual names, such as `premise`, `hypothesis` and `category`, as in the first row. Rows of one
+    text, or of one document (`document_id`, or another name of `columns.NAMES`), are in one part. So are pairs with
+    the same first text, such as the premise of several hypotheses. A text of several documents, some of them held
     out, is not learned from.
 
     :param source: what `data.sources.rows` reads.
@@ -84,13 +85,14 @@ def read_examples(
     :param share: of the documents to hold out; `maximum` rows at most.
     :raises InputError: naming the place of the first row that does not fit.
     """
-    stream = rows(source, split)
     examples: list[Example] = []
+    names: dict[str, str] = {}
     task, pairs = "", False
-    for location, row in stream:
+    for location, row in rows(source, split):
         if not task:
-            task, pairs = _task(location, row), "sentence1" in row
-        examples.append(_example(location, row, task, pairs=pairs))
+            names = head_columns(row)
+            task, pairs = _task(location, _renamed(row, names)), {"sentence1", "sentence2"} <= names.keys()
+        examples.append(_example(location, _renamed(row, names), task, pairs=pairs))
     return _divided(examples, task, share, maximum, seed, pairs=pairs)
 
 
@@ -134,7 +136,9 @@ def read_unlabelled(source: str | Path | Iterable[Mapping[str, Any]], *, pairs: 
     :raises InputError: naming the place of the first row that does not fit.
     """
     texts = islice(rows(source), MAX_UNLABELLED)
-    examples = tuple(Example(_texts(location, row, pairs=pairs), (), 0.0, "") for location, row in texts)
+    examples = tuple(
+        Example(_texts(location, _renamed(row, head_columns(row)), pairs=pairs), (), 0.0, "") for location, row in texts
+    )
     if not examples:
         raise InputError("the data without labels are empty: expected texts")
     return examples
@@ -166,6 +170,14 @@ def _divided(examples: list[Example], task: str, share: float, maximum: int, see
 def _first(text: Text) -> str:
     """Return a text, or the first of a pair."""
     return text if isinstance(text, str) else text[0]
+
+
+def _renamed(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row with our names of columns beside its own.
+
+    :param names: ours -> the row's.
+    """
+    return {**row, **{ours: row.get(theirs) for ours, theirs in names.items()}}
 
 
 def _task(location: str, row: Mapping[str, Any]) -> str:
@@ -213,7 +225,7 @@ def _number(text: str) -> float | None:
 def _label(location: str, value: Any) -> str:
     if isinstance(value, Integral) or is_flag(value):
         return str(value).lower()
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or value.strip() in ("", "-"):  # the judges of inference agreed on none
         raise InputError(f"{location}: label is {str(value)[:_SHOWN]!r}: expected a name or a whole number as before")
     return encodable(value.strip())
 
