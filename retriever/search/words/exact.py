@@ -52,7 +52,7 @@ _PLAIN_NAME = re.compile(  # an identifier that may be a word of a text: no sign
     r"(?!v\d+\Z)[^\W_]+(?:-\d\w*)?|\d+\.\d+"
 )
 _SOLE_NAME = re.compile(
-    r"(?:(?:class|def|enum|fn|func|function|interface|struct|trait|type)\s+)?([^\W\d]\w*)"
+    r"(?:(?:class|def|enum|fn|func|function|interface|struct|trait|type)\s+)?([^\W\d](?:[\w-]*\w)?)"
 )  # a query
 _SOLE_TOKEN = re.compile(r"\d+|\w+(?:\+\+|#)|\W+")  # a query
 _CODE = re.compile(r"[A-Z]{1,4}-?\d{4,}|0[xX]\w+")  # E0382
@@ -95,6 +95,15 @@ _BLOCK_OF_TERRAFORM = r"(?:variable|output|module|provider|resource|data)(?:[ \t
 _CREATE = (  # SQL
     r"(?i:create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:[a-z]+[ \t]+)?(?:table|view|index|function|procedure|trigger|type"
     r"|sequence|schema|domain)[ \t]+(?:if[ \t]+not[ \t]+exists[ \t]+)?)(?:[\[\"`]?\w+[\]\"`]?\.)?[\[\"`]?"
+)
+
+# In a manual, an option at the start of a line or of an item is explained there: -n, --dry-run::
+_BEFORE_OPTION = (
+    r"(?:[-*+|•][ \t]+|\.\.[ \t]+option::[ \t]+)?[`*_\"]*(?:-[^\s,|/`*_]+[`*_]*(?:,|[ \t]*[|/])[ \t]*[`*_\"]*){0,3}"
+)
+_AFTER_OPTION = (
+    r"(?![\w-])(?:\[?=?[ \t]?[<\[{(][^\n`]*?[>\]})]+|[= ][A-Z][A-Z_|-]*)?[`*_\"]*"
+    r"(?:::?(?!\w)|;;|[ \t]*$|[ \t]{2}|\t|[ \t]+[-–—|][ \t]|(?:,|[ \t]*[|/])[ \t]*[`*_\"]*-)"
 )
 
 # Functions of C, Java or JavaScript have no keyword: a name, parameters and a block, unless the line is a statement.
@@ -314,8 +323,11 @@ def _pattern(literal: str, *, any_case: bool) -> Pattern:
 
 @lru_cache(256)
 def _definition(literal: str, *, any_case: bool) -> Pattern:
-    """Match a line that defines a name."""
+    """Match a line that defines a name or explains an option."""
     name = rf"{re.escape(literal)}(?!\w)"
+    flags = re.MULTILINE | (re.IGNORECASE if any_case else 0)
+    if literal.startswith("-"):
+        return re.compile(rf"^[ \t]*{_BEFORE_OPTION}{re.escape(literal)}{_AFTER_OPTION}", flags)
     lines = (
         rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}\s+)*{_KEYWORDS}\s+{_RECEIVER}{name}",
         rf"{_ASSIGNED}{name}[ \t]*(?::[^=\n]+)?=(?!=)",
@@ -327,4 +339,4 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
         rf"[ \t]*{_CREATE}{name}",
         rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]*\)[^;{{}}()]*\{{",
     )
-    return re.compile(rf"^(?:{'|'.join(lines)})", re.MULTILINE | (re.IGNORECASE if any_case else 0))
+    return re.compile(rf"^(?:{'|'.join(lines)})", flags)

@@ -87,6 +87,14 @@ def test_of_a_query_that_is_one_word_the_definition_counts(query):
     assert parts.level("    def options(self):") == (1, DEFINITION)
 
 
+def test_of_a_query_that_is_one_word_with_hyphens_the_section_of_that_name_counts():
+    parts = parse("pre-receive")
+    assert parts == ExactQuery("pre-receive", names=("pre-receive",))
+    assert parts.level("the pre-receive hook", ["post-receive"]) == (0, 0)
+    assert parts.level("the pre-receive hook", ["Hooks", "pre-receive"]) == (1, UNDER_ITS_NAME)
+    assert parse("a pre-receive hook") == ExactQuery("a pre-receive hook")
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -168,6 +176,16 @@ def test_a_sentence_of_words_is_itself(sentence):
         ("run_all", "CREATE TABLE IF NOT EXISTS [run_all] (", DEFINITION),
         ("run_all", "(defun run_all (task)", DEFINITION),
         ("run_all", "  value = var.run_all", USE),
+        ("--dry-run", "`-n`::\n`--dry-run`::\n    Do nothing.", DEFINITION),
+        ("--dry-run", "-n, --dry-run\n       Do nothing", DEFINITION),
+        ("--dry-run", "  -n, --dry-run <when>  Do nothing", DEFINITION),
+        ("--dry-run", "* **--dry-run**: do nothing", DEFINITION),
+        ("--dry-run", "| `--dry-run` | do nothing |", DEFINITION),
+        ("--dry-run", ".. option:: --dry-run", DEFINITION),
+        ("--dry-run", "--dry-run[=(yes|no)]::", DEFINITION),
+        ("--dry-run", "  --dry-run TEXT  Do nothing", DEFINITION),
+        ("--dry-run", "the flag\n--dry-run does nothing", USE),
+        ("--dry-run", "git push \\\n  --dry-run \\\n  x", USE),
         ("runAll", "    const runAll = 3;", USE),
         ("run_all", "Create the file run_all", USE),
         ("run_all", "SELECT * FROM run_all;", USE),
