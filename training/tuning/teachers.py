@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NEVER = np.float32(-1e4)  # the score of a passage that the teacher has not scored
 _LEADING = 200  # best passages for mean and deviation, as in hybrid search
-_BATCH_SIZE = 2_048  # passages
+_BATCH_SIZE = 256  # passages between two events: a large encoder takes seconds for them
 _READ = 16  # passages that a cross-encoder reads for each query
 
 

@@ -521,8 +521,9 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
 def test_another_encoder_teaches_its_cosines(same_index, tiny_model, tmp_path, willing):
     from dataclasses import replace
 
-    texts = ["the cat sat", "a ship at night", "bread and cheese"]
-    taught = teachers.teacher([tiny_model], texts, pytest.fail).scores(["the cat"])
+    texts, events = ["the cat sat", "a ship at night", "bread and cheese"] * 100, []
+    taught = teachers.teacher([tiny_model], texts, pytest.fail, events.append).scores(["the cat"])
+    assert [(event.done, event.total) for event in events] == [(0, 2), (1, 2), (2, 2)]
     encoder = load_encoder(tiny_model)
     expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(texts).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)

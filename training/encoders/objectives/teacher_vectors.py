@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...runs.training_run import TrainingRun
 
+_BATCH_SIZE = 256  # texts between two events: a large teacher takes seconds for them
 _PRINCIPAL = 8_192  # texts to compute the principal components from
 
 
@@ -37,8 +38,8 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
             _reserve(part)
             shorten = _shortener(loaded, dataset[column], length)
             stage = f"asking the teacher for {len(dataset):,} vectors"
-            for start in counted(range(0, len(dataset), 2_048), run.progress, stage):
-                texts = dataset[start : start + 2_048][column]
+            for start in counted(range(0, len(dataset), _BATCH_SIZE), run.progress, stage):
+                texts = dataset[start : start + _BATCH_SIZE][column]
                 aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
             aside.flush()
             part.replace(file)
