@@ -390,7 +390,7 @@ def test_members_of_a_file_are_read_up_to_their_limits(most, size, left_out, wor
 def test_a_file_is_outdated_if_another_version_of_its_reader_read_it(metadata, ocr, is_outdated):
     row = {"format": "pdf", "source": "file", "state": "indexed", "metadata": metadata, "reason": "", "path": "a.pdf"}
     assert changes_module._is_outdated(row, ocr) is is_outdated
-    for other in ({"source": "added"}, {"state": "skipped"}, {"format": "text"}):
+    for other in ({"source": "added"}, {"state": "skipped"}, {"format": "csv"}):
         assert not changes_module._is_outdated(row | other, ocr)
 
 
