@@ -44,7 +44,9 @@ class _Property:
 
     @property
     def value(self) -> str:
-        return "".join(text for _, text in self.pieces).partition(":")[2]
+        line = "".join(text for _, text in self.pieces)
+        match = _PROPERTY.match(line)
+        return line[match.end() :] if match else ""
 
 
 def read_records(data: bytes, format_name: str) -> Document:

@@ -13,7 +13,7 @@ DTSTART;TZID="Europe/Berlin":20260314T090000
 DESCRIPTION:Agenda\\nThursday\\, July 12\\n\\nThis will be a joi
  nt meetup of ev\\
  neryone
-SUMMARY;LANGUAGE=en:Budget re
+SUMMARY;ALTREP="cid:1":Budget re
  view
 BEGIN:VALARM
 ACTION:DISPLAY
@@ -31,7 +31,7 @@ def test_an_event_is_below_its_summary_and_its_values_are_whole() -> None:
         (event, 3, "prose", 'BEGIN:VEVENT\nDTSTART;TZID="Europe/Berlin":20260314T090000\nDESCRIPTION:Agenda'),
         (event, 5, "prose", "Thursday, July 12"),
         (event, 5, "prose", "This will be a joint meetup of ev"),
-        (event, 7, "prose", "eryone\nSUMMARY;LANGUAGE=en:Budget review"),
+        (event, 7, "prose", 'eryone\nSUMMARY;ALTREP="cid:1":Budget review'),
         (event, 10, "prose", 'BEGIN:VALARM\nACTION:DISPLAY\nEND:VALARM\nATTENDEE;CN="Smith: Ann":mailto:ann@example.org\nEND:VEVENT'),
         (event[:1], 15, "prose", "END:VCALENDAR"),
     ]  # fmt: skip
