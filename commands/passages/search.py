@@ -143,10 +143,11 @@ class _QueryCommand(click.Command):
     """Explain how to pass a query that looks like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.possibilities:
+            if error.possibilities and not first.startswith(error.option_name):
                 raise
             hint = "A query that begins with - goes behind --, after all options"
             raise click.UsageError(f"{error.format_message()} {hint}", ctx) from None

@@ -264,6 +264,9 @@ def test_query_that_looks_like_an_option_goes_behind_two_dashes(here: Path, run)
     assert done == (2, "", f"binocle: {said} (see 'binocle search --help')\n")
     assert run("search", "--mode", "lexical", "--", "-cancel", ".").code == 0
     assert "goes behind" not in run("search", "cancel", "--mod", "lexical").err  # that was meant as an option
+    error = run("search", "--release", ".").err  # an option of similar name does not hide the way
+    assert "No such option '--release'." in error
+    assert "A query that begins with - goes behind --, after all options" in error
 
 
 def test_query_of_a_dash_is_read_from_standard_input(here: Path, run):
