@@ -108,7 +108,7 @@ UNSEEN = {"cacm": cacm, "cisi": cisi, "npl": npl}  # nothing was chosen on them
 
 
 def unseen(data: Path, work: Path) -> dict[str, Path]:
-    """The folders of CACM, CISI and NPL, in BEIR's layout, of those that are in `data`."""
+    """Bring CACM, CISI and NPL into BEIR's layout, as far as `data` has them, and return their folders."""
     return {name: read(data / name, work / name) for name, read in UNSEEN.items() if (data / name).is_dir()}
 
 

@@ -5,7 +5,7 @@
 
 The folder of --data holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz and
 debian_descriptions/debian12_descriptions.jsonl.gz. That of --unseen holds cacm/, cisi/ and npl/ with the files that
-`benchmarks.collections` names; nothing was chosen on them. What is missing is left out.
+`benchmarks.collections` names; nothing was chosen on them. Missing collections are left out.
 
 Every fusion ranks the same candidates: the 200 best passages of either side. Passages that only the words found get
 their true cosine. The ranking with neighbours is the engine's own; p is of the difference to standard scores, by

@@ -355,7 +355,7 @@ def _plain_values(metadata: Any) -> dict[str, Any]:
 
 
 def _encodable(value: Any) -> Any:
-    """A text, or a list of texts, that UTF-8 can hold, as `Retriever` makes it; any other value as it is."""
+    """Replace half characters in a text or a list of texts, as `Retriever` does; return any other value unchanged."""
     if isinstance(value, list):
         return [_encodable(member) for member in value]
     return encodable(value) if isinstance(value, str) else value

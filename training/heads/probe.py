@@ -64,7 +64,7 @@ class Probe:
     ) -> Probe:
         """Embed the examples, fit the probe on them, and measure it on the held-out ones.
 
-        :param stored: fingerprint of the encoder whose vectors the examples have.
+        :param stored: fingerprint of the encoder that gave the examples their vectors.
         :param tuned: folder of an encoder that was tuned for this probe; None: the run's base.
         :raises InputError: for vectors that are not finite.
         """

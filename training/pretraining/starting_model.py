@@ -1,4 +1,4 @@
-"""Load the model that is to be pretrained, with its teacher, and write the rows that it learns from."""
+"""Load the model to pretrain and its teacher, and write the rows to learn from."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class IndexTuning:
             data={
                 "queries": len(self.queries.teaching),
                 "passages": len(self.passages.texts),
-                "share of what was learned": share,
+                "share of the learned weights": share,
             },
             measures=measures,
             loop=loop,

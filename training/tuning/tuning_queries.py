@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .tuning_config import TuningConfig
 
 _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
-_CHOOSING = 0.1  # share of the documents whose queries choose the share of the base, and do not teach
+_CHOOSING = 0.1  # share of the documents; their queries choose the share of the base and do not teach
 _LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
 _LOG_HELD_OUT = 0.2  # share of such a log that judges; as many more queries choose an adapter's share
 _MIN_DOCUMENTS = 8  # to learn from
@@ -82,7 +82,7 @@ class TuningQueries:
         )
 
     def choosing(self, maximum: int) -> list[SyntheticPair]:
-        """Return natural queries of documents that are ranked while learning, but whose queries do not teach."""
+        """Return natural queries of documents that are ranked while learning. No query of these documents teaches."""
         return _natural(self._choosing_documents, self.headings, self._taught, maximum, self._seed)
 
 

@@ -34,7 +34,7 @@ def read_text(data: bytes, format_name: str) -> Document:
 
 
 def read_properties(data: bytes, format_name: str) -> Document:
-    """Read the messages of a Java program, whose letters outside of ASCII are often escapes."""
+    """Read the messages of a Java program: letters outside of ASCII are often escapes there."""
     return _one_part(unescape(decode(data)), format_name, "code")
 
 

@@ -147,7 +147,7 @@ def read_po(data: bytes, format_name: str) -> Document:
             index += 1
         *value, last = [text for _, text in _unescaped(strings, _PO_ESCAPE)]
         value.append(last.removesuffix("\n"))
-        if any("\n" in text.removesuffix("\n") for text in value):  # more lines than in the file: as it is written
+        if any("\n" in text.removesuffix("\n") for text in value):  # the text would have more lines than the file
             value = [text for _, text in strings]
         lines[first:index] = _joined(match[1], value)
     text = "\n".join(lines)

@@ -55,7 +55,7 @@ class BoundedHttp(HttpToolsProtocol):
     """
 
     _size = 0  # bytes since the last that were of a body or ended a head
-    _heads = 0  # requests whose head is complete
+    _heads = 0  # complete heads of requests
     _cycles: tuple[RequestResponseCycle, ...] = ()  # requests that wait for an answer, several if the client sent all
     _check: asyncio.TimerHandle
 
