@@ -206,8 +206,8 @@ class Searches:
     def warm_up(self) -> None:
         """Load everything that a search needs, for a process that answers many.
 
-        The first search is then as fast as the rest. A graph of a plain BERT encoder is compiled for queries, so that
-        one takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
+        The first search is then as fast as the rest. An encoder of the BERT family compiles a graph for queries, so one
+        takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
         processes' by some thousandths.
 
         :raises NoIndexError: when there is no index yet.

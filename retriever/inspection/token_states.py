@@ -74,7 +74,7 @@ class _Backend(Protocol):
 class Inspector:
     """An encoder with open layers.
 
-    A plain BERT is computed by numpy in float32, without torch, also if it is a reranker or a masked language model.
+    The BERT family is computed by numpy in float32, without torch, also a reranker or a masked language model.
 
     >>> Inspector.load("all-MiniLM-L6-v2").read("tokenization").pieces  # doctest: +SKIP
     ('[CLS]', 'token', '##ization', '[SEP]')
@@ -140,7 +140,7 @@ class Inspector:
 
 
 class _NumpyBackend:
-    """A plain BERT: its encoder's layers alone."""
+    """The BERT family: its encoder's layers alone."""
 
     def __init__(self, model: BertModel) -> None:
         self._model = model

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, gpu: bool = False) -> Encoder:
-    """Load an encoder by folder or name, without torch if the model is a plain BERT.
+    """Load an encoder by folder or name, without torch if the model is of the BERT family.
 
     The encoder NAME@int8 is NAME with documents encoded in int8, and NAME@128 has the first 128 dimensions of its
     vectors. Each has a fingerprint of its own.
 
     :param gpu: compute documents on the GPUs of this machine, if it has any.
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
-    :raises InputError: when a model that is no plain BERT is asked for in int8.
+    :raises InputError: when a model of another family is asked for in int8.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     if not isinstance(name, (str, os.PathLike)):
@@ -94,15 +94,16 @@ def _load_int8(name: str, folder: Path) -> Encoder:
     settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
     if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
-        raise InputError(f"{name} is no plain BERT encoder, and only those are computed in int8: leave int8 out")
+        raise InputError(f"{name} is no encoder of the BERT family, which alone is computed in int8: leave int8 out")
     return BertEncoder.load(name, folder, settings, config, int8=True)
 
 
 def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
-    """Load a cross-encoder by folder or name, without torch if the model is a plain BERT.
+    """Load a cross-encoder by folder or name, without torch if the model is of the BERT family.
 
     A loaded reranker is returned as it came. A name is looked up like an encoder's: a folder, the Hugging Face cache,
-    the hub. A single word names a model of `cross-encoder/`. A plain BERT scores in int8 if its name ends in @int8.
+    the hub. A single word names a model of `cross-encoder/`. With @int8 at the end of its name, a reranker of the BERT
+    family scores in int8.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.
@@ -122,7 +123,7 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     if config:
         return BertReranker.load(name, folder, settings, config, int8=is_int8)
     if is_int8:
-        raise InputError(f"{name} is no plain BERT reranker, and only those are computed in int8: leave @int8 out")
+        raise InputError(f"{name} is no reranker of the BERT family, which alone is computed in int8: leave @int8 out")
     from .torch_reranker import TorchReranker
 
     return TorchReranker.load(name, folder, settings)

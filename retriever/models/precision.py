@@ -73,7 +73,7 @@ def reason_against_int8(model: str) -> str:
     try:
         load_encoder(model + INT8)
     except InputError:
-        return f"{model} is no plain BERT encoder"
+        return f"{model} is no encoder of the BERT family"
     return ""
 
 
@@ -116,7 +116,7 @@ def remember(check: Int8Check, memory: Path) -> bool:
 
 
 def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
-    """Compare a plain BERT encoder with itself in int8.
+    """Compare an encoder of the BERT family with itself in int8.
 
     :param model: its folder or name.
     :param texts: passages; at most 400 of them, evenly spaced, are compared.
@@ -134,7 +134,7 @@ def check_int8(model: str, texts: Sequence[str]) -> Int8Check:
 
 
 def check_int8_reranker(model: str, texts: Sequence[str]) -> Int8Check:
-    """Compare a plain BERT reranker with itself in int8: how it orders passages for eight queries.
+    """Compare a reranker of the BERT family with itself in int8: how it orders passages for eight queries.
 
     :param model: its folder or name.
     :param texts: passages in the order of their documents: each query ranks 50 in a row.

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import known_sha256
+from .bert.families import FAMILIES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
+_TOKENIZERS = {  # that read a pair as their tokenizer.json says
+    f"{name}{ending}"
+    for name in ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "MPNetTokenizer")
+    for ending in ("", "Fast")
+}
 # In these model types positions begin after the padding token's, so they read two tokens fewer.
 PADDED_POSITIONS = {
     "roberta",
@@ -34,6 +39,8 @@ _NORMALIZER = {  # names in tokenizer_config.json and in the normalizer of token
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_BERT_NORMALIZER = re.compile(rb'"normalizer"\s*:\s*(\{[^{}]*"BertNormalizer"[^{}]*\})')
+_PREFIX_SPACE = re.compile(rb'"pre_tokenizer"\s*:\s*\{[^{}]*"add_prefix_space"\s*:\s*(true|false)')
 POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -121,7 +128,7 @@ class CrossEncoderSettings:
     labels: int
     max_tokens: int | None  # of a pair, special tokens included; None: the model's own limit
     prompt: str  # put before every pair
-    plain: bool  # whether a BERT tokenizer with default options makes the ids
+    plain: bool  # whether tokenizer.json alone decides the ids of a pair
 
     @classmethod
     def read(cls, folder: Path) -> CrossEncoderSettings:
@@ -157,7 +164,7 @@ class CrossEncoderSettings:
             ),  # the field is missing for two labels
             max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
             prompt=_text((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or ""),
-            plain=tokenizer.get("tokenizer_class") in _BERT_TOKENIZERS and sides == {"right"} and not own,
+            plain=tokenizer.get("tokenizer_class") in _TOKENIZERS and sides == {"right"} and not own,
         )
 
 
@@ -209,19 +216,24 @@ def is_classifier(folder: Path) -> bool:
 
 
 def tokenizer_overrides(folder: Path) -> dict[str, Any]:
-    """Return the settings of a BERT's tokenizer that tokenizer_config.json overrides.
+    """Return the settings of the tokenizer of a BERT or its kin that tokenizer_config.json overrides.
 
     transformers obeys these overrides; the tokenizers library does not know them.
     """
     options = _json(folder / "tokenizer_config.json", dict)
-    if read_config(folder).get("model_type") != "bert" or not (folder / "tokenizer.json").is_file():
+    model_type = read_config(folder).get("model_type")
+    if model_type not in tuple(FAMILIES) or not (folder / "tokenizer.json").is_file():
         return {}
     side = options.get("truncation_side", "right")
     overrides = {"truncation_side": side} if side != "right" else {}
-    match = re.search(
-        rb'"normalizer"\s*:\s*(\{[^{}]*"BertNormalizer"[^{}]*\})', (folder / "tokenizer.json").read_bytes()
-    )
-    if match is None or options.get("tokenizer_class") in _READ_AS_WRITTEN:
+    if options.get("tokenizer_class") in _READ_AS_WRITTEN:
+        return overrides
+    written = (folder / "tokenizer.json").read_bytes()
+    if model_type == "roberta" and (match := _PREFIX_SPACE.search(written)):
+        adds_space = options.get("add_prefix_space", False)
+        return overrides if adds_space == (match[1] == b"true") else overrides | {"add_prefix_space": adds_space}
+    match = _BERT_NORMALIZER.search(written)
+    if match is None:
         return overrides
     try:
         normalizer = json.loads(match[1])

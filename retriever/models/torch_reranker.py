@@ -44,7 +44,7 @@ class TorchReranker(Reranker):
             from torch.nn import Identity
         except ImportError:
             raise MissingExtraError(
-                "sentence-transformers", "torch", f"the reranker {name} is not a plain BERT and"
+                "sentence-transformers", "torch", f"the reranker {name} is not of the BERT family and"
             ) from None
         with loading(folder, "a cross-encoder"):
             model = CrossEncoder(

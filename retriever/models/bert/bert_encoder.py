@@ -1,4 +1,4 @@
-"""Plain BERT encoders: OpenVINO computes documents and many queries, numpy a few queries; torch documents on GPUs."""
+"""Encoders of the BERT family: OpenVINO computes documents and many queries, numpy few queries, torch on GPUs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GPU_TEXTS = 8_192  # tokenized at a time, while a GPU computes those before
 
 
 class BertEncoder:
-    """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO.
+    """A sentence-transformers folder of a BERT family model with pooling, computed by numpy or OpenVINO.
 
     :param int8: encode documents in int8. The name then ends in @int8, and the fingerprint is another one.
     """
@@ -55,7 +55,8 @@ class BertEncoder:
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
         self._settings, self._model, self._int8 = settings, model, int8
         self.dim = self._model.dim * len(settings.pooling)
-        self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
+        special = model.tokenizer(truncated=False).num_special_tokens_to_add(is_pair=False)
+        self.max_tokens = model.limit - special - self._prompt_tokens()
         self._expects_queries = False
         self._gpu: BertGpu | None = None
 

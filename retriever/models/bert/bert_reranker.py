@@ -1,4 +1,4 @@
-"""Plain BERT cross-encoders without torch: OpenVINO scores the pairs."""
+"""Cross-encoders of the BERT family without torch: OpenVINO scores the pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BertReranker(Reranker):
-    """A plain BERT with a classifier of one label, computed by OpenVINO.
+    """A model of the BERT family with a classifier of one label, computed by OpenVINO.
 
     The score of a pair does not depend on the other pairs. In float32 it agrees with that of transformers to 1e-5, in
     bf16 to about two digits.
@@ -43,7 +43,7 @@ class BertReranker(Reranker):
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
         self.first_stage_weight = first_stage_weight
         self._model, self._int8 = model, int8
-        self.max_tokens = model.limit - 3  # [CLS] query [SEP] passage [SEP]
+        self.max_tokens = model.limit - model.tokenizer(truncated=False).num_special_tokens_to_add(is_pair=True)
 
     @classmethod
     def load(
@@ -65,12 +65,12 @@ class BertReranker(Reranker):
             settings.modules == ("Transformer",)
             and settings.plain
             and not settings.prompt
-            and config.get("type_vocab_size", 2) == 2
+            and (config.get("type_vocab_size", 2) == 2 or config.get("model_type") != "bert")
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
             and not model_settings.tokenizer_overrides(folder)
         )
-        return BertConfig.from_json(config, folder / "config.json") if native else None
+        return BertConfig.from_json(config, folder / "config.json", classifier=True) if native else None
 
     def _batch_scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(pairs)

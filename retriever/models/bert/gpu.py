@@ -10,6 +10,7 @@ The CPU runs the same code, for tests.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,6 +103,9 @@ class _Device:
         self._config = config
         is_half = self._device.type == "cuda" and self._type != torch.float32
         self._attend = _attention(self._device) if is_half else _padded_attention
+        if config.distances:
+            bias = self._copy(distance_bias(config, weights, config.max_positions), self._type)
+            self._attend = partial(_padded_attention, bias=bias)
         self._expand = _fused_expansion if is_half else _expansion
         self._add_and_norm = _normalizer(self._device) if is_half else _add_and_norm
         self._graphs: dict[tuple[int, tuple[str, ...]], Callable[[Tensor], Tensor]] = {}
@@ -257,12 +261,19 @@ def _attention(device: torch.device) -> Callable[[Tensor, Tensor, Tensor, Tensor
     return _padded_attention
 
 
-def _padded_attention(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int) -> Tensor:
-    """Compute attention as (texts, heads, longest, head size), for devices without another."""
+def _padded_attention(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, bias: Tensor | None = None
+) -> Tensor:
+    """Compute attention as (texts, heads, longest, head size), for devices without another, or with a bias.
+
+    :param bias: added to the scores, (heads, tokens, tokens).
+    """
     starts, lengths = bounds[:-1], bounds.diff()
     offsets = torch.arange(longest, device=bounds.device)
     tokens = (starts[:, None] + offsets).clamp(max=_TOKENS - 1)
     inside = (offsets < lengths[:, None])[:, None, None]  # no text is without a token: softmax of nothing is NaN
+    if bias is not None:
+        inside = bias[:, :longest, :longest].masked_fill(~inside, float("-inf"))
     query, key, value = (x[tokens].transpose(1, 2) for x in (query, key, value))
     attended = functional.scaled_dot_product_attention(query, key, value, inside).transpose(1, 2)
     every = torch.arange(_TOKENS, device=bounds.device, dtype=bounds.dtype)

@@ -1,4 +1,4 @@
-"""A plain BERT in a folder, for an encoder or a reranker: its tokenizer, and its weights on two backends."""
+"""A model of the BERT family, for an encoder or a reranker: its tokenizer, and its weights on two backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from ....core.errors import InputError, first_line, panics_as_errors
 from ....core.runtime import forking as forked
 from .numpy import BertNumpy
-from .weights import TYPES, WORDS, check_weights, load_weights
+from .weights import TYPES, WORDS, check_weights, load_bert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ class BertModel:
         :raises InputError: when they are damaged.
         """
         file = folder / "model.safetensors"
-        weights, types = load_weights(file), types or classifier
+        weights, types = load_bert(file, config), types or classifier
         check_weights(file, config, weights, classifier=classifier, types=types)
         model = cls(
             folder,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +48,8 @@ class BertNumpy:
         hidden = self._norm(weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + segments, EMBEDDING_NORM)
         yield hidden, None
         bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
+        if self._config.distances:
+            bias = bias + distance_bias(self._config, weights, ids.shape[1])
         for layer in self._layers:
             means, attention = self._attend(hidden, bias, layer)
             hidden = self._norm(hidden + self._dense(means, layer.attention_output), layer.attention_norm)

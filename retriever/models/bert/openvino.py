@@ -17,7 +17,7 @@ import numpy as np
 
 from ....core.errors import InputError
 from .int8 import INPUT_LEVELS
-from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -186,20 +186,31 @@ class _Layers:
         """Return the sum of a state and a dense layer of x."""
         return state.values * self.constant(state.weight) + self.dense(x, name, state.bias)
 
+    def tokens(self, ids: Any) -> Any:
+        """Return the number of tokens in each text, (1,)."""
+        return self._op.gather(self._op.shape_of(ids), self.axes(1), self.axes(0))
+
     def embeddings(self, ids: Any, types: Any | None) -> _State:
         """Return the sum of the embeddings of words, positions and token types. Types that are not given are 0."""
         op, weights = self._op, self._weights
-        tokens = op.gather(op.shape_of(ids), self.axes(1), self.axes(0))
+        tokens = self.tokens(ids)
         added = weights[POSITIONS] if types is not None else weights[POSITIONS] + weights[TYPES][0]
         added = op.slice(self.constant(added), self.axes(0), tokens, self.axes(1), self.axes(0))
         if types is not None:
             added = added + op.gather(self.constant(weights[TYPES]), types, self.axes(0))
         return self.norm(op.gather(self.constant(weights[WORDS]), ids, self.axes(0)) + added, EMBEDDING_NORM)
 
+    def distance_bias(self, ids: Any) -> Any:
+        """Return the bias of attention by distance, (1, heads, tokens, tokens), cut from that of the longest text."""
+        op, tokens = self._op, self.tokens(ids)
+        whole = self.constant(distance_bias(self._config, self._weights, self._config.max_positions)[None])
+        ends = op.concat([tokens, tokens], 0)
+        return op.slice(whole, self.axes(0, 0), ends, self.axes(1, 1), self.axes(2, 3))
+
     def attention(self, layer: LayerNames, queries: _State, states: _State, bias: Any) -> Any:
         """Return the attention of the queries to the states, its heads side by side.
 
-        :param bias: added to the scores of each key.
+        :param bias: added to the scores: (texts, heads or 1, queries or 1, tokens).
         """
         op, count = self._op, self._config.heads
         size = self._dim // count
@@ -305,11 +316,15 @@ def _graph(
     inputs = [ids, mask] if types is None else [ids, mask, types]
     states = layers.embeddings(ids, types)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
+    if config.distances:
+        bias = bias + layers.distance_bias(ids)
     last = config.layers - 1
     for number in range(config.layers):
         layer = LayerNames(number)
         is_cut = (classifier or pooling == "cls") and number == last
         queries = layers.first(states) if is_cut else states
+        if is_cut and config.distances:
+            bias = op.slice(bias, axes(0), axes(1), axes(1), axes(2))
         attended = layers.attention(layer, queries, states, bias)
         states = layers.norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
         expanded = op.gelu(dense(states, layer.intermediate), "erf")

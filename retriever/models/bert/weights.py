@@ -1,18 +1,20 @@
-"""The configuration and the weights of a plain BERT: read, named and checked.
+"""The configuration and the weights of a BERT, or of a model that is computed as one: read, named and checked.
 
 The layout is that of transformers' `BertModel` and `BertForSequenceClassification`, without the `bert.` prefix.
-Reference: Devlin et al. 2019, arXiv:1810.04805.
+Reference: Devlin et al. 2019, arXiv:1810.04805. `families` has the other model types.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....core.errors import InputError
+from .families import FAMILIES, Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +30,8 @@ POSITIONS = "embeddings.position_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 EMBEDDING_NORM = "embeddings.LayerNorm"
 POOLER, CLASSIFIER = "pooler.dense", "classifier"
+DISTANCES = "encoder.relative_attention_bias.weight"
+_FARTHEST = 128  # tokens: greater distances share a bias
 
 
 class LayerNames:
@@ -45,37 +49,102 @@ class LayerNames:
 
 @dataclass(frozen=True, slots=True)
 class BertConfig:
-    """The sizes of a plain BERT."""
+    """The sizes of a BERT, or of a model that is computed as one."""
 
     layers: int
     heads: int
     eps: float  # of every layer norm
     max_positions: int  # longest sequence, special tokens included
+    first_position: int = 0  # the row of the position embeddings for the first token
+    distances: int = 0  # rows of the bias by distance; 0: none
+    model_type: str = "bert"
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any], file: Path | str = "config.json") -> BertConfig | None:
-        """Return the configuration, or None if the model is not a plain BERT and needs torch.
+    def from_json(
+        cls, config: Mapping[str, Any], file: Path | str = "config.json", *, classifier: bool = False
+    ) -> BertConfig | None:
+        """Return the configuration, or None if the model is of another family and needs torch.
 
         :param file: the file of `config`, for messages.
+        :param classifier: whether its head for whole texts must be BERT's too.
         """
-        plain = (
-            config.get("model_type") == "bert"
-            and config.get("hidden_act") == "gelu"
+        model_type = config.get("model_type")
+        family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+        if family is None or (classifier and not family.has_berts_classifier):
+            return None
+        is_computed = (
+            config.get(family.sizes.get("hidden_act", "hidden_act")) == "gelu"
             and config.get("position_embedding_type", "absolute") == "absolute"
             and not config.get("is_decoder", False)
+            and (model_type != "mpnet" or config.get("pad_token_id", 1) == 1)  # its positions ignore another number
         )
-        if not plain:
+        if not is_computed:
             return None
-        names = ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
-        for name in names:
-            if not isinstance(config.get(name), int) or not 0 < config[name] < 10**6:
-                raise InputError(f"{file} has {name} {config.get(name)!r}: expected a positive number")
-        layers, heads, positions = (config[name] for name in names)
-        return cls(layers, heads, float(config.get("layer_norm_eps", 1e-12)), positions)
+        layers, heads, positions = (
+            _positive(config, family.sizes.get(name, name), file)
+            for name in ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+        )
+        first = 0
+        if family.padding is not None:
+            padding = config.get("pad_token_id", family.padding)
+            first = 1 + (padding if type(padding) is int and padding >= 0 else family.padding)
+            if positions <= first:
+                raise InputError(f"{file} has max_position_embeddings {positions}: expected more than {first}")
+        distances = config.get("relative_attention_num_buckets", 32) if family.has_distances else 0
+        if family.has_distances and (not isinstance(distances, int) or not 4 <= distances < 10**6):
+            raise InputError(f"{file} has relative_attention_num_buckets {distances!r}: expected a number from 4 on")
+        eps = float(config.get("layer_norm_eps", 1e-12))
+        return cls(layers, heads, eps, positions - first, first, distances, str(model_type))
+
+    @property
+    def family(self) -> Family:
+        """How the model names its weights."""
+        return FAMILIES[self.model_type]
+
+
+def _positive(config: Mapping[str, Any], name: str, file: Path | str) -> int:
+    """:raises InputError: when a setting is not a positive number."""
+    value = config.get(name)
+    if not isinstance(value, int) or not 0 < value < 10**6:
+        raise InputError(f"{file} has {name} {value!r}: expected a positive number")
+    return value
+
+
+def load_bert(file: Path, config: BertConfig) -> dict[str, Floats]:
+    """Memory-map a safetensors file as `load_weights`, and return its arrays by BERT's names.
+
+    :raises InputError: when the file is not a safetensors file.
+    """
+    weights = {config.family.bert_name(name): array for name, array in load_weights(file).items()}
+    if config.first_position and POSITIONS in weights:
+        weights[POSITIONS] = weights[POSITIONS][config.first_position :]
+    if not config.family.has_types and WORDS in weights:
+        types = weights.get(TYPES, np.zeros((1, weights[WORDS].shape[-1]), np.float32))
+        weights[TYPES] = np.repeat(types[:1], 2, axis=0)  # a second text has the type of the first
+    return weights
+
+
+def distance_bias(config: BertConfig, weights: Mapping[str, Floats], tokens: int) -> Floats:
+    """Return what is added to the attention of each token (second axis) to each other, (heads, tokens, tokens).
+
+    Half of the rows are for later tokens. In each half, the first rows are for one distance each, and the others divide
+    the logarithms up to 128 tokens (Raffel et al. 2020, arXiv:1910.10683).
+    """
+    half = config.distances // 2
+    exact = half // 2
+    distances = np.arange(tokens)
+    with np.errstate(divide="ignore"):
+        logarithms = np.log(distances.astype(np.float32) / exact) / math.log(_FARTHEST / exact)
+    rows = np.minimum(exact + np.maximum(logarithms * (half - exact), 0).astype(np.int64), half - 1)
+    rows = np.where(distances < exact, distances, rows)
+    by_offset = np.concatenate([rows[:0:-1], rows + half * (distances > 0)])  # of key minus query, from 1 - tokens on
+    offsets = distances[None, :] - distances[:, None] + tokens - 1
+    bias: Floats = np.ascontiguousarray(weights[DISTANCES].T)[:, by_offset[offsets]]
+    return bias
 
 
 def load_weights(file: Path) -> dict[str, Floats]:
-    """Memory-map a safetensors file and return its float arrays by name, without the `bert.` prefix.
+    """Memory-map a safetensors file and return its float arrays by name.
 
     The safetensors library checks the header. Its loader would copy all weights, and a query reads only a part of them.
     Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
@@ -99,7 +168,7 @@ def load_weights(file: Path) -> dict[str, Floats]:
     # Mode c is for OpenVINO, which shares only writable arrays; nothing is written.
     data = np.memmap(file, np.uint8, "c", offset=start) if file.stat().st_size > start else np.empty(0, np.uint8)
     return {
-        name.removeprefix("bert."): _FLOATS[entry["dtype"]](data[slice(*entry["data_offsets"])]).reshape(entry["shape"])
+        name: _FLOATS[entry["dtype"]](data[slice(*entry["data_offsets"])]).reshape(entry["shape"])
         for name, entry in header.items()
         if entry["dtype"] in _FLOATS  # position_ids is an integer buffer of old checkpoints
     }
@@ -136,7 +205,10 @@ def check_weights(
         actual = weights[name].shape if name in weights else None
         if actual != shape or 0 in shape:
             problem = "is missing" if actual is None else f"has shape {actual} where {shape} was expected"
-            raise InputError(f"{file} is not a whole BERT: the weight {name} {problem}")
+            kind, weight = "BERT", f"the weight {name}"
+            if config.model_type != "bert":
+                kind, weight = config.model_type, f"its weight for BERT's {name}"
+            raise InputError(f"{file} is not a whole {kind}: {weight} {problem}")
     dim = weights[WORDS].shape[1]
     if dim % config.heads:
         raise InputError(f"{file} has hidden size {dim}, which {config.heads} attention heads do not divide")
@@ -154,6 +226,8 @@ def _shapes(
         POSITIONS: (config.max_positions, dim),
         TYPES: (2, dim) if types else weights.get(TYPES, words).shape,
     }
+    if config.distances:
+        shapes[DISTANCES] = (config.distances, config.heads)
     dense: dict[str, tuple[int, ...]] = {}
     norms = [EMBEDDING_NORM]
     for number in range(config.layers):

@@ -1,4 +1,4 @@
-"""The kinds of encoder beside plain BERT: each turns texts into unit vectors.
+"""The kinds of encoder beside the BERT family: each turns texts into unit vectors.
 
 `torch_encoder` takes all models of sentence-transformers, `static_encoder` tables of word vectors, `no_encoder` an
 index of given vectors. `adapted_encoder` and `defended_encoder` change another encoder's vectors.

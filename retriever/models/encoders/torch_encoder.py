@@ -45,7 +45,7 @@ class TorchEncoder:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise MissingExtraError(
-                "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
+                "sentence-transformers", "torch", f"the encoder {name} is not of the BERT family and"
             ) from None
         with loading(folder, "a sentence-transformers model"):
             model = SentenceTransformer(

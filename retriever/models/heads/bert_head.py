@@ -1,4 +1,4 @@
-"""A plain BERT with a head, without torch: the encoder's own pass, and the head in numpy on its hidden states."""
+"""The BERT family with a head, without torch: the encoder's own pass, and the head in numpy on its hidden states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ....core.errors import InputError
 from ..bert.model import BertModel
-from ..bert.weights import POOLER, load_weights
+from ..bert.weights import POOLER, load_bert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ _MIN_TOKENS = 1_024  # tokens: numpy computes fewer before a graph is compiled
 
 
 class BertHead:
-    """A plain BERT with a head. In float32 its logits agree with those of transformers to 1e-4."""
+    """A model of the BERT family with a head. In float32 its logits agree with those of transformers to 1e-4."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class BertHead:
         :raises InputError: when they are damaged, or the head is missing.
         """
         model = BertModel.load(folder, config, fingerprint, types=True, pooling="cls" if kind.pooled else None)
-        weights = load_weights(folder / "model.safetensors")
+        weights = load_bert(folder / "model.safetensors", config)
         dense = _dense(folder, weights, kind.layer, (len(settings.labels), model.dim))
         pooler = _dense(folder, weights, POOLER, (model.dim, model.dim)) if kind.pooled else None
         return cls(name, folder, fingerprint, settings, model, dense, pooler)

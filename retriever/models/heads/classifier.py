@@ -1,7 +1,7 @@
 """Classify texts, or pairs of texts: into one of several classes, with any number of labels, or by a number.
 
 The head is one on an encoder's vectors (a probe), or a model that was fine-tuned whole. Neither needs torch where the
-encoder is a plain BERT.
+encoder is of the BERT family.
 """
 
 from __future__ import annotations

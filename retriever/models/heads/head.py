@@ -138,7 +138,7 @@ class EncoderWithHead(Protocol):
 
 
 def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
-    """Load an encoder with a head by folder or name, without torch if the model is a plain BERT.
+    """Load an encoder with a head by folder or name, without torch if the model is of the BERT family.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model has another head, or is damaged.
@@ -150,7 +150,7 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
     settings = HeadSettings.read(folder, kind)
     label = str(folder) if expand_home(name).is_dir() else os.fspath(name)
     digest = fingerprint(folder, settings)
-    config = _bert_config(folder)
+    config = _bert_config(folder, kind)
     if config:
         from .bert_head import BertHead
 
@@ -160,13 +160,13 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
     return TorchHead.load(label, folder, digest, settings, kind)
 
 
-def _bert_config(folder: Path) -> BertConfig | None:
-    """Return the configuration of a plain BERT that needs no torch, else None."""
+def _bert_config(folder: Path, kind: HeadKind) -> BertConfig | None:
+    """Return the configuration of a model of the BERT family, which needs no torch, else None."""
     config = read_config(folder)
     native = (
-        config.get("type_vocab_size", 2) == 2
+        (config.get("type_vocab_size", 2) == 2 or config.get("model_type") != "bert")
         and (folder / "model.safetensors").is_file()
         and (folder / "tokenizer.json").is_file()
         and not tokenizer_overrides(folder)
     )
-    return BertConfig.from_json(config, folder / "config.json") if native else None
+    return BertConfig.from_json(config, folder / "config.json", classifier=kind.pooled) if native else None

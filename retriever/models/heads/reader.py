@@ -135,7 +135,7 @@ def _best(window: Window, logits: Floats) -> tuple[float, int, int]:
 
 
 def load_reader(name: str | os.PathLike[str] | Reader) -> Reader:
-    """Load a reader by folder or name, without torch if it is a plain BERT. A loaded one is returned as it came.
+    """Load a reader by folder or name, without torch if it is of the BERT family. A loaded one is returned as it came.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no reader, or is damaged.

@@ -259,7 +259,7 @@ def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple
 
 
 def load_tagger(name: str | os.PathLike[str]) -> Tagger:
-    """Load a tagger by folder or name, without torch if it is a plain BERT.
+    """Load a tagger by folder or name, without torch if it is of the BERT family.
 
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no tagger, or is damaged.

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from binocle.core.errors import BinocleError, InputError
 from binocle.retriever.models.bert.numpy import BertNumpy, _gelu
-from binocle.retriever.models.bert.weights import BertConfig, load_weights
+from binocle.retriever.models.bert.weights import BertConfig, load_bert, load_weights
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -29,7 +29,7 @@ TEXTS = [
 def bert(tiny_model):
     folder = Path(tiny_model)
     config = BertConfig.from_json(json.loads((folder / "config.json").read_text()))
-    return config, load_weights(folder / "model.safetensors")
+    return config, load_bert(folder / "model.safetensors", config)
 
 
 @pytest.fixture
@@ -186,7 +186,8 @@ def test_only_plain_bert_has_a_configuration():
     }
     assert BertConfig.from_json(plain) == BertConfig(layers=2, heads=4, eps=1e-12, max_positions=128)
     for change in (
-        {"model_type": "mpnet"},
+        {"model_type": "modernbert"},
+        {"model_type": ["bert"]},
         {"hidden_act": "gelu_new"},
         {"position_embedding_type": "relative_key"},
         {"is_decoder": True},
@@ -206,7 +207,7 @@ def test_weights_come_back_by_value_without_the_prefix(tmp_path):
         "scalar": np.array(3, np.float32),
     }
     save_file(given, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    read = load_weights(tmp_path / "model.safetensors")
+    read = load_bert(tmp_path / "model.safetensors", BertConfig(layers=1, heads=1, eps=1e-12, max_positions=8))
     assert read.keys() == {"a", "b", "empty", "scalar"}
     for name, array in given.items():
         np.testing.assert_array_equal(read[name.removeprefix("bert.")], array)
@@ -223,7 +224,7 @@ def test_half_and_double_precision_become_single(tmp_path):
 
 
 def test_bfloat16_weights_are_read(tmp_path):
-    """They are float32's upper halves; a model saved in bf16 is still a plain BERT."""
+    """They are float32's upper halves; a model saved in bf16 is still computed without torch."""
     values = np.array([1.5, -2.25, 0.125, 1024], np.float32)
     data = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
     file = _raw(tmp_path, {"w": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}}, data)

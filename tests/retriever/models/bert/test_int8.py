@@ -142,7 +142,7 @@ def test_other_rerankers_are_refused_in_int8(make_reranker, tmp_path):
     folder = make_reranker(tmp_path / "relu")
     config = folder / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), "hidden_act": "relu"}), "utf-8")
-    with pytest.raises(InputError, match="relu is no plain BERT reranker, and only those are computed in int8"):
+    with pytest.raises(InputError, match="relu is no reranker of the BERT family, which alone is computed in int8"):
         load_reranker(f"{folder}{INT8}")
 
 
@@ -150,7 +150,7 @@ def test_other_models_are_refused_in_int8(make_model, tmp_path):
     folder = make_model(tmp_path / "relu")
     config = folder / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), "hidden_act": "relu"}), "utf-8")
-    with pytest.raises(InputError, match="relu is no plain BERT encoder, and only those are computed in int8"):
+    with pytest.raises(InputError, match="relu is no encoder of the BERT family, which alone is computed in int8"):
         load_encoder(f"{folder}{INT8}")
 
 

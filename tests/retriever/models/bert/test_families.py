@@ -1,0 +1,238 @@
+"""Model types that are computed as BERT: vectors, scores and logits are those of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from binocle.core.errors import InputError
+from binocle.retriever.inspection.token_states import Inspector
+from binocle.retriever.models.bert import bert_encoder, gpu
+from binocle.retriever.models.bert.bert_encoder import BertEncoder
+from binocle.retriever.models.bert.bert_reranker import BertReranker
+from binocle.retriever.models.bert.families import FAMILIES
+from binocle.retriever.models.bert.weights import BertConfig, distance_bias, load_bert
+from binocle.retriever.models.heads.bert_head import BertHead
+from binocle.retriever.models.heads.head import CLASSIFIER, TAGGER, load_head
+from binocle.retriever.models.heads.torch_head import TorchHead
+from binocle.retriever.models.load import load_encoder, load_reranker
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+CONFIGS = {
+    "roberta": transformers.RobertaConfig(**SIZES, type_vocab_size=1, layer_norm_eps=1e-5),
+    "xlm-roberta": transformers.XLMRobertaConfig(**SIZES, type_vocab_size=1, layer_norm_eps=1e-5),
+    "camembert": transformers.CamembertConfig(**SIZES, type_vocab_size=1, layer_norm_eps=1e-5),
+    "distilbert": transformers.DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=64),
+    "mpnet": transformers.MPNetConfig(**SIZES, layer_norm_eps=1e-5),
+}
+LETTERS = "abcdefghijklmnopqrstuvwxyzéü.,;!?"
+TEXTS = ["the cat sat on the mat.", "", "bread", "a task, which was cancelled; " * 20, "größe & été", "x " * 200]
+PAIRS = [(TEXTS[0], text) for text in TEXTS]
+
+
+def word_pieces() -> Tokenizer:
+    pieces = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "##ed"]
+    tokenizer = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def byte_pairs() -> Tokenizer:
+    pieces = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "the"]
+    merges = [("t", "h"), ("th", "e")]
+    tokenizer = Tokenizer(models.BPE({piece: number for number, piece in enumerate(pieces)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def unigrams() -> Tokenizer:
+    pieces = [(piece, 0.0) for piece in SPECIAL] + [("▁", -2.0), ("▁the", -3.0)]
+    tokenizer = Tokenizer(models.Unigram([*pieces, *((letter, -4.0) for letter in LETTERS)], unk_id=3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    return tokenizer
+
+
+TOKENIZERS = {
+    "roberta": ("RobertaTokenizer", byte_pairs),
+    "xlm-roberta": ("XLMRobertaTokenizer", unigrams),
+    "camembert": ("XLMRobertaTokenizer", unigrams),
+    "distilbert": ("PreTrainedTokenizerFast", word_pieces),
+    "mpnet": ("MPNetTokenizer", word_pieces),
+}
+
+
+def build(folder: Path, family: str, task: str = "", *, labels: int = 1) -> Path:
+    """A random model as transformers saves it, with a tokenizer of the family's own kind."""
+    name, make = TOKENIZERS[family]
+    tokenizer = make()
+    tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokens = {f"{kind}_token": f"<{kind}>" for kind in ("pad", "unk", "mask")} | {"cls_token": "<s>"}
+    ends = {"sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>", "model_max_length": 64}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens, **ends).save_pretrained(folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": name}))
+    config = CONFIGS[family].to_dict() | {"vocab_size": tokenizer.get_vocab_size(), "pad_token_id": 1}
+    config |= {"max_position_embeddings": 64 if family == "distilbert" else 66, "num_labels": labels}
+    config = type(CONFIGS[family]).from_dict(config | {"initializer_range": 0.2})
+    torch.manual_seed(3)
+    getattr(transformers, f"AutoModel{task}").from_config(config).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """The folders of encoders by family. Not to be changed."""
+    root = tmp_path_factory.mktemp("families")
+    return {family: build(root / family, family) for family in CONFIGS}
+
+
+@pytest.fixture(params=CONFIGS)
+def family(request):
+    return request.param
+
+
+def test_every_family_beside_bert_is_tested():
+    assert {"bert", *CONFIGS} == FAMILIES.keys()
+
+
+def test_vectors_are_those_of_sentence_transformers(family, folders, monkeypatch):
+    st = pytest.importorskip("sentence_transformers")
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = folders[family]
+    encoder = load_encoder(folder)
+    assert isinstance(encoder, BertEncoder)
+    assert encoder.max_tokens == 62
+    expected = st.SentenceTransformer(str(folder), device="cpu").encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.encode(TEXTS, kind="query"), expected, atol=2e-6)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-6)
+
+
+def test_the_first_token_alone_and_other_pooling_are_those_of_all_tokens(family, folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = shutil.copytree(folders[family], tmp_path / "model")
+    modules = [{"path": "", "type": "a.Transformer"}, {"path": "1_Pooling", "type": "a.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    for pooling in ("cls", ["cls", "max"]):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+        encoder = load_encoder(folder)
+        np.testing.assert_allclose(encoder.encode(TEXTS), encoder.encode(TEXTS, kind="query"), atol=2e-6)
+
+
+def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
+    monkeypatch.setattr(gpu, "_TOKENS", 256)
+    monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    on_gpu = load_encoder(folders[family])
+    assert on_gpu.use_gpus() == "2 GPUs"
+    np.testing.assert_allclose(on_gpu.encode(TEXTS), load_encoder(folders[family]).encode(TEXTS), atol=2e-6)
+
+
+def test_in_int8_vectors_are_nearly_the_same(family, folders):
+    own, int8 = load_encoder(folders[family]), load_encoder(f"{folders[family]}@int8")
+    assert own.fingerprint != int8.fingerprint
+    cosines = (own.encode(TEXTS) * int8.encode(TEXTS)).sum(1)
+    assert 0.9 < cosines.min() < 1 - 1e-7
+
+
+def test_a_reranker_scores_as_transformers(family, tmp_path, monkeypatch):
+    st = pytest.importorskip("sentence_transformers")
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = build(tmp_path / "model", family, "ForSequenceClassification")
+    reranker = load_reranker(folder)
+    assert isinstance(reranker, BertReranker) == (family != "distilbert")  # its head is another one
+    model = st.CrossEncoder(str(folder), device="cpu", local_files_only=True)
+    expected = model.predict(PAIRS, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    np.testing.assert_allclose(reranker.score_pairs(PAIRS), expected, atol=1e-4)
+    assert reranker.max_tokens == 60
+
+
+@pytest.mark.parametrize(("kind", "task"), [(TAGGER, "TokenClassification"), (CLASSIFIER, "SequenceClassification")])
+def test_the_logits_of_a_head_are_those_of_transformers(kind, task, family, tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = build(tmp_path / "model", family, f"For{task}", labels=3)
+    head = load_head(folder, kind)
+    assert isinstance(head, TorchHead if family == "distilbert" and kind is CLASSIFIER else BertHead)
+    model = getattr(transformers, f"AutoModelFor{task}").from_pretrained(folder).eval()
+    texts = [encoding for encoding in head.tokenizer().encode_batch(TEXTS) if len(encoding.ids) <= 62]
+    for encoding, logits in zip(texts, head.logits(texts), strict=True):
+        with torch.no_grad():
+            expected = model(input_ids=torch.tensor([encoding.ids])).logits[0].numpy()
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_layers_and_attention_are_those_of_transformers(family, folders):
+    text = Inspector.load(folders[family]).read(TEXTS[0])
+    model = transformers.AutoModel.from_pretrained(folders[family], attn_implementation="eager").eval()
+    with torch.no_grad():
+        output = model(torch.tensor([text.ids]), output_hidden_states=True, output_attentions=True)
+    np.testing.assert_allclose(text.states, torch.cat(output.hidden_states).numpy(), atol=1e-4)
+    np.testing.assert_allclose(text.attention, torch.cat(output.attentions).numpy(), atol=1e-4)
+
+
+def test_the_bias_of_every_distance_is_that_of_mpnet(folders):
+    folder = folders["mpnet"]
+    config = BertConfig.from_json(json.loads((folder / "config.json").read_text()))
+    assert config is not None
+    model = transformers.AutoModel.from_pretrained(folder)
+    with torch.no_grad():
+        expected = model.encoder.compute_position_bias(torch.empty(1, 600, 32))[0].numpy()
+    bias = distance_bias(config, load_bert(folder / "model.safetensors", config), 600)
+    np.testing.assert_array_equal(bias, expected)
+
+
+def test_an_mpnet_that_pads_otherwise_needs_torch(folders):
+    config = json.loads((folders["mpnet"] / "config.json").read_text())
+    assert BertConfig.from_json(config | {"pad_token_id": 0}) is None
+
+
+@pytest.mark.parametrize("name", ["add_prefix_space", "truncation_side"])
+def test_a_tokenizer_that_its_settings_change_needs_torch(name, folders, tmp_path):
+    folder = shutil.copytree(folders["roberta"], tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    value = {"add_prefix_space": True, "truncation_side": "left"}[name]
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, name: value}))
+    assert not isinstance(load_encoder(folder), BertEncoder)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "message"),
+    [
+        ("mpnet", {"relative_attention_num_buckets": 2}, "relative_attention_num_buckets 2: expected a number from 4"),
+        ("mpnet", {"relative_attention_num_buckets": 64}, r"has shape \(32, 4\) where \(64, 4\) was expected"),
+        ("roberta", {"max_position_embeddings": 2}, "max_position_embeddings 2: expected more than 2"),
+        ("distilbert", {"n_layers": 3}, "not a whole distilbert: its weight for BERT's encoder.layer.2.*is missing"),
+        ("distilbert", {"n_heads": "four"}, "n_heads 'four': expected a positive number"),
+    ],
+)
+def test_wrong_sizes_are_refused_in_one_line(family, change, message, folders, tmp_path):
+    folder = shutil.copytree(folders[family], tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(InputError, match=message) as caught:
+        load_encoder(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_without_embeddings_are_refused(folders, tmp_path):
+    folder = shutil.copytree(folders["distilbert"], tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    word = "embeddings.word_embeddings.weight"
+    for changed in (weights | {word: np.float32(1.0)[None]}, {k: v for k, v in weights.items() if k != word}):
+        save_file(changed, folder / "model.safetensors")
+        with pytest.raises(InputError, match="is not a whole distilbert"):
+            load_encoder(folder)
