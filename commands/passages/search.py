@@ -189,7 +189,7 @@ class _QueryCommand(click.Command):
     "--min-relevance",
     metavar="X",
     type=FloatRange(0, 1),
-    help="Print passages from this relevance, 0 to 1. By default all, but none if the best is below 0.5.",
+    help="Print passages from this relevance, 0 to 1. By default all, but none if the best is weak.",
 )
 @click.option("--answer", "answers", is_flag=True, help="Read the passages, and mark the answer. Needs --reader.")
 @click.option("--reader", metavar="MODEL", help="The trained reader of --answer: its folder, or its name on the hub.")

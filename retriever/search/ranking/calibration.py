@@ -6,6 +6,9 @@ index of 1,000 passages or more is measured, and again when it is twice or half 
 
 The default encoder keeps its scale, which was fitted with labels on four collections: one measured on the index itself
 was no better there. With other encoders, the two medians are the scale. The errors are measured with both.
+
+A hit of a relevance below .5 is weak. If that is wrong for more than a tenth of either texts, the index takes the
+nearest line that is not.
 """
 
 from __future__ import annotations
@@ -16,9 +19,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...models.encoder import encode_finite
-from ...store.derived.relevance_scale import DEFAULT_ENCODERS, RelevanceScale, read_scale, store_scale
+from ...store.derived.relevance_scale import (
+    DEFAULT_ENCODERS,
+    LINE,
+    TOLERANCE,
+    RelevanceScale,
+    read_scale,
+    store_scale,
+)
 from .everyday import SUBJECTS
-from .relevance import DEPTH, LINE, relevance
+from .relevance import ALL_WORDS, DEPTH, relevance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +52,9 @@ def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
         return
     passages, location = snapshot.passage_count, snapshot.store.location
     earlier = read_scale(location, snapshot.head.encoder)
-    is_current = earlier is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
+    is_current = (
+        earlier is not None and earlier.line is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
+    )
     if passages >= _PASSAGES and not is_current:
         store_scale(location, measure_scale(snapshot, encoder), snapshot.head.encoder)
 
@@ -69,8 +81,22 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> RelevanceScale:
         if not scale.tells_apart:
             return RelevanceScale(passages=len(ids))
     untreated = everyday[np.median(best, axis=1) <= sum(middles) / 2].reshape(-1, own.shape[1])
-    answered = 1 - _weak_share(untreated, _SHARE_ELSEWHERE, scale)
-    return replace(scale, answered=answered, refused=_weak_share(own, _SHARE, scale))
+    without, having = _best(untreated, _SHARE_ELSEWHERE, scale), _best(own, _SHARE, scale)
+    line = best_line(without, having)
+    answered, refused = (float(share) for share in ((without >= line).mean(), (having < line).mean()))
+    return replace(scale, answered=answered, refused=refused, line=line)
+
+
+def best_line(without: Floats, having: Floats) -> float:
+    """Return the value nearest to .5 that is wrong for at most a tenth of either texts; .5 if there is none.
+
+    :param without: the best relevance of texts without an answer, (n,).
+    :param having: the best relevance of texts with one, (m,).
+    """
+    allowed = int(TOLERANCE * len(without))
+    lowest = float(np.nextafter(np.sort(without)[-1 - allowed], 1)) if len(without) else 0.0
+    highest = min(float(np.sort(having)[int(TOLERANCE * len(having))]), ALL_WORDS)
+    return min(max(LINE, lowest), highest) if lowest <= highest else LINE
 
 
 def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
@@ -80,8 +106,8 @@ def _nearest(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floa
     return nearest
 
 
-def _weak_share(cosines: Floats, share: float, scale: RelevanceScale) -> float:
-    """The share of texts with weak passages, given their cosines, and the share of words that each passage holds."""
+def _best(cosines: Floats, share: float, scale: RelevanceScale) -> Floats:
+    """Return the highest relevance for each text, given its ten highest cosines, and the share of its words there."""
     shares, literal = np.full(cosines.shape[1:], share), np.zeros(cosines.shape[1:], bool)
-    weak = [relevance(nearest, shares, literal, scale, nearest, scale.passages)[0] < LINE for nearest in cosines]
-    return float(np.mean(weak)) if weak else 0.0
+    values = [relevance(nearest, shares, literal, scale, nearest, scale.passages)[0] for nearest in cosines]
+    return np.array(values, np.float32)

@@ -29,6 +29,7 @@ import numpy as np
 
 from ....core.checks import is_real
 from ....core.errors import DamagedError, InputError
+from ...store.derived.relevance_scale import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,14 +42,13 @@ if TYPE_CHECKING:
     from ...store.snapshot import Snapshot
     from ..mode import Mode
 
-LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
 
 _BOTH = (-12.5, 21.0, 4.9, 5.4)  # the constant, and the weights of the cosine, the share of words and the mean
 _FEW_CANDIDATES = (-12.3, 24.0, 5.2, 0.0)  # of fewer than ten passages
 _MEANING = (-13.0, 30.0, 0.0, 0.0)  # without an inverted index
 _WORDS = (-4.6, 0.0, 9.9, 0.0)  # without vectors
-_ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
+ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
 _FEWER = 2.0  # for each tenth of the passages, from 1,000 down to 10
 _PASSAGES = (10, 1_000)
 FIRST = 3  # passages whose sentences are compared
@@ -89,7 +89,7 @@ def relevance(
     fewer = _FEWER * np.log10(highest_count / np.clip(passages, lowest, highest_count))
     evidence = (weights * np.nan_to_num(values)).sum(0) + np.where(np.isnan(cosines), 0.0, fewer)
     raw = 1 / (1 + np.exp(-evidence))
-    raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
+    raw = np.where(shares > 1 - 1e-6, np.maximum(raw, ALL_WORDS), raw)
     return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))
 
 
@@ -131,7 +131,9 @@ def check_relevance(minimum: float | None) -> None:
 def line(snapshot: Snapshot, mode: Mode) -> float:
     """The relevance below which a hit is weak; 0 if it cannot be judged, or was often judged wrongly."""
     is_promised = mode != "lexical" and snapshot.lexical is not None and snapshot.scale.is_reliable
-    return LINE if is_promised else 0.0
+    if not is_promised:
+        return 0.0
+    return LINE if snapshot.scale.line is None else snapshot.scale.line
 
 
 def shares(lexical: LexicalIndex | None, stems: Sequence[str], ids: Ids) -> Floats:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # The fingerprints of all-MiniLM-L6-v2, and of the same in int8.
 DEFAULT_ENCODERS = ("71d90b847842e4b324d369494a570cfe", "5d98315e822303933afa2a0c131f671f")
-_TOLERANCE = 0.1  # of either error, above which an index does not say that it has no answer
+LINE = 0.5  # a hit of less relevance is weak
+TOLERANCE = 0.1  # of either error, above which an index does not say that it has no answer
 _NEAREST = 0.05  # cosines tell answers from other passages only if their medians are this far apart
 
 
@@ -34,11 +35,12 @@ class RelevanceScale:
     answered: float | None = None  # the share of everyday questions that the index seems to answer
     refused: float | None = None  # the share of its own sentences that it does not seem to answer
     passages: int = 0  # of the index when it was measured
+    line: float | None = None  # a hit of less relevance is weak: `LINE`, or the nearest value with small errors
 
     @property
     def is_reliable(self) -> bool:
         """Whether both errors were measured, and are small."""
-        return all(error is not None and error <= _TOLERANCE for error in (self.answered, self.refused))
+        return all(error is not None and error <= TOLERANCE for error in (self.answered, self.refused))
 
     @property
     def tells_apart(self) -> bool:
@@ -54,7 +56,8 @@ class RelevanceScale:
 
     def is_valid(self) -> bool:
         """Whether the values are possible ones: the file may come from a stranger."""
-        numbers = [self.everyday, self.own, *(error for error in (self.answered, self.refused) if error is not None)]
+        shares = [share for share in (self.answered, self.refused, self.line) if share is not None]
+        numbers = [self.everyday, self.own, *shares]
         return (
             all(type(number) is float and -1e6 < number < 1e6 for number in numbers)
             and all(0 <= number <= 1 for number in numbers[2:])

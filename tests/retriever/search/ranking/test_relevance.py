@@ -11,7 +11,7 @@ import pytest
 from binocle import Hits, Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.query import Query
-from binocle.retriever.search.ranking.calibration import measure_scale, renew_scale
+from binocle.retriever.search.ranking.calibration import best_line, measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
 from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance, shares
 from binocle.retriever.store.derived.relevance_scale import FITTED, RelevanceScale, read_scale, scale_of, store_scale
@@ -184,6 +184,29 @@ def test_hits_are_weak_only_where_both_errors_are_small(retriever, monkeypatch):
         assert retriever.similar("1", 1).answerable is None
 
 
+def test_an_index_judges_hits_by_its_own_line(retriever, monkeypatch):
+    scale = RelevanceScale(0.9, 1.9, 0.05, 0.05, 1_000)
+    monkeypatch.setitem(vars(retriever.snapshot()), "scale", scale)
+    relevance = retriever.search("does the moon shine", 3)[0].relevance
+    assert 0.001 < relevance < 0.5
+    for line in (relevance / 2, relevance * 2):
+        monkeypatch.setitem(vars(retriever.snapshot()), "scale", replace(scale, line=line))
+        assert retriever.search("does the moon shine", 3).answerable == (line < relevance)
+
+
+def test_the_line_is_the_value_nearest_to_a_half_with_small_errors():
+    answered, unanswered = np.linspace(0.6, 1, 20), np.linspace(0, 0.4, 20)
+    assert best_line(unanswered, answered) == 0.5
+    assert best_line(np.array([]), answered) == 0.5
+    low = np.concatenate([np.full(1, 0.05), np.full(19, 0.2)])  # two of twenty may be refused
+    assert best_line(np.full(20, 0.1), low) == 0.2
+    assert best_line(np.full(20, 0.3), low) == 0.5  # no value tells them apart
+    high = np.concatenate([np.zeros(15), np.full(5, 0.55)])
+    assert best_line(high, np.full(20, 0.9)) == pytest.approx(0.55)
+    assert (high < best_line(high, np.full(20, 0.9))).all()
+    assert best_line(np.full(20, 0.7), np.full(20, 0.9)) == 0.5  # a passage with all words has .6, and is never weak
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
 def test_least_relevance_leaves_out_the_others(retriever, mode):
     hits = retriever.search("the cat ran to the moon", 18, mode=mode)
@@ -220,8 +243,15 @@ def test_a_scale_is_measured_once_and_again_when_the_index_has_grown(retriever, 
     scale = read_scale(location, name)
     assert scale == measure_scale(snapshot, encoder)
     assert scale.passages == len(TEXTS)
-    for passages, again in ((10, False), (9, True), (35, False), (36, True)):
-        store_scale(location, replace(scale, passages=passages), name)
+    assert scale.line is not None
+    for passages, line, again in (
+        (10, 0.5, False),
+        (9, 0.5, True),
+        (35, 0.5, False),
+        (36, 0.5, True),
+        (35, None, True),
+    ):
+        store_scale(location, replace(scale, passages=passages, line=line), name)
         renew_scale(snapshot, encoder)
         assert (read_scale(location, name).passages == len(TEXTS)) == again
     location.remove("relevance-")
@@ -254,6 +284,7 @@ def test_a_small_index_is_not_measured(retriever):
         {"passages": 0},
         {"passages": True},
         {"answered": 7.0},
+        {"line": 1.5},
         {"stranger": 1},
         {"own": 1e300},
     ],
