@@ -100,10 +100,17 @@ class ExactMatches:
         return candidates.take(np.argsort(-self.levels(candidates, mode), kind="stable"))
 
     def levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
-        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
+        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal.
+
+        If the query is a single word, passages with it come before those without: cosines with a word say little, and
+        some passages of few words are near to every word.
+        """
         if mode == "semantic" or not len(candidates.ids):
             return np.zeros(len(candidates.ids), np.intp)
-        levels = self._levels_of(candidates.ids)
+        levels: list[tuple[int, ...]] = list(self._levels_of(candidates.ids))
+        if len(self._words.stems) == 1:
+            has_word = (candidates.lexical > 0).tolist()
+            levels = [(*level, word) for level, word in zip(levels, has_word, strict=True)]
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
 

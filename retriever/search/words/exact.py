@@ -9,8 +9,9 @@ come before those that do not, definitions before uses. An ordinary sentence has
 Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
 passage about the subject in other words is often the better one. There only the definition of such a name comes first.
 With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-If a query is a single word, such as Table, its definition comes first too. A query that is a number is a token. So is
-one of signs alone, such as => or an emoji, and one like C++ or C#: the encoder knows few signs, full-text search none.
+If a query is a single word, such as Table, its definition comes first too, then all passages with it. A query that is a
+number is a token. So is one of signs alone, such as => or an emoji, and one like C++ or C#: the encoder knows few
+signs, full-text search none.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def table(library):
 
 
 QUERIES = [
-    "cat",
+    "cat night",
     "moon river",
     "tax file for the king",
     "green salt oven butter bread",
@@ -145,6 +145,25 @@ def test_hybrid_scores_are_standard_scores_of_both_sides(query, library, table, 
         assert hit.scores["lexical"] == (
             pytest.approx(lexical[hit.passage], rel=1e-5) if hit.passage in lexical else None
         )
+
+
+@pytest.mark.parametrize("depth", [12, 200])
+def test_passages_with_the_only_word_of_a_query_come_first_in_the_order_of_the_fusion(
+    depth, library, table, tiny, monkeypatch
+):
+    monkeypatch.setattr("binocle.retriever.search.query.SEARCH_DEPTH", depth)
+    for word in ("cat", "blue", "xyzzy", "the"):
+        lexical = bm25(table, word)
+        hits = library.search(word, 12)
+        has_word = [hit.passage in lexical for hit in hits]
+        assert has_word == sorted(has_word, reverse=True)
+        assert sum(has_word) == min(12, len(lexical))
+        if depth == 200:
+            expected = fused(lexical, cosines(table, tiny, word))
+            assert [hit.passage for hit in hits] == sorted(expected, key=lambda n: (n not in lexical, -expected[n]))[
+                :12
+            ]
+    assert library.search("blue", 12, mode="semantic")[0].passage in best(cosines(table, tiny, "blue"), 1)
 
 
 def test_a_passage_that_only_the_words_found_gets_its_true_cosine(library, table, tiny):
