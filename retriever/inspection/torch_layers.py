@@ -35,7 +35,7 @@ class TorchLayers:
         try:
             from transformers import AutoModel, AutoTokenizer
         except ImportError:
-            raise MissingExtraError("torch", "torch", f"the encoder {name} is not of the BERT family and") from None
+            raise MissingExtraError("torch", "torch", f"the encoder {name}") from None
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         with loading(folder, "a transformer"):
             tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)

@@ -28,7 +28,7 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
 
     :param gpu: compute documents on the GPUs of this machine, if it has any.
     :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
-    :raises InputError: when a model of another family is asked for in int8.
+    :raises InputError: when a model of another family, or ModernBERT, is asked for in int8.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     if not isinstance(name, (str, os.PathLike)):
@@ -93,8 +93,10 @@ def _settings(folder: Path) -> model_settings.ModelSettings:
 def _load_int8(name: str, folder: Path) -> Encoder:
     settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
-    if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or config is None:
-        raise InputError(f"{name} is no encoder of the BERT family, which alone is computed in int8: leave int8 out")
+    if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or not (
+        config and config.has_int8
+    ):
+        raise InputError(f"{name} is no encoder of a family that is computed in int8: leave int8 out")
     return BertEncoder.load(name, folder, settings, config, int8=True)
 
 
@@ -123,7 +125,7 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     if config:
         return BertReranker.load(name, folder, settings, config, int8=is_int8)
     if is_int8:
-        raise InputError(f"{name} is no reranker of the BERT family, which alone is computed in int8: leave @int8 out")
+        raise InputError(f"{name} is no reranker of a family that is computed in int8: leave @int8 out")
     from .torch_reranker import TorchReranker
 
     return TorchReranker.load(name, folder, settings)

@@ -73,7 +73,7 @@ def reason_against_int8(model: str) -> str:
     try:
         load_encoder(model + INT8)
     except InputError:
-        return f"{model} is no encoder of the BERT family"
+        return f"{model} is no encoder of a family that is computed in int8"
     return ""
 
 

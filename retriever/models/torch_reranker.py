@@ -43,9 +43,7 @@ class TorchReranker(Reranker):
             from sentence_transformers import CrossEncoder
             from torch.nn import Identity
         except ImportError:
-            raise MissingExtraError(
-                "sentence-transformers", "torch", f"the reranker {name} is not of the BERT family and"
-            ) from None
+            raise MissingExtraError("sentence-transformers", "torch", f"the reranker {name}") from None
         with loading(folder, "a cross-encoder"):
             model = CrossEncoder(
                 str(folder),

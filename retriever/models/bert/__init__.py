@@ -1,4 +1,5 @@
-"""BERT without torch: `openvino` computes documents, pairs and many queries, `numpy` a few queries.
+"""BERT and its family without torch: `openvino` computes documents, pairs and many queries, `numpy` a few queries.
 
-`model` prepares batches for both. `weights` reads and checks the weights; the tests compare both with transformers.
+`model` prepares batches for both. `weights` reads and checks the weights. `families` and `rotary` have what differs
+from BERT. The tests compare all with transformers.
 """

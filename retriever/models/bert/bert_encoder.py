@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
 
     from ....core.arrays import Floats, Integers
+    from ..encoders.torch_encoder import TorchEncoder
     from .gpu import BertGpu
     from .openvino import Pooling
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.
 _NUMPY_TOKENS = 1_024
 _NUMPY_QUERIES = 64
+_NUMPY_LONGEST = 1_024  # tokens of a query: numpy holds the attention of all heads
 _GPU_TEXTS = 8_192  # tokenized at a time, while a GPU computes those before
 
 
@@ -59,6 +61,7 @@ class BertEncoder:
         self.max_tokens = model.limit - special - self._prompt_tokens()
         self._expects_queries = False
         self._gpu: BertGpu | None = None
+        self._torch: TorchEncoder | None = None  # on a GPU, for models without a `BertGpu`
 
     @classmethod
     def load(
@@ -85,13 +88,18 @@ class BertEncoder:
         self._expects_queries = True
 
     def use_gpus(self) -> str:
-        """Compute documents on the GPUs of this machine from now on, in half precision.
+        """Compute documents on the GPUs of this machine from now on: in half precision, ModernBERT in float32 on one.
 
         :returns: what computes them, for messages: the CPU if there is no GPU, or for int8.
         """
         if self._int8:
             return "the CPU: int8 is computed there alone"
         devices, by = gpus()
+        if devices and self._model.is_rotary:
+            from ..encoders.torch_encoder import TorchEncoder
+
+            self._torch = self._torch or TorchEncoder.load(self.name, self._model.folder, self._settings)
+            return "1 GPU"
         if devices and self._gpu is None:
             with self._gpu_errors():
                 self._gpu = self._model.on_gpus(devices)
@@ -123,6 +131,8 @@ class BertEncoder:
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         inputs = [self._normalize(prompt + text) for text in check_texts(texts)]
+        if kind == "document" and self._torch is not None:
+            return self._torch.encode(texts)
         if kind == "document" and self._gpu is not None:
             return self._scaled(self._gpu_vectors(self._gpu, inputs))
         encodings = self._model.tokenize(inputs)
@@ -223,7 +233,8 @@ def use_gpus(encoder: Encoder) -> str:
 
 
 def _are_few(encodings: Sequence[Encoding]) -> bool:
-    return len(encodings) < _NUMPY_QUERIES or sum(len(encoding.ids) for encoding in encodings) < _NUMPY_TOKENS
+    lengths = [len(encoding.ids) for encoding in encodings]
+    return max(lengths, default=0) <= _NUMPY_LONGEST and (len(lengths) < _NUMPY_QUERIES or sum(lengths) < _NUMPY_TOKENS)
 
 
 def _mean(hidden: Floats, mask: Integers) -> Floats:

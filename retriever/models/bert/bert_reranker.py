@@ -70,7 +70,7 @@ class BertReranker(Reranker):
             and (folder / "tokenizer.json").is_file()
             and not model_settings.tokenizer_overrides(folder)
         )
-        return BertConfig.from_json(config, folder / "config.json", classifier=True) if native else None
+        return BertConfig.from_json(config, folder / "config.json", task="SequenceClassification") if native else None
 
     def _batch_scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(pairs)

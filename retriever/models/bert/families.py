@@ -3,6 +3,7 @@
 - RoBERTa (Liu et al. 2019, arXiv:1907.11692), XLM-RoBERTa (arXiv:1911.02116) and CamemBERT (arXiv:1911.03894) number
   positions from the padding token's on.
 - DistilBERT (Sanh et al. 2019, arXiv:1910.01108) has no token types.
+- ModernBERT has other layers: see `rotary`.
 - MPNet (Song et al. 2020, arXiv:2004.09297) has no token types either, and numbers positions as RoBERTa does. It adds
   a bias to attention by the distance of two tokens (Raffel et al. 2020, arXiv:1910.10683, section 2.1).
 """
@@ -31,7 +32,8 @@ class Family:
     padding: int | None = None  # the padding token, where positions begin behind its number
     has_types: bool = False  # whether a second text has a token type of its own
     has_distances: bool = False  # whether attention has a bias by distance
-    has_berts_classifier: bool = True  # a dense layer, tanh, and another dense layer
+    other_heads: tuple[str, ...] = ()  # tasks of transformers whose heads are not BERT's
+    is_rotary: bool = False  # ModernBERT: see `rotary`
 
     def bert_name(self, name: str) -> str:
         """Return BERT's name of a weight."""
@@ -64,7 +66,13 @@ FAMILIES = {
             "output_layer_norm": "output.LayerNorm",
         },
         sizes={"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_act": "activation"},
-        has_berts_classifier=False,
+        other_heads=("SequenceClassification",),
+    ),
+    "modernbert": Family(
+        "model.",
+        sizes={"hidden_act": "hidden_activation"},
+        other_heads=("SequenceClassification", "TokenClassification", "QuestionAnswering"),
+        is_rotary=True,
     ),
     "mpnet": Family(
         "mpnet.",

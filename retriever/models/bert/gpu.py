@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
+from .weight_names import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .numpy import BertNumpy
-from .weights import LayerNames
+from .weight_names import LayerNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

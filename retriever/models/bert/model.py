@@ -12,7 +12,8 @@ import numpy as np
 from ....core.errors import InputError, first_line, panics_as_errors
 from ....core.runtime import forking as forked
 from .numpy import BertNumpy
-from .weights import TYPES, WORDS, check_weights, load_bert
+from .weight_names import TYPES, WORDS
+from .weights import check_weights, load_bert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +80,8 @@ class BertModel:
         types: bool = False,
         pooling: Pooling | None = None,
     ) -> None:
-        self._folder, self._config, self._fingerprint, self._weights = folder, config, fingerprint, weights
+        self.folder, self._config, self._fingerprint, self._weights = folder, config, fingerprint, weights
+        self.is_rotary = config.rotary is not None
         self._precision = _precision()
         self._classifier, self._types, self.pooling = classifier, types, pooling
         self._numpy = BertNumpy(config, weights)
@@ -128,13 +130,13 @@ class BertModel:
 
             try:
                 with panics_as_errors():
-                    tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+                    tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
                     tokenizer.no_padding()
                     tokenizer.no_truncation()
                     tokenizer.encode("a", "b")  # some damage shows only now
             except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
                 reason = first_line(error, 120)
-                raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
+                raise InputError(f"{self.folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
             if truncated:
                 tokenizer.enable_truncation(self.limit)
             self._tokenizers[truncated] = tokenizer
@@ -192,7 +194,9 @@ class BertModel:
         its own, if the model has a second type.
         """
         ids = np.array([encoding.ids], np.int64)
-        types = np.minimum(np.array([encoding.type_ids], np.int64), len(self._weights[TYPES]) - 1)
+        types = None
+        if TYPES in self._weights:
+            types = np.minimum(np.array([encoding.type_ids], np.int64), len(self._weights[TYPES]) - 1)
         for hidden, attention in self._numpy.layers(ids, np.ones_like(ids), types):
             yield hidden[0], None if attention is None else attention[0]
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
+from .rotary import turned
+from .weight_names import EMBEDDING_NORM, FINAL_NORM, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ....core.arrays import Floats, Integers
+    from .rotary import Rotary
     from .weights import BertConfig
 
 
@@ -43,6 +46,9 @@ class BertNumpy:
 
         :param types: 1 for tokens of the second text of a pair, shape of `ids`; by default all belong to the first.
         """
+        if self._config.rotary:
+            yield from self._rotary_layers(ids, mask, self._config.rotary)
+            return
         weights = self._weights
         segments = weights[TYPES][0] if types is None else weights[TYPES][types]
         hidden = self._norm(weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + segments, EMBEDDING_NORM)
@@ -57,8 +63,31 @@ class BertNumpy:
             hidden = self._norm(hidden + self._dense(expanded, layer.output), layer.output_norm)
             yield hidden, attention
 
-    def _attend(self, hidden: Floats, bias: Floats, layer: LayerNames) -> tuple[Floats, Floats]:
-        """Return for each token the mean of all tokens' values, by how well their keys match, and the weights."""
+    def _rotary_layers(self, ids: Integers, mask: Integers, rotary: Rotary) -> Iterator[tuple[Floats, Floats | None]]:
+        """Yield what `layers` does, for ModernBERT. The last states are normalised once more."""
+        tokens, size = ids.shape[1], self._weights[WORDS].shape[1] // self._config.heads
+        hidden = self._norm(self._weights[WORDS][ids], EMBEDDING_NORM)
+        yield hidden, None
+        padding = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
+        near = padding + rotary.local_bias(tokens)
+        for number, layer in enumerate(self._layers):
+            inputs = self._norm(hidden, layer.attention_norm) if number else hidden
+            bias = padding if rotary.is_global[number] else near
+            means, attention = self._attend(inputs, bias, layer, rotary.angles(number, tokens, size))
+            hidden = hidden + self._dense(means, layer.attention_output)
+            inputs = self._norm(hidden, layer.output_norm)
+            expanded = _gelu(self._dense(inputs, layer.intermediate)) * self._dense(inputs, layer.gate)
+            hidden = hidden + self._dense(expanded, layer.output)
+            is_last = number == self._config.layers - 1
+            yield self._norm(hidden, FINAL_NORM) if is_last else hidden, attention
+
+    def _attend(
+        self, hidden: Floats, bias: Floats, layer: LayerNames, angles: tuple[Floats, Floats] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return for each token the mean of all tokens' values, by how well their keys match, and the weights.
+
+        :param angles: cosines and sines that queries and keys are turned by.
+        """
         texts, _, dim = hidden.shape
         heads = self._config.heads
         query, key, value = (
@@ -67,6 +96,9 @@ class BertNumpy:
             .transpose(0, 2, 1, 3)  # (texts, heads, tokens, head size)
             for name in (layer.query, layer.key, layer.value)
         )
+        if angles is not None:
+            cosines, sines = angles
+            query, key = (x * cosines + turned(x) * sines for x in (query, key))
         scores: Floats = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)

@@ -17,7 +17,8 @@ import numpy as np
 
 from ....core.errors import InputError
 from .int8 import INPUT_LEVELS
-from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames, distance_bias
+from .weight_names import CLASSIFIER, EMBEDDING_NORM, FINAL_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers
     from .int8 import Int8Dense
+    from .rotary import Rotary
     from .weights import BertConfig
 
     Pooling = Literal["cls", "mean"]
@@ -159,9 +161,9 @@ class _Layers:
         folded: dict[str, Floats],
     ) -> None:
         self._ov = import_openvino()
-        self._op = self._ov.opset15
+        self.op = self._ov.opset15
         self._config, self._weights, self._int8, self._folded = config, weights, int8, folded
-        self._dim = weights[WORDS].shape[1]
+        self.dim = weights[WORDS].shape[1]
         self._rounded_inputs: dict[tuple[str, float], Any] = {}  # queries, keys and values have one
         self._has_int8_products = has_int8_products()
 
@@ -175,7 +177,7 @@ class _Layers:
         return self.constant(np.array(value, np.float32))
 
     def norm(self, x: Any, name: str) -> _State:
-        values = self._op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
+        values = self.op.mvn(x, self.axes(-1), True, self._config.eps, "inside_sqrt")
         return _State(values, self._weights[name + ".weight"], self._weights[name + ".bias"])
 
     def whole(self, state: _State) -> Any:
@@ -188,50 +190,89 @@ class _Layers:
 
     def tokens(self, ids: Any) -> Any:
         """Return the number of tokens in each text, (1,)."""
-        return self._op.gather(self._op.shape_of(ids), self.axes(1), self.axes(0))
+        return self.op.gather(self.op.shape_of(ids), self.axes(1), self.axes(0))
 
     def embeddings(self, ids: Any, types: Any | None) -> _State:
         """Return the sum of the embeddings of words, positions and token types. Types that are not given are 0."""
-        op, weights = self._op, self._weights
+        op, weights = self.op, self._weights
         tokens = self.tokens(ids)
         added = weights[POSITIONS] if types is not None else weights[POSITIONS] + weights[TYPES][0]
         added = op.slice(self.constant(added), self.axes(0), tokens, self.axes(1), self.axes(0))
         if types is not None:
             added = added + op.gather(self.constant(weights[TYPES]), types, self.axes(0))
-        return self.norm(op.gather(self.constant(weights[WORDS]), ids, self.axes(0)) + added, EMBEDDING_NORM)
+        return self.norm(self.words(ids) + added, EMBEDDING_NORM)
+
+    def words(self, ids: Any) -> Any:
+        """Return the embeddings of tokens, (texts, tokens, dim)."""
+        return self.op.gather(self.constant(self._weights[WORDS]), ids, self.axes(0))
 
     def distance_bias(self, ids: Any) -> Any:
         """Return the bias of attention by distance, (1, heads, tokens, tokens), cut from that of the longest text."""
-        op, tokens = self._op, self.tokens(ids)
+        op, tokens = self.op, self.tokens(ids)
         whole = self.constant(distance_bias(self._config, self._weights, self._config.max_positions)[None])
         ends = op.concat([tokens, tokens], 0)
         return op.slice(whole, self.axes(0, 0), ends, self.axes(1, 1), self.axes(2, 3))
 
-    def attention(self, layer: LayerNames, queries: _State, states: _State, bias: Any) -> Any:
+    def local_bias(self, ids: Any, distance: int) -> Any:
+        """Return what is added to the attention in local layers, (1, 1, tokens, tokens)."""
+        op, positions = self.op, self.constant(np.arange(self._config.max_positions, dtype=np.float32))
+        positions = op.slice(positions, self.axes(0), self.tokens(ids), self.axes(1), self.axes(0))
+        away = op.absolute(op.unsqueeze(positions, self.axes(1)) - op.unsqueeze(positions, self.axes(0)))
+        is_far = op.convert(op.greater(away, self.scalar(distance)), "f32")
+        return op.unsqueeze(is_far * self.scalar(-1e9), self.axes(0, 1))
+
+    def turned(self, x: Any, angles: tuple[Floats, Floats]) -> Any:
+        """Turn queries or keys, (texts, heads, tokens, head size), by the angles of their positions."""
+        op = self.op
+        tokens = op.gather(op.shape_of(x), self.axes(2), self.axes(0))
+        cosines, sines = (
+            op.slice(self.constant(values), self.axes(0), tokens, self.axes(1), self.axes(0)) for values in angles
+        )
+        size = angles[0].shape[1]
+        first, second = (
+            op.slice(x, self.axes(start), self.axes(start + size // 2), self.axes(1), self.axes(3))
+            for start in (0, size // 2)
+        )
+        return x * cosines + op.concat([second * self.scalar(-1), first], -1) * sines
+
+    def attention(
+        self,
+        layer: LayerNames,
+        queries: Any,
+        states: Any,
+        bias: Any,
+        angles: tuple[Floats, Floats] | None = None,
+    ) -> Any:
         """Return the attention of the queries to the states, its heads side by side.
 
+        The queries are the first ones, or all.
+
         :param bias: added to the scores: (texts, heads or 1, queries or 1, tokens).
+        :param angles: cosines and sines that queries and keys are turned by.
         """
-        op, count = self._op, self._config.heads
-        size = self._dim // count
+        op, count = self.op, self._config.heads
+        size = self.dim // count
 
         def heads(x: Any) -> Any:
             return op.transpose(op.reshape(x, self.axes(0, 0, count, size), True), self.axes(0, 2, 1, 3))
 
         query = heads(self.dense(queries, layer.query) * self.scalar(size**-0.5))
         key, value = heads(self.dense(states, layer.key)), heads(self.dense(states, layer.value))
+        if angles is not None:
+            query, key = self.turned(query, angles), self.turned(key, angles)
         shares = op.softmax(op.matmul(query, key, False, True) + bias, -1)
         attended = op.transpose(op.matmul(shares, value, False, False), self.axes(0, 2, 1, 3))
-        return op.reshape(attended, self.axes(0, 0, self._dim), True)
+        return op.reshape(attended, self.axes(0, 0, self.dim), True)
 
-    def first(self, state: _State) -> _State:
-        """Return the state of each text's first token."""
-        axes = self.axes
-        return state._replace(values=self._op.slice(state.values, axes(0), axes(1), axes(1), axes(1)))
+    def first(self, x: Any) -> Any:
+        """Return the state, or the plain values, of each text's first token."""
+        if isinstance(x, _State):
+            return x._replace(values=self.first(x.values))
+        return self.op.slice(x, self.axes(0), self.axes(1), self.axes(1), self.axes(1))
 
     def mean(self, state: _State, mask: Any) -> _State:
         """Return the mean of the tokens of each text, (texts, 1, dim)."""
-        op = self._op
+        op = self.op
         total = op.matmul(op.unsqueeze(mask, self.axes(1)), state.values, False, False)
         return state._replace(values=total / op.unsqueeze(op.reduce_sum(mask, self.axes(1), True), self.axes(2)))
 
@@ -241,8 +282,8 @@ class _Layers:
         OpenVINO computes sums and norms in float32 unless a product stands between them and the output. Residual
         connections lead past every product of a BERT. Only the last sum and the last norm remain in float32.
         """
-        identity = self.constant(np.eye(self._dim, dtype=np.float32))
-        return state._replace(values=self._op.matmul(state.values, identity, False, True))
+        identity = self.constant(np.eye(self.dim, dtype=np.float32))
+        return state._replace(values=self.op.matmul(state.values, identity, False, True))
 
     def dense(self, x: Any, name: str, more: Floats | float = 0) -> Any:
         """Return a dense layer of a state or of plain values.
@@ -257,7 +298,7 @@ class _Layers:
             if name not in self._folded:
                 self._folded[name] = weight * x.weight
             weight, x = self._folded[name], x.values
-        return self._op.matmul(x, self.constant(weight), False, True) + self.constant(bias)
+        return self.op.matmul(x, self.constant(weight), False, True) + self.constant(bias)
 
     def _dense_int8(self, x: Any, layer: Int8Dense, more: Floats | float) -> Any:
         """Without products of int8, compute the same values in float32: other int8 instructions saturate."""
@@ -268,17 +309,17 @@ class _Layers:
             if isinstance(x, _State):
                 scaled = values * self.constant(layer.scale * x.weight) + self.constant(layer.scale * x.bias)
             if self._has_int8_products:
-                self._rounded_inputs[key] = self._op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
+                self._rounded_inputs[key] = self.op.fake_quantize(scaled, low, high, low, high, INPUT_LEVELS + 1)
             else:
                 step = self.scalar((layer.high - layer.low) / INPUT_LEVELS)
-                levels = self._op.clamp(self._op.round((scaled - low) / step), 0.0, float(INPUT_LEVELS))
+                levels = self.op.clamp(self.op.round((scaled - low) / step), 0.0, float(INPUT_LEVELS))
                 self._rounded_inputs[key] = levels * step + low
         if self._has_int8_products:
-            weight = self._op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
+            weight = self.op.convert(self.constant(layer.weight), "f32") * self.constant(layer.step[:, None])
         else:
             weight = self.constant(layer.weight * layer.step[:, None])
         bias = self.constant(layer.bias + np.float32(more))
-        return self._op.matmul(self._rounded_inputs[key], weight, False, True) + bias
+        return self.op.matmul(self._rounded_inputs[key], weight, False, True) + bias
 
 
 def has_int8_products() -> bool:
@@ -314,23 +355,13 @@ def _graph(
     mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
     types = op.parameter([-1, -1], ov.Type.i32, name="types") if has_types or classifier else None
     inputs = [ids, mask] if types is None else [ids, mask, types]
-    states = layers.embeddings(ids, types)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
-    if config.distances:
-        bias = bias + layers.distance_bias(ids)
-    last = config.layers - 1
-    for number in range(config.layers):
-        layer = LayerNames(number)
-        is_cut = (classifier or pooling == "cls") and number == last
-        queries = layers.first(states) if is_cut else states
-        if is_cut and config.distances:
-            bias = op.slice(bias, axes(0), axes(1), axes(1), axes(2))
-        attended = layers.attention(layer, queries, states, bias)
-        states = layers.norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
-        expanded = op.gelu(dense(states, layer.intermediate), "erf")
-        if has_bf16 and not classifier and pooling != "mean" and number == last:
-            states = layers.times_identity(states)
-        states = layers.norm(layers.residual(states, expanded, layer.output), layer.output_norm)
+    if config.rotary:
+        states = _rotary_states(layers, config, config.rotary, ids, bias, only_first=pooling == "cls")
+    else:
+        only_first = classifier or pooling == "cls"
+        has_identity = has_bf16 and not classifier and pooling != "mean"
+        states = _states(layers, config, ids, types, bias, only_first=only_first, has_identity=has_identity)
     if pooling == "mean":
         states = layers.mean(states, mask)
     hidden = layers.whole(states)
@@ -338,3 +369,56 @@ def _graph(
         return ov.Model([op.result(hidden)], inputs, "bert")
     logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), POOLER)), CLASSIFIER)
     return ov.Model([op.result(logits)], inputs, "bert")
+
+
+def _states(
+    layers: _Layers, config: BertConfig, ids: Any, types: Any, bias: Any, *, only_first: bool, has_identity: bool
+) -> _State:
+    """Return the last hidden states of a BERT.
+
+    :param bias: added to the attention to each token, (texts, 1, 1, tokens).
+    :param only_first: the last layer computes the first token alone.
+    :param has_identity: see `times_identity`.
+    """
+    op, axes = layers.op, layers.axes
+    states = layers.embeddings(ids, types)
+    if config.distances:
+        bias = bias + layers.distance_bias(ids)
+    last = config.layers - 1
+    for number in range(config.layers):
+        layer = LayerNames(number)
+        is_cut = only_first and number == last
+        queries = layers.first(states) if is_cut else states
+        if is_cut and config.distances:
+            bias = op.slice(bias, axes(0), axes(1), axes(1), axes(2))
+        attended = layers.attention(layer, queries, states, bias)
+        states = layers.norm(layers.residual(queries, attended, layer.attention_output), layer.attention_norm)
+        expanded = op.gelu(layers.dense(states, layer.intermediate), "erf")
+        if has_identity and number == last:
+            states = layers.times_identity(states)
+        states = layers.norm(layers.residual(states, expanded, layer.output), layer.output_norm)
+    return states
+
+
+def _rotary_states(
+    layers: _Layers, config: BertConfig, rotary: Rotary, ids: Any, bias: Any, *, only_first: bool
+) -> _State:
+    """Return the last hidden states of a ModernBERT; see `_states`."""
+    op, axes = layers.op, layers.axes
+    hidden = layers.whole(layers.norm(layers.words(ids), EMBEDDING_NORM))
+    near = bias + layers.local_bias(ids, rotary.distance)
+    for number in range(config.layers):
+        layer = LayerNames(number)
+        states = layers.norm(hidden, layer.attention_norm) if number else hidden
+        queries, added = states, bias if rotary.is_global[number] else near
+        if only_first and number == config.layers - 1:
+            queries, hidden = layers.first(states), layers.first(hidden)
+            if not rotary.is_global[number]:
+                added = op.slice(near, axes(0), axes(1), axes(1), axes(2))
+        angles = rotary.angles(number, config.max_positions, layers.dim // config.heads)
+        attended = layers.attention(layer, queries, states, added, angles)
+        hidden = hidden + layers.dense(attended, layer.attention_output)
+        states = layers.norm(hidden, layer.output_norm)
+        expanded = op.gelu(layers.dense(states, layer.intermediate), "erf") * layers.dense(states, layer.gate)
+        hidden = hidden + layers.dense(expanded, layer.output)
+    return layers.norm(hidden, FINAL_NORM)

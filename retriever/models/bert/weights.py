@@ -15,6 +15,18 @@ import numpy as np
 
 from ....core.errors import InputError
 from .families import FAMILIES, Family
+from .rotary import Rotary, as_bert
+from .weight_names import (
+    CLASSIFIER,
+    DISTANCES,
+    EMBEDDING_NORM,
+    FINAL_NORM,
+    POOLER,
+    POSITIONS,
+    TYPES,
+    WORDS,
+    LayerNames,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,27 +36,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers
 
-# Each name stands for a weight; dense layers and norms have NAME.weight and NAME.bias.
-WORDS = "embeddings.word_embeddings.weight"
-POSITIONS = "embeddings.position_embeddings.weight"
-TYPES = "embeddings.token_type_embeddings.weight"
-EMBEDDING_NORM = "embeddings.LayerNorm"
-POOLER, CLASSIFIER = "pooler.dense", "classifier"
-DISTANCES = "encoder.relative_attention_bias.weight"
 _FARTHEST = 128  # tokens: greater distances share a bias
-
-
-class LayerNames:
-    """The names of the dense layers and norms of one transformer layer."""
-
-    def __init__(self, number: int) -> None:
-        prefix = f"encoder.layer.{number}."
-        self.query, self.key, self.value = (f"{prefix}attention.self.{name}" for name in ("query", "key", "value"))
-        self.attention_output = f"{prefix}attention.output.dense"
-        self.attention_norm = f"{prefix}attention.output.LayerNorm"
-        self.intermediate = f"{prefix}intermediate.dense"
-        self.output = f"{prefix}output.dense"
-        self.output_norm = f"{prefix}output.LayerNorm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +49,21 @@ class BertConfig:
     max_positions: int  # longest sequence, special tokens included
     first_position: int = 0  # the row of the position embeddings for the first token
     distances: int = 0  # rows of the bias by distance; 0: none
+    rotary: Rotary | None = None  # of ModernBERT
     model_type: str = "bert"
 
     @classmethod
     def from_json(
-        cls, config: Mapping[str, Any], file: Path | str = "config.json", *, classifier: bool = False
+        cls, config: Mapping[str, Any], file: Path | str = "config.json", *, task: str | None = None
     ) -> BertConfig | None:
         """Return the configuration, or None if the model is of another family and needs torch.
 
         :param file: the file of `config`, for messages.
-        :param classifier: whether its head for whole texts must be BERT's too.
+        :param task: of the model's head, as transformers names it; the head must be BERT's too.
         """
         model_type = config.get("model_type")
         family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
-        if family is None or (classifier and not family.has_berts_classifier):
+        if family is None or task in family.other_heads:
             return None
         is_computed = (
             config.get(family.sizes.get("hidden_act", "hidden_act")) == "gelu"
@@ -93,8 +86,16 @@ class BertConfig:
         distances = config.get("relative_attention_num_buckets", 32) if family.has_distances else 0
         if family.has_distances and (not isinstance(distances, int) or not 4 <= distances < 10**6):
             raise InputError(f"{file} has relative_attention_num_buckets {distances!r}: expected a number from 4 on")
-        eps = float(config.get("layer_norm_eps", 1e-12))
-        return cls(layers, heads, eps, positions - first, first, distances, str(model_type))
+        rotary = Rotary.from_json(config, layers) if family.is_rotary else None
+        if family.is_rotary and rotary is None:
+            return None
+        eps = float(config.get("norm_eps", 1e-5) if family.is_rotary else config.get("layer_norm_eps", 1e-12))
+        return cls(layers, heads, eps, positions - first, first, distances, rotary, str(model_type))
+
+    @property
+    def has_int8(self) -> bool:
+        """Whether the dense layers can be computed in int8."""
+        return self.rotary is None
 
     @property
     def family(self) -> Family:
@@ -115,6 +116,8 @@ def load_bert(file: Path, config: BertConfig) -> dict[str, Floats]:
 
     :raises InputError: when the file is not a safetensors file.
     """
+    if config.rotary:
+        return as_bert(load_weights(file), config.layers)
     weights = {config.family.bert_name(name): array for name, array in load_weights(file).items()}
     if config.first_position and POSITIONS in weights:
         weights[POSITIONS] = weights[POSITIONS][config.first_position :]
@@ -221,20 +224,23 @@ def _shapes(
     words = weights.get(WORDS, np.empty((0, 0), np.float32))
     dim = words.shape[1] if words.ndim == 2 else 0
     width = weights.get(f"{LayerNames(0).intermediate}.bias", np.empty(0, np.float32)).size
-    shapes: dict[str, tuple[int, ...]] = {
-        WORDS: words.shape,
-        POSITIONS: (config.max_positions, dim),
-        TYPES: (2, dim) if types else weights.get(TYPES, words).shape,
-    }
+    shapes: dict[str, tuple[int, ...]] = {WORDS: words.shape}
+    if not config.rotary:
+        shapes[POSITIONS] = (config.max_positions, dim)
+        shapes[TYPES] = (2, dim) if types else weights.get(TYPES, words).shape
     if config.distances:
         shapes[DISTANCES] = (config.distances, config.heads)
     dense: dict[str, tuple[int, ...]] = {}
-    norms = [EMBEDDING_NORM]
+    norms = [EMBEDDING_NORM, *([FINAL_NORM] if config.rotary else [])]
     for number in range(config.layers):
         layer = LayerNames(number)
         dense |= dict.fromkeys((layer.query, layer.key, layer.value, layer.attention_output), (dim, dim))
         dense |= {layer.intermediate: (width, dim), layer.output: (dim, width)}
-        norms += [layer.attention_norm, layer.output_norm]
+        if config.rotary:
+            dense[layer.gate] = (width, dim)
+        if number or not config.rotary:
+            norms.append(layer.attention_norm)
+        norms.append(layer.output_norm)
     if classifier:
         dense |= {POOLER: (dim, dim), CLASSIFIER: (1, dim)}
     for name, shape in dense.items():

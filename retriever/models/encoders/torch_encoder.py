@@ -44,9 +44,7 @@ class TorchEncoder:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
-            raise MissingExtraError(
-                "sentence-transformers", "torch", f"the encoder {name} is not of the BERT family and"
-            ) from None
+            raise MissingExtraError("sentence-transformers", "torch", f"the encoder {name}") from None
         with loading(folder, "a sentence-transformers model"):
             model = SentenceTransformer(
                 str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}

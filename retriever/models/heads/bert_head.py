@@ -8,7 +8,8 @@ import numpy as np
 
 from ....core.errors import InputError
 from ..bert.model import BertModel
-from ..bert.weights import POOLER, load_bert
+from ..bert.weight_names import POOLER
+from ..bert.weights import load_bert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

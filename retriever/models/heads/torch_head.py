@@ -149,8 +149,7 @@ def _load(name: str, folder: Path, kind: HeadKind) -> Any:
     try:
         import transformers
     except ImportError:
-        purpose = f"the {kind.noun} {name} is not of the BERT family and"
-        raise MissingExtraError("transformers", "torch", purpose) from None
+        raise MissingExtraError("transformers", "torch", f"the {kind.noun} {name}") from None
     from ....core.runtime.device import device
 
     auto: Any = getattr(transformers, f"AutoModelFor{kind.task}")

@@ -185,7 +185,7 @@ def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_pa
     other = make_model(tmp_path / "relu")
     config = json.loads((other / "config.json").read_text("utf-8"))
     (other / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}), "utf-8")
-    assert precision.reason_against_int8(str(other)) == f"{other} is no encoder of the BERT family"
+    assert precision.reason_against_int8(str(other)) == f"{other} is no encoder of a family that is computed in int8"
     monkeypatch.setattr(precision, "has_int8_products", lambda: False)
     result = run("index", str(folder), "--precision", "auto", "--model", make_model(tmp_path / "model"))
     assert result.code == 0

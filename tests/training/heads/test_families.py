@@ -1,4 +1,4 @@
-"""Every family trains, saves, loads and serves under each head. The BERT family is served without torch."""
+"""Every family trains, saves, loads and serves under each head; most of the BERT family without torch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_reader_of_every_family_is_trained_and_served(base, tmp_path, squad_ro
     text = "the cat sat on the mat " * 20
     (span,) = reader.read("where the cat", [text])
     assert text[span.start : span.end] == span.text
-    assert isinstance(reader.head, BertHead) == (family in FAMILIES)
+    assert isinstance(reader.head, BertHead) == (family in FAMILIES and family != "modernbert")
 
 
 def test_a_classifier_of_every_family_is_trained_and_served(base, tmp_path):

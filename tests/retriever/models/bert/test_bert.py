@@ -186,7 +186,7 @@ def test_only_plain_bert_has_a_configuration():
     }
     assert BertConfig.from_json(plain) == BertConfig(layers=2, heads=4, eps=1e-12, max_positions=128)
     for change in (
-        {"model_type": "modernbert"},
+        {"model_type": "electra"},
         {"model_type": ["bert"]},
         {"hidden_act": "gelu_new"},
         {"position_embedding_type": "relative_key"},

@@ -17,6 +17,7 @@ from binocle.retriever.models.bert import bert_encoder, gpu
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.bert.bert_reranker import BertReranker
 from binocle.retriever.models.bert.families import FAMILIES
+from binocle.retriever.models.bert.rotary import Rotary
 from binocle.retriever.models.bert.weights import BertConfig, distance_bias, load_bert
 from binocle.retriever.models.heads.bert_head import BertHead
 from binocle.retriever.models.heads.head import CLASSIFIER, TAGGER, load_head
@@ -34,7 +35,16 @@ CONFIGS = {
     "camembert": transformers.CamembertConfig(**SIZES, type_vocab_size=1, layer_norm_eps=1e-5),
     "distilbert": transformers.DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=64),
     "mpnet": transformers.MPNetConfig(**SIZES, layer_norm_eps=1e-5),
+    "modernbert": transformers.ModernBertConfig(
+        **{**SIZES, "num_hidden_layers": 3},
+        local_attention=10,
+        cls_token_id=0,
+        sep_token_id=2,
+        bos_token_id=0,
+        eos_token_id=2,
+    ),  # the first layer is global, the others are local
 }
+OWN_HEADS = {"distilbert": [CLASSIFIER], "modernbert": [CLASSIFIER, TAGGER]}  # their heads are not BERT's
 LETTERS = "abcdefghijklmnopqrstuvwxyzéü.,;!?"
 TEXTS = ["the cat sat on the mat.", "", "bread", "a task, which was cancelled; " * 20, "größe & été", "x " * 200]
 PAIRS = [(TEXTS[0], text) for text in TEXTS]
@@ -71,6 +81,7 @@ TOKENIZERS = {
     "camembert": ("XLMRobertaTokenizer", unigrams),
     "distilbert": ("PreTrainedTokenizerFast", word_pieces),
     "mpnet": ("MPNetTokenizer", word_pieces),
+    "modernbert": ("PreTrainedTokenizerFast", byte_pairs),
 }
 
 
@@ -86,7 +97,7 @@ def build(folder: Path, family: str, task: str = "", *, labels: int = 1) -> Path
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": name}))
     config = CONFIGS[family].to_dict() | {"vocab_size": tokenizer.get_vocab_size(), "pad_token_id": 1}
-    config |= {"max_position_embeddings": 64 if family == "distilbert" else 66, "num_labels": labels}
+    config |= {"max_position_embeddings": 64 if family in ("distilbert", "modernbert") else 66, "num_labels": labels}
     config = type(CONFIGS[family]).from_dict(config | {"initializer_range": 0.2})
     torch.manual_seed(3)
     getattr(transformers, f"AutoModel{task}").from_config(config).eval().save_pretrained(folder)
@@ -138,11 +149,15 @@ def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
     monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     on_gpu = load_encoder(folders[family])
-    assert on_gpu.use_gpus() == "2 GPUs"
+    assert on_gpu.use_gpus() == ("1 GPU" if family == "modernbert" else "2 GPUs")
     np.testing.assert_allclose(on_gpu.encode(TEXTS), load_encoder(folders[family]).encode(TEXTS), atol=2e-6)
 
 
 def test_in_int8_vectors_are_nearly_the_same(family, folders):
+    if family == "modernbert":
+        with pytest.raises(InputError, match="is no encoder of a family that is computed in int8"):
+            load_encoder(f"{folders[family]}@int8")
+        return
     own, int8 = load_encoder(folders[family]), load_encoder(f"{folders[family]}@int8")
     assert own.fingerprint != int8.fingerprint
     cosines = (own.encode(TEXTS) * int8.encode(TEXTS)).sum(1)
@@ -154,7 +169,7 @@ def test_a_reranker_scores_as_transformers(family, tmp_path, monkeypatch):
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     folder = build(tmp_path / "model", family, "ForSequenceClassification")
     reranker = load_reranker(folder)
-    assert isinstance(reranker, BertReranker) == (family != "distilbert")  # its head is another one
+    assert isinstance(reranker, BertReranker) == (family not in OWN_HEADS)
     model = st.CrossEncoder(str(folder), device="cpu", local_files_only=True)
     expected = model.predict(PAIRS, activation_fn=torch.nn.Identity(), show_progress_bar=False)
     np.testing.assert_allclose(reranker.score_pairs(PAIRS), expected, atol=1e-4)
@@ -166,7 +181,7 @@ def test_the_logits_of_a_head_are_those_of_transformers(kind, task, family, tmp_
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     folder = build(tmp_path / "model", family, f"For{task}", labels=3)
     head = load_head(folder, kind)
-    assert isinstance(head, TorchHead if family == "distilbert" and kind is CLASSIFIER else BertHead)
+    assert isinstance(head, TorchHead if kind in OWN_HEADS.get(family, []) else BertHead)
     model = getattr(transformers, f"AutoModelFor{task}").from_pretrained(folder).eval()
     texts = [encoding for encoding in head.tokenizer().encode_batch(TEXTS) if len(encoding.ids) <= 62]
     for encoding, logits in zip(texts, head.logits(texts), strict=True):
@@ -195,6 +210,63 @@ def test_the_bias_of_every_distance_is_that_of_mpnet(folders):
     np.testing.assert_array_equal(bias, expected)
 
 
+@pytest.mark.parametrize("layers", [1, 4])  # the last one is global
+def test_the_first_token_of_a_global_layer_is_that_of_all_tokens(layers, folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = shutil.copytree(folders["modernbert"], tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"num_hidden_layers": layers, "layer_types": None, "norm_bias": True, "attention_bias": True}
+    config = transformers.ModernBertConfig.from_dict(config | {"mlp_bias": True})
+    torch.manual_seed(4)
+    model = transformers.AutoModel.from_config(config).eval()
+    for weight in model.parameters():
+        if weight.ndim == 1:
+            torch.nn.init.normal_(weight, std=0.3)
+    model.save_pretrained(folder)
+    modules = [{"path": "", "type": "a.Transformer"}, {"path": "1_Pooling", "type": "a.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "cls"}))
+    encoder = load_encoder(folder)
+    ids = torch.tensor([Tokenizer.from_file(str(folder / "tokenizer.json")).encode(TEXTS[0]).ids])
+    with torch.no_grad():
+        expected = torch.nn.functional.normalize(model(ids).last_hidden_state[:, 0]).numpy()
+    for kind in ("document", "query"):
+        np.testing.assert_allclose(encoder.encode(TEXTS[:1], kind=kind), expected, atol=2e-6)
+
+
+def test_a_modernbert_is_read_as_versions_4_and_5_of_transformers_write_it(folders):
+    config = json.loads((folders["modernbert"] / "config.json").read_text())
+    read = BertConfig.from_json(config)
+    assert read is not None and read.rotary is not None
+    assert read.rotary == Rotary(160_000.0, 10_000.0, 5, (True, False, False))
+    older = {name: value for name, value in config.items() if name not in ("layer_types", "rope_parameters")}
+    older |= {"global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
+    assert BertConfig.from_json(older) == read
+    scaled = config["rope_parameters"]["full_attention"] | {"rope_type": "yarn"}
+    for change in (
+        {"local_rope_theta": None, "rope_parameters": None},
+        {"global_attn_every_n_layers": 0},
+        {"layer_types": ["full_attention"]},
+        {"layer_types": ["full_attention", "chunked", "chunked"]},
+        {"rope_scaling": {"factor": 2}},
+        {"rope_parameters": {"full_attention": scaled}},
+        {"hidden_activation": "silu"},
+    ):
+        assert BertConfig.from_json(config | change) is None
+
+
+def test_a_long_query_is_computed_by_the_graph(folders, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    monkeypatch.setattr(bert_encoder, "_NUMPY_LONGEST", 20)
+    encoder = load_encoder(folders["modernbert"])
+    compiled = []
+    monkeypatch.setattr(type(encoder._model), "run_uncompiled", lambda self, texts: compiled.append(texts) or iter(()))
+    expected = load_encoder(folders["modernbert"]).encode(["x " * 30])
+    np.testing.assert_allclose(encoder.encode(["x " * 30], kind="query"), expected, atol=1e-6)
+    assert not compiled
+
+
 def test_an_mpnet_that_pads_otherwise_needs_torch(folders):
     config = json.loads((folders["mpnet"] / "config.json").read_text())
     assert BertConfig.from_json(config | {"pad_token_id": 0}) is None
@@ -217,6 +289,11 @@ def test_a_tokenizer_that_its_settings_change_needs_torch(name, folders, tmp_pat
         ("roberta", {"max_position_embeddings": 2}, "max_position_embeddings 2: expected more than 2"),
         ("distilbert", {"n_layers": 3}, "not a whole distilbert: its weight for BERT's encoder.layer.2.*is missing"),
         ("distilbert", {"n_heads": "four"}, "n_heads 'four': expected a positive number"),
+        (
+            "modernbert",
+            {"num_hidden_layers": 4, "layer_types": None},
+            "whole modernbert: its weight for BERT's .*missing",
+        ),
     ],
 )
 def test_wrong_sizes_are_refused_in_one_line(family, change, message, folders, tmp_path):

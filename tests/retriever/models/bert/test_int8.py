@@ -11,7 +11,7 @@ from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.retriever.models.bert import int8, openvino
 from binocle.retriever.models.bert.int8 import calibration_ids, quantize
 from binocle.retriever.models.bert.numpy import BertNumpy
-from binocle.retriever.models.bert.weights import LayerNames
+from binocle.retriever.models.bert.weight_names import LayerNames
 from binocle.retriever.models.files import INT8, find
 from binocle.retriever.models.load import load_encoder, load_reranker
 from binocle.retriever.retriever import Retriever
@@ -75,7 +75,7 @@ def test_each_layer_keeps_its_outputs(model, layers):
     for number, inputs in enumerate(int8._Recorder(model._config, model._weights).of_layers(batches)):
         names = LayerNames(number)
         channels, _ = int8._split(inputs[names.output])
-        assert set(inputs) == set(vars(names).values()) - {names.attention_norm, names.output_norm}
+        assert set(inputs) == set(vars(names).values()) - {names.attention_norm, names.output_norm, names.gate}
         for name, x in inputs.items():
             outputs = exact._dense(x, name)
             copies = channels if name == names.intermediate else np.arange(outputs.shape[1])
@@ -142,7 +142,7 @@ def test_other_rerankers_are_refused_in_int8(make_reranker, tmp_path):
     folder = make_reranker(tmp_path / "relu")
     config = folder / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), "hidden_act": "relu"}), "utf-8")
-    with pytest.raises(InputError, match="relu is no reranker of the BERT family, which alone is computed in int8"):
+    with pytest.raises(InputError, match="relu is no reranker of a family that is computed in int8"):
         load_reranker(f"{folder}{INT8}")
 
 
@@ -150,7 +150,7 @@ def test_other_models_are_refused_in_int8(make_model, tmp_path):
     folder = make_model(tmp_path / "relu")
     config = folder / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), "hidden_act": "relu"}), "utf-8")
-    with pytest.raises(InputError, match="relu is no encoder of the BERT family, which alone is computed in int8"):
+    with pytest.raises(InputError, match="relu is no encoder of a family that is computed in int8"):
         load_encoder(f"{folder}{INT8}")
 
 
