@@ -177,7 +177,7 @@ class DocumentBuilder:
         :param gap: the white space between the block before and this one.
         :param last_line: the line on which it ends, if its text has lost line breaks of the source.
         """
-        text = _NOISE.sub("", _BREAKS.sub("\n", text))
+        text = _NOISE.sub("", _BREAKS.sub("\n" if line is None else " ", text))  # the lines of a file end at \n alone
         text, hidden = _take_marks(text) if HIDING in text or SHOWING in text else (text, [])
         text = text.rstrip()
         blank = len(text) - len(text.lstrip())

@@ -43,7 +43,8 @@ _MAX_VALUE = 200  # characters of a value that stands behind its name
 
 
 _MIN_SHARE = 0.9  # of the text: less is a loss, not a stray sign that the parser drops
-_TAG = re.compile(r"<!--.*?-->|<[^<>]*>", re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+_COMMENT_OR_TAG = re.compile(rf"<!--.*?-->|{_TAG.pattern}", re.DOTALL)
 _ENTITY = re.compile(r"&(\w{2,31};)")
 _TEX_AROUND = re.compile(
     r"\\documentclass.*?\\begin\{document\}|\\(?:begin|end)\{[a-z]+\*?\}|\$", re.DOTALL
@@ -93,8 +94,14 @@ def _parse(data: bytes) -> tuple[Any, str]:
             raise
         source = _replace_entities(decode(data))
         root = parse_xml(source.encode(), recover=True, encoding="utf-8")
-        length, expected = (sum(map(len, text.split())) for text in ("".join(root.itertext()), _TAG.sub(" ", source)))
+        length, expected = (sum(map(len, text.split())) for text in ("".join(root.itertext()), _without_tags(source)))
         return root, str(error).partition(" (<string>")[0] if length < _MIN_SHARE * expected else ""
+
+
+def _without_tags(source: str) -> str:
+    """Remove tags and comments; only up to the last end of a comment is a comment looked for."""
+    before, end, after = source.rpartition("-->")
+    return _COMMENT_OR_TAG.sub(" ", before + end) + _TAG.sub(" ", after)
 
 
 def _replace_entities(source: str) -> str:

@@ -18,7 +18,7 @@ from .encoding import SOFT_HYPHEN, decode
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _CUE_TAG = re.compile(
     r"<v(?:\.[^\s<>]*)?[ \t](?P<voice>[^<>\n]+)>"
-    r"|</?(?:[bciuv]|lang|ruby|rt|font)(?:[.\s][^<>\n]*)?>|<\d[\d:.]*>|\{\\[^{}\n]*\}",
+    r"|</?(?:[bciuv]|lang|ruby|rt|font)(?:[. \t][^<>\n]*)?>|<\d[\d:.]*>|\{\\[^{}\n]*\}",
     re.IGNORECASE,
 )
 _CUE_BREAK = re.compile(r"\\[Nnh]")

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ....core.errors import UnsupportedError
 from ...documents.document import Document
 from ..base import MAX_LEVEL, MAX_TITLE, DocumentBuilder, PartStart, collapse_spaces, split_parts
 from .encoding import decode
@@ -85,7 +86,7 @@ def _properties(lines: list[str]) -> Iterator[_Property]:
             while pieces[-1][1].endswith("=") and index < len(lines):
                 pieces.append((index + 1, lines[index]))
                 index += 1
-            pieces = [(first + 1, match[0] + _printed(pieces, match))]
+            pieces = _printed(pieces, match)
         else:
             while index < len(lines) and lines[index][:1] in {" ", "\t"}:
                 pieces.append((index + 1, lines[index][1:]))
@@ -96,14 +97,28 @@ def _properties(lines: list[str]) -> Iterator[_Property]:
         yield _Property(match["name"].upper() if match else "", pieces, index)
 
 
-def _printed(pieces: Pieces, match: re.Match[str]) -> str:
+def _printed(pieces: Pieces, match: re.Match[str]) -> Pieces:
     """Decode a value in quoted-printable, which ends a line that goes on with an equals sign."""
-    value = "".join(text.removesuffix("=") for _, text in pieces)[match.end() :]
     charset = _CHARSET.search(match["parameters"])
+    (first, line), *following = pieces
+    decoded = [(first, match[0])]
+    run: list[bytes] = []  # up to the end of a line of the value: a letter may be cut where a line of the file ends
+    for number, text in [(first, line[match.end() :]), *following]:
+        first = first if run else number
+        run.append(quopri.decodestring(text.encode()))
+        if run[-1].endswith((b"\r", b"\n")) or number == pieces[-1][0]:
+            value = _decoded(b"".join(run), charset[1] if charset else "")
+            body = value.rstrip("\n")
+            decoded += [(first, body), (number, value[len(body) :])]
+            run = []
+    return decoded
+
+
+def _decoded(data: bytes, charset: str) -> str:
     try:
-        return quopri.decodestring(value.encode()).decode(charset[1] if charset else "utf-8", "replace")
-    except LookupError:
-        return value
+        return decode(data, charset)
+    except UnsupportedError:
+        return data.decode("utf-8", "replace")
 
 
 def _unescaped(pieces: Pieces, escape: re.Pattern[str]) -> Pieces:

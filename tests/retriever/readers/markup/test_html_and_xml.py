@@ -198,6 +198,12 @@ def test_broken_html_is_read_in_linear_time(piece: str) -> None:  # else this ru
     assert document.text == (piece * 100_000 if piece in {"&#", "<"} else "")
 
 
+@pytest.mark.parametrize("piece", ["<!--", "<!--<a>", "</a>&b;<!--"])
+def test_broken_xml_is_read_in_linear_time(piece: str) -> None:  # else this runs for minutes
+    document = reading("<?xml version='1.0'?><a>text &b;" + piece * 100_000, "a.xml")
+    assert document.text.startswith("text")
+
+
 def test_feeds_have_their_titles_as_headings_and_their_html_read() -> None:
     document = reading(RSS, "a.xml")
     assert document.title == "Blog"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from binocle.retriever.documents.document import LineCounter
 
 from ..sample_files import outline, reading
@@ -66,6 +68,35 @@ def test_contacts_have_their_names_as_headings_and_no_pictures() -> None:
     assert {part.heading for part in document.parts} == {("Jörg Müller",), ("Ann",)}
 
 
+def test_each_line_of_a_note_in_quoted_printable_is_on_its_line_of_the_file() -> None:
+    text = (
+        "BEGIN:VCARD\nNOTE;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:call=0D=0A=\nJ=C3=\n=B6rg soon=0D=0A=\n=0D=0A=\n"
+        "at home\nTEL:1\nEND:VCARD\n"
+    )
+    document = reading(text, "a.vcf")
+    lines = LineCounter(document)
+    starts = {word: lines.at(document.text.index(word)) for word in ("call", "Jörg", "at home", "TEL", "END")}
+    assert starts == {"call": 2, "Jörg": 3, "at home": 6, "TEL": 7, "END": 8}
+    assert document.line_at(document.text.index("soon") + 3) == 4
+
+
+@pytest.mark.parametrize("charset", ["idna", "undefined", "zlib", "rot13", "no-such-charset"])
+def test_a_note_in_no_charset_costs_no_other_line(charset: str) -> None:
+    document = reading(f"NOTE;CHARSET={charset};QUOTED-PRINTABLE:J=C3=B6rg calls\nFN:Ann\n", "a.vcf")
+    assert document.text == f"NOTE;CHARSET={charset};QUOTED-PRINTABLE:Jörg calls\nFN:Ann"
+
+
+@pytest.mark.parametrize("sign", ["\v", "\f", "\x85", "\u2028", "\u2029"])
+def test_only_a_newline_ends_a_line_of_a_file(sign: str) -> None:
+    for name, text in {
+        "a.ics": f"SUMMARY:one{sign}two\n{sign}three\nUID:four\n",
+        "a.html": f"<p>one{sign}two\n<p>{sign}three\n<p>four\n",
+    }.items():
+        document = reading(text, name)
+        lines = LineCounter(document)
+        assert [lines.at(document.text.index(word)) for word in ("one", "two", "three", "four")] == [1, 1, 2, 3]
+
+
 def test_a_message_of_a_translator_is_one_text_again() -> None:
     text = (
         '# a note\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n"MIME-Version: 1.0\\n"\n\n'
@@ -92,6 +123,7 @@ def test_the_words_of_a_subtitle_have_no_tags() -> None:
     assert reading(text, "a.vtt").text == (
         "WEBVTT\n\n00:01.000 --> 00:04.000 align:start\nAnn Smith: we are here & a < b\n"
     )
+    assert reading("1\n<v\n>a <b\n>b\n", "a.srt").text == "1\n<v\n>a <b\n>b\n"
     srt = '1\n00:00:01,000 --> 00:00:02,000\n{\\an8}<font color="#fff">a <b>bold</b></font> x<y, &amp;\n'
     assert reading(srt, "a.srt").text == "1\n00:00:01,000 --> 00:00:02,000\na bold x<y, &amp;\n"
     ass = "[Script Info]\n\n[Events]\nDialogue: 0,0:00:01.00,0:00:03.00,,,0,0,0,,{\\i1}Where is{\\i0} the\\Nharbour?\n"
