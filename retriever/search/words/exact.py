@@ -84,14 +84,16 @@ _MODIFIER = (
     r"|sealed|partial|readonly|volatile|transient|implicit|case|data|value|inner|companion|enum|annotation|actual|expect"
     r"|lateinit|lazy|weak|const(?=[ \t]+(?:val|fn|fun)\b)|local(?=[ \t]+function\b))"
 )
-_ANNOTATIONS = r"(?:@[\w.]+(?:\([^()\n]*\))?\s+)*"
+# Annotations and modifiers do not run on to the next line, since a definition below them begins a line of its own. The
+# time for a hostile text would grow with the square of its lines.
+_ANNOTATIONS = r"(?:@[\w.]+(?:\([^()\n]*\))?[ \t]+)*+"
 _KEYWORDS = (
     r"(?:defp?|defmodule|defmacrop?|class|fn|fun|func(?:\s*\([^)\n]*\))?|function|sub|subroutine|procedure|proc|rpc"
     r"|struct|enum|record|trait|interface|protocol|actor|object|message|service|type|typealias|union|module|mod)"
 )
 _RECEIVER = r"(?:<[^()\n]*>\s*)?(?:[\w.<>?*:]+[.:])?"  # fun <T> List<T>.name, def self.name, function M.name
 _TYPE = r"(?:[\w.<>\[\],?|&*]+[ \t]+){0,3}"
-_ASSIGNED = r"(?:(?:export|pub|const|let|var|val|static|final)\s+)*"
+_ASSIGNED = r"(?:(?:export|pub|const|let|var|val|static|final)[ \t]+)*"
 _BLOCK_OF_TERRAFORM = r"(?:variable|output|module|provider|resource|data)(?:[ \t]+\"[\w.-]+\")?[ \t]+\""
 _CREATE = (  # SQL
     r"(?i:create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:[a-z]+[ \t]+)?(?:table|view|index|function|procedure|trigger|type"
@@ -330,7 +332,7 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
     if literal.startswith("-"):
         return re.compile(rf"^[ \t]*{_BEFORE_OPTION}{re.escape(literal)}{_AFTER_OPTION}", flags)
     lines = (
-        rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}\s+)*{_KEYWORDS}\s+{_RECEIVER}{name}",
+        rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}[ \t]+)*{_KEYWORDS}\s++{_RECEIVER}{name}",
         rf"{_ASSIGNED}{name}[ \t]*(?::[^=\n]+)?=(?!=)",
         rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}[ \t]+)+{_TYPE}\$?{name}[ \t]*(?:[:;{{]|=(?!=)|by\b)",  # a field
         rf"[ \t]*(?:val|var|let)[ \t]+{_RECEIVER}{name}[ \t]*:(?!:)",
@@ -338,6 +340,6 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
         rf"[ \t]*\((?:[\w-]+[:/])?def[\w-]*\*?[ \t]+\(?{name}(?!-)",
         rf"{_BLOCK_OF_TERRAFORM}{name}\"",
         rf"[ \t]*{_CREATE}{name}",
-        rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]*\)[^;{{}}()]*\{{",
+        rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]{{0,2000}}\)[^;{{}}()]*\{{",
     )
     return re.compile(rf"^(?:{'|'.join(lines)})", flags)

@@ -211,6 +211,16 @@ def test_definitions_are_better_than_uses(literal, passage, expected):
     assert grade(literal, passage) == expected
 
 
+@pytest.mark.parametrize("line", ["@a", "@a(b)", "static", "public static", "export const", "a_b("])
+def test_a_hostile_passage_is_judged_in_linear_time(line):  # else this runs for minutes
+    assert grade("a_b", f"{line}\n" * 40_000 + "a_b") == USE
+
+
+def test_a_definition_below_its_annotations_is_found():
+    for above in ("@A\n@B(1)\n", "@A @B\n\n  public\n    ", "@A\n" * 40 + "static final\n", "\texport\n\t"):
+        assert grade("Table", f"{above}class Table {{") == grade("Table", f"import Table;\n{above}class Table {{") == DEFINITION
+
+
 def test_what_stands_under_the_name_comes_between_definition_and_use():
     assert grade("run_all", "run_all\ntext", ["API", "`run_all()`"]) == UNDER_ITS_NAME
     assert grade("Run_All", "run_all\ntext", ["API", "`run_all()`"]) == UNDER_ITS_NAME_IN_OTHER_CASE
