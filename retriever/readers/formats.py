@@ -18,7 +18,7 @@ _READERS: dict[str, tuple[str, str]] = {
         ".markup.xml_text:read_xml",
         "xml nxml rss atom rdf svg dita tei docbook dbk kml gpx plist fb2 xlf xliff tmx",
     ),
-    "pdf": (".pdf:read_pdf", "pdf"),
+    "pdf": (".pdf.pdf:read_pdf", "pdf"),
     "docx": (".office.docx:read_docx", "docx docm dotx dotm"),
     "pptx": (".office.pptx:read_pptx", "pptx pptm ppsx ppsm potx potm"),
     "xlsx": (".office.xlsx:read_xlsx", "xlsx xlsm xltx xltm"),

@@ -48,6 +48,6 @@ def test_a_whole_stream_is_not_noted_even_without_its_checksum(stream: bytes) ->
     ("entries", "trailer"), [("/Type/XObject/Subtype/Image", ""), ("/Length1 9", ""), ("", "/Encrypt 9 0 R")]
 )
 def test_a_damaged_picture_or_font_lacks_no_text(entries: str, trailer: str) -> None:
-    from binocle.retriever.readers.pdf_streams import count_damaged
+    from binocle.retriever.readers.pdf.streams import count_damaged
 
     assert count_damaged(pdf(STREAM[:MIDDLE], entries, trailer=trailer)) == 0

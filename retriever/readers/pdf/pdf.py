@@ -2,7 +2,7 @@
 
 The limits are those of every reader: memory and time in `pool/pool.py`, the size of a file in `large_files.py`, the
 characters of its text in `base.py`. Here are the limits of a page's objects and pictures and of the outline;
-`pdf_hidden.py` limits the search for hidden text.
+`hidden_text.py` limits the search for hidden text.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from ...core.errors import UnreadableError
-from ...core.units import count_of
-from ..documents.document import add_unread
-from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
-from .pdf_fonts import legible
-from .pdf_headings import BREAK, LineSizes
-from .pdf_hidden import box_of, mark_hidden, objects
-from .pdf_hyphens import joiner
-from .pdf_running_lines import without_running_lines
-from .pdf_streams import count_damaged
+from ....core.errors import UnreadableError
+from ....core.units import count_of
+from ...documents.document import add_unread
+from ..base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
+from .fonts import legible
+from .headings import BREAK, LineSizes
+from .hidden_text import box_of, mark_hidden, objects
+from .hyphens import joiner
+from .running_lines import without_running_lines
+from .streams import count_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..documents.document import Document
-    from .pdf_fonts import Box
-    from .pictures import Pictures
+    from ...documents.document import Document
+    from ..pictures import Pictures
+    from .fonts import Box
 
 _FILE = r".*\.(?:pdf|docx?|pptx?|xlsx?|od[tps]|rtf|txt|html?|tex|dvi|e?ps|indd|qxd|pub|pages|wpd|ai|cdr)"
 _UNTITLED = re.compile(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binocle.retriever.readers import read
-from binocle.retriever.readers.pdf_hyphens import MARK, joiner
+from binocle.retriever.readers.pdf.hyphens import MARK, joiner
 
-from .test_pdf_fonts import pdf
+from .test_fonts import pdf
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pypdfium2.raw as pdfium_c
 
-from .pdf_hidden import positions
+from .hidden_text import positions
 
 if TYPE_CHECKING:
     Box = tuple[float, float, float, float]  # left, bottom, right, top in points

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binocle.retriever.readers import read
-from binocle.retriever.readers.pdf_running_lines import without_running_lines
+from binocle.retriever.readers.pdf.running_lines import without_running_lines
 
-from .test_pdf_fonts import pdf
+from .test_fonts import pdf
 
 WORDS = "amber basil cedar daisy elder fern ginger hazel iris jasmine".split()
 
