@@ -104,7 +104,7 @@ def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str
 def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) -> Format:
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise UnreadableError("password-protected")
-    from .office.compound import CompoundFile
+    from .office.binary.compound import CompoundFile
 
     file = CompoundFile(data)
     for stream, own in _STREAMS:

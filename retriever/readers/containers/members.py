@@ -33,7 +33,7 @@ _MAX_NAME = 1_000  # characters
 _SOURCES = {
     "email": ".mail:attachments",
     "mailbox": ".mail:mailbox_attachments",
-    "msg": "..office.msg:attachments",
+    "msg": "..office.binary.msg:attachments",
     "zip": ".archive:zip_members",
     "tar": ".archive:tar_members",
     "gzip": ".archive:unpacked",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ....core.errors import UnreadableError
+from .....core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 from binocle.core.errors import BinocleError, UnreadableError, UnsupportedError
 from binocle.retriever.readers import read
 from binocle.retriever.readers.containers.members import list_members
-from binocle.retriever.readers.office.compound import CompoundFile
-from binocle.retriever.readers.office.msg import unpack_rtf
+from binocle.retriever.readers.office.binary.compound import CompoundFile
+from binocle.retriever.readers.office.binary.msg import unpack_rtf
 
 # A document that LibreOffice 7.4 wrote as DOC, packed.
 DOC = lzma.decompress(base64.b85decode(

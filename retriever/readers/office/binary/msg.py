@@ -11,18 +11,18 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....core.errors import UnreadableError, UnsupportedError
-from ..base import DocumentBuilder
-from ..containers.members import Member
-from ..markup.html_text import HtmlReader
-from ..plain_text.encoding import decode
-from ..rtf import read_rtf
+from .....core.errors import UnreadableError, UnsupportedError
+from ...base import DocumentBuilder
+from ...containers.members import Member
+from ...markup.html_text import HtmlReader
+from ...plain_text.encoding import decode
+from ...rtf import read_rtf
 from .compound import CompoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...documents.document import Document
+    from ....documents.document import Document
 
 _SUBJECT, _SENDER, _ADDRESS, _SMTP, _TO, _COPY = "0037", "0C1A", "0C1F", "5D01", "0E04", "0E03"
 _BODY, _RTF, _HTML = "1000", "1009", "1013"

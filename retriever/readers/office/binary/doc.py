@@ -11,14 +11,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ....core.errors import UnreadableError
-from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from .....core.errors import UnreadableError
+from ...base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, table_row
 from .compound import CompoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...documents.document import Document
+    from ....documents.document import Document
 
 _IDENT, _WORD_97 = 0xA5EC, 0xC1
 _ENCRYPTED, _TABLE_1 = 0x0100, 0x0200

@@ -9,14 +9,14 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces
+from .....core.errors import UnreadableError
+from ...base import DocumentBuilder, HeadingStack, collapse_spaces
 from .compound import CompoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...documents.document import Document
+    from ....documents.document import Document
 
 _CONTAINER = 0xF  # the version of records with records in them
 _DOCUMENT, _SLIDE, _NOTES_ATOM, _SLIDE_LIST, _SLIDE_PLACE = 1000, 1006, 1009, 4080, 1011
