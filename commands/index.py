@@ -244,7 +244,7 @@ def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: s
 
 
 def _question(folder: Path) -> str:
-    from ..retriever.indexing.estimate import estimate
+    from ..retriever.indexing.sync.estimate import estimate
 
     return f"There is no index of {printable_path(str(folder))} yet. Index it now ({estimate(folder)})?"
 

@@ -98,7 +98,7 @@ def _passages(model: str, files: Sequence[Path]) -> list[str]:
     """Return the passages that an index would have of files."""
     from ..retriever.documents.chunker import chunk
     from ..retriever.documents.scan import Entry
-    from ..retriever.indexing.reading import read_entries
+    from ..retriever.indexing.sync.reading import read_entries
     from ..retriever.models.load import load_encoder
 
     encoder = load_encoder(model)

@@ -174,7 +174,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        from .indexing.picture_rows import languages_from_now_on
+        from .indexing.sync.picture_rows import languages_from_now_on
 
         is_ocr = False if ocr is None else ocr
         check_flags(exclude_anew=exclude_anew, retry=retry, drop_missing=drop_missing, ocr=is_ocr)
@@ -202,7 +202,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
 
         :param ocr: the languages to read pictures in, this time only; by default those that the index remembers.
         """
-        from .indexing.sync import sync  # with all that reads files; a search needs none of it
+        from .indexing.sync.sync import sync  # with all that reads files; a search needs none of it
 
         store = self._index.prepare(self._index.existing(), request)
         with self._index.writer(store) as writer:

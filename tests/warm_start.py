@@ -23,7 +23,7 @@ REFUSED = 99  # exit code if rights cannot be given up
 IMPORTED = """
 lance numpy pyarrow.dataset tokenizers
 binocle.cli binocle.commands.index binocle.commands.upkeep.status binocle.commands.upkeep.verify binocle.commands.passages.search
-binocle.commands.passages.similar binocle.retriever.indexing.sync binocle.retriever.integrity.verify
+binocle.commands.passages.similar binocle.retriever.indexing.sync.sync binocle.retriever.integrity.verify
 binocle.retriever.models.bert.numpy binocle.retriever.models.load binocle.retriever.retriever
 binocle.retriever.search.query
 """.split()

@@ -44,7 +44,7 @@ MODULES = (
     *("retriever/store/locations/folder_location.py", "retriever/store/locations/location.py"),
     *("retriever/store/locations/new_files.py", "retriever/store/locations/waiting_line.py"),
     *("retriever/store/derived/vector_index.py", "retriever/store/derived/live_index.py", "retriever/writes.py"),
-    *("retriever/indexing/*.py", "indexes/published.py", "indexes/manifest.py"),
+    *("retriever/indexing/*.py", "retriever/indexing/sync/*.py", "indexes/published.py", "indexes/manifest.py"),
 )
 TESTS = (
     *("tests/retriever/store", "tests/retriever/indexing", "tests/retriever/integrity", "tests/retriever/test_*.py"),

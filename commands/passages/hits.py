@@ -189,7 +189,7 @@ def _why_empty(retriever: Retriever, root: Path | None, *, has_documents: bool) 
 
 def _progress(retriever: Retriever) -> str:
     """How far the index is that another process writes: ", 120 of about 3,000 files so far"."""
-    from ...retriever.indexing.estimate import estimate
+    from ...retriever.indexing.sync.estimate import estimate
 
     root, status = retriever.folder, retriever.snapshot().document_rows
     if root is None or not root.is_dir():

@@ -22,7 +22,7 @@ from ...core.errors import EncoderMismatchError, StoreError
 from ..documents.file_parts import size_and_time
 from ..indexing.indexer import Indexer
 from ..indexing.report import Report
-from ..indexing.sync import row_of
+from ..indexing.sync.sync import row_of
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot

@@ -20,7 +20,7 @@ from ...core.files import expand_home
 from ...core.progress import Progress, ignore
 from ...core.words import encodable
 from ..documents.document import metadata_of
-from ..indexing.sync import rewrite_rows
+from ..indexing.sync.sync import rewrite_rows
 from ..store.filters.fields import BUILT_IN
 from ..store.stored_heads import StoredHead, read_heads, store_heads, unlabelled, with_keys
 from .labellers import DocumentPassages, load_labeller, load_stored

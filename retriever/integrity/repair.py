@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..indexing.picture_rows import latest_languages
+from ..indexing.sync.picture_rows import latest_languages
 from ..readers.ocr import choose_languages
 from .verify import changed_documents, documents_to_drop, vector_faults
 
@@ -91,7 +91,7 @@ def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
 
     :returns: a line if the vector index no longer meets its requirements.
     """
-    from ..indexing.sync import rewrite_rows
+    from ..indexing.sync.sync import rewrite_rows
 
     faults = list(faults)
     dropped, changed = documents_to_drop(faults), changed_documents(faults)

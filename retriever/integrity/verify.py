@@ -15,8 +15,8 @@ from ...indexes.manifest import IndexManifest
 from ..documents.document import HIDDEN, Document, LineCounter, context_of, hidden_spans, metadata_of
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
-from ..indexing.picture_rows import languages_of
-from ..indexing.reader_versions import is_outdated
+from ..indexing.sync.picture_rows import languages_of
+from ..indexing.sync.reader_versions import is_outdated
 from ..readers.ocr import choose_languages
 from ..store.derived import lexical, neighbours
 from ..store.tables import PREVIOUS

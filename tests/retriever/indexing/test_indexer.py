@@ -13,7 +13,7 @@ from binocle.retriever.indexing.report import Report
 from binocle.retriever.store.stored_heads import StoredHead, unlabelled, with_keys
 from binocle.retriever.store.writer import open_writer
 
-from .test_sync import Counting, memory, pages
+from .sync.test_sync import Counting, memory, pages
 
 
 @pytest.fixture

@@ -928,7 +928,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one
             committed = count
     assert committed
     made_with = EncoderId(tiny_model, tiny.fingerprint, DIM)
-    from binocle.retriever.indexing.sync import sync
+    from binocle.retriever.indexing.sync.sync import sync
 
     for place in (index, tmp_path / "afresh"):
         opened = Store.create(place, made_with, str(folder))

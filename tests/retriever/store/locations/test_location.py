@@ -23,8 +23,8 @@ from binocle.core.errors import DamagedError, InputError, LockedError, StoreErro
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
 from binocle.retriever.cluster.worker import CHUNK_IDS, FileBatch, Worker, fragments_of
-from binocle.retriever.indexing.changes import find_changes
-from binocle.retriever.indexing.sync import sync
+from binocle.retriever.indexing.sync.changes import find_changes
+from binocle.retriever.indexing.sync.sync import sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import store as stores
 from binocle.retriever.store import writer as writers

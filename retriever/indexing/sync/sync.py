@@ -13,38 +13,38 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...core.errors import InputError
-from ...core.printable import printable_path
-from ...core.progress import OnProgress, ignore
-from ...core.units import count_of
-from ..documents.document import UNREAD
-from ..documents.scan import INDEX_NAME, away
-from ..readers.containers.members import may_hold
-from ..readers.ocr import choose_languages
-from ..readers.pictures import may_have_pictures
-from ..readers.plain_text.definitions import GRAMMARS, has_parser
-from ..readers.pool.reading import DENIED
-from ..store.collection import naming
-from ..store.documents import documents_at
-from ..store.tables import document_schema
+from ....core.errors import InputError
+from ....core.printable import printable_path
+from ....core.progress import OnProgress, ignore
+from ....core.units import count_of
+from ...documents.document import UNREAD
+from ...documents.scan import INDEX_NAME, away
+from ...readers.containers.members import may_hold
+from ...readers.ocr import choose_languages
+from ...readers.pictures import may_have_pictures
+from ...readers.plain_text.definitions import GRAMMARS, has_parser
+from ...readers.pool.reading import DENIED
+from ...store.collection import naming
+from ...store.documents import documents_at
+from ...store.tables import document_schema
+from ..indexer import Indexer
+from ..report import Report, progress_of_files
 from .changes import TRY_AGAIN, find_changes, mtime_fields
-from .indexer import Indexer
 from .last_scan import note_scan
 from .reader_versions import with_version
 from .reading import read_entries
-from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ..documents.document import Document
-    from ..documents.scan import Entry
-    from ..models.encoder import Encoder
-    from ..readers.pool.reading import Reading
-    from ..store.locations.location import Location
-    from ..store.snapshot import Snapshot
-    from ..store.writer import Writer
+    from ...documents.document import Document
+    from ...documents.scan import Entry
+    from ...models.encoder import Encoder
+    from ...readers.pool.reading import Reading
+    from ...store.locations.location import Location
+    from ...store.snapshot import Snapshot
+    from ...store.writer import Writer
     from .changes import FolderChanges
 
     Row = dict[str, Any]

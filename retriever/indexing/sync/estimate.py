@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.runtime.device import usable_cores
-from ...core.units import count_of
-from ..documents.scan import scan
-from ..readers.detect import ending_of
-from ..readers.formats import FORMATS
+from ....core.runtime.device import usable_cores
+from ....core.units import count_of
+from ...documents.scan import scan
+from ...readers.detect import ending_of
+from ...readers.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

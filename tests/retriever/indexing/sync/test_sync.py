@@ -23,14 +23,14 @@ from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.document import Document, Part
 from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import scan
-from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
-from binocle.retriever.indexing import reading
-from binocle.retriever.indexing import sync as syncing
-from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
-from binocle.retriever.indexing.sync import sync
+from binocle.retriever.indexing.sync import changes as changes_of
+from binocle.retriever.indexing.sync import reading
+from binocle.retriever.indexing.sync import sync as syncing
+from binocle.retriever.indexing.sync.changes import find_changes
+from binocle.retriever.indexing.sync.sync import sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.readers import ReaderPool, large_files, ocr
 from binocle.retriever.store.snapshot import Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ..readers.containers.members import may_hold
+from ...readers.containers.members import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

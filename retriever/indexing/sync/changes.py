@@ -7,27 +7,27 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
-from ..documents.file_parts import document_sha256, file_of
-from ..documents.scan import away, scan
-from ..readers.containers.members import has_members
-from ..readers.detect import ending_of
-from ..readers.formats import FORMATS
-from ..readers.large_files import cut
-from ..store import tombstones
+from ....core.errors import InputError
+from ...documents.file_parts import document_sha256, file_of
+from ...documents.scan import away, scan
+from ...readers.containers.members import has_members
+from ...readers.detect import ending_of
+from ...readers.formats import FORMATS
+from ...readers.large_files import cut
+from ...store import tombstones
+from ..report import Report
 from .last_scan import read_last_scan
 from .member_rows import Members
 from .missing import count_indexed, take_away, take_doubtful
 from .picture_rows import is_to_read, languages_of
 from .reader_versions import is_outdated
-from .report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ..documents.scan import Entry
-    from ..store.snapshot import Snapshot
+    from ...documents.scan import Entry
+    from ...store.snapshot import Snapshot
 
     Row = dict[str, Any]
 

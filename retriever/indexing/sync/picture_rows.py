@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import DamagedError, InputError
-from ..documents.document import OCR, metadata_of
-from ..readers.detect import ending_of
-from ..readers.ocr import choose_languages
-from ..readers.pictures import FORMATS
+from ....core.errors import DamagedError, InputError
+from ...documents.document import OCR, metadata_of
+from ...readers.detect import ending_of
+from ...readers.ocr import choose_languages
+from ...readers.pictures import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..store.snapshot import Snapshot
-    from ..store.store import Store
+    from ...store.snapshot import Snapshot
+    from ...store.store import Store
 
     Row = dict[str, Any]
 

@@ -11,10 +11,10 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from ..store.locations.location import ANY
+from ...store.locations.location import ANY
 
 if TYPE_CHECKING:
-    from ..store.locations.location import Location
+    from ...store.locations.location import Location
 
 _FILE = "scanned.json"
 _NEVER = 2**63 - 1  # nanoseconds since 1970: no file has a later ctime

@@ -13,7 +13,7 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.documents import file_parts
-from binocle.retriever.indexing.missing import take_doubtful
+from binocle.retriever.indexing.sync.missing import take_doubtful
 from binocle.retriever.readers import large_files
 
 DISK = {f"disk/{number}.txt": f"The cat of house number {number} sat on the mat.\n" for number in range(6)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import DamagedError
-from ..documents.document import READER, Document, metadata_of
-from ..readers.formats import VERSIONS
+from ....core.errors import DamagedError
+from ...documents.document import READER, Document, metadata_of
+from ...readers.formats import VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

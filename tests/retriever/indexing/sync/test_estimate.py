@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from binocle.retriever.indexing.estimate import IndexingEstimate, estimate
+from binocle.retriever.indexing.sync.estimate import IndexingEstimate, estimate
 
 
 def test_files_with_a_reader_are_counted(tmp_path, write):

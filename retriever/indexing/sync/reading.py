@@ -7,15 +7,15 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..documents.scan import Entry
-from ..readers.containers.members import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS
+from ...documents.scan import Entry
+from ...readers.containers.members import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..readers.pool.pool import ReaderPool
-    from ..readers.pool.reading import Reading
+    from ...readers.pool.pool import ReaderPool
+    from ...readers.pool.reading import Reading
 
 _TOO_DEEP = f"it lies more than {MAX_DEPTH} files deep"
 _TOO_MANY = f"its file holds more than {MAX_MEMBERS:,} files, or more than {MAX_BYTES >> 20} MB"
@@ -28,7 +28,7 @@ def read_entries(root: Path, entries: list[Entry], ocr: str = "") -> Iterator[tu
 
     Members of a file come before it: their rows are committed when its row is.
     """
-    from ..readers.pool.pool import ReaderPool
+    from ...readers.pool.pool import ReaderPool
 
     with ReaderPool(ocr=ocr) as pool, ReaderPool(ocr=ocr) as member_pool:
         readings = pool.read_all(root / entry.path for entry in entries if not entry.reason)

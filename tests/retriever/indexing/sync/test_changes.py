@@ -16,16 +16,16 @@ from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.document import READER
 from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import Entry
-from binocle.retriever.indexing import changes as changes_module
-from binocle.retriever.indexing import reading as reading_files
 from binocle.retriever.indexing import switch as switching
-from binocle.retriever.indexing.changes import TRY_AGAIN, find_changes, mtime_fields
 from binocle.retriever.indexing.delete import erasure_delay
-from binocle.retriever.indexing.last_scan import note_scan, read_last_scan
-from binocle.retriever.indexing.missing import take_away, take_doubtful
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.switch import SwitchReport
-from binocle.retriever.indexing.sync import _is_out_of_reach, rewrite_rows, row_of, sync
+from binocle.retriever.indexing.sync import changes as changes_module
+from binocle.retriever.indexing.sync import reading as reading_files
+from binocle.retriever.indexing.sync.changes import TRY_AGAIN, find_changes, mtime_fields
+from binocle.retriever.indexing.sync.last_scan import note_scan, read_last_scan
+from binocle.retriever.indexing.sync.missing import take_away, take_doubtful
+from binocle.retriever.indexing.sync.sync import _is_out_of_reach, rewrite_rows, row_of, sync
 from binocle.retriever.readers import large_files
 from binocle.retriever.readers.formats import VERSIONS
 from binocle.retriever.readers.pool.reading import DENIED, Reading

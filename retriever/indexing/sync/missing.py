@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..documents.file_parts import file_of
-from ..documents.scan import lies_in
+from ...documents.file_parts import file_of
+from ...documents.scan import lies_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
