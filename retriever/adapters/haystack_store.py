@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..retriever import Retriever
 from ..store.filters.filter import F, Filter
-from .embeddings import EMBEDDED, has_embedding
-from .haystack_documents import OWN, passage_document, to_added, whole_document
-from .haystack_filters import where_of
+from .conversion.embeddings import EMBEDDED, has_embedding
+from .conversion.haystack_documents import OWN, passage_document, to_added, whole_document
+from .conversion.haystack_filters import where_of
+from .conversion.stored_values import unique_values, value_types
+from .conversion.values import JSON_VALUES, NOTHING, from_metadata, to_metadata
 from .opening import CALLS, added_records, dim_without_encoder, present, reads_of, search_documents
-from .stored_values import unique_values, value_types
-from .values import JSON_VALUES, NOTHING, from_metadata, to_metadata
 
 try:
     from haystack import default_from_dict, default_to_dict

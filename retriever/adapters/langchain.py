@@ -23,8 +23,9 @@ from ...core.words import encodable
 from ..models.load import load_reranker
 from ..models.reranker import Reranker, best
 from ..search.mode import Mode
-from .citations import passage_id, passage_metadata, passage_text
-from .langchain_filters import BinocleTranslator, where_of
+from .conversion.citations import passage_id, passage_metadata, passage_text
+from .conversion.langchain_filters import BinocleTranslator, where_of
+from .conversion.values import NOTHING, from_metadata, to_metadata
 from .loading import read_files, temporary_file
 from .opening import (
     CALLS,
@@ -37,7 +38,6 @@ from .opening import (
     retriever_of,
     search_documents,
 )
-from .values import NOTHING, from_metadata, to_metadata
 
 try:
     from langchain_core.document_loaders import BaseBlobParser, BaseLoader

@@ -18,9 +18,10 @@ from ...core.errors import InputError, MissingExtraError, NoIndexError, NotFound
 from ..models.load import load_reranker
 from ..models.reranker import best
 from ..search.mode import Mode
-from .citations import passage_id, passage_metadata, passage_text
-from .embeddings import EMBEDDED, embedding_of, with_embedding
-from .llama_index_filters import where_of
+from .conversion.citations import passage_id, passage_metadata, passage_text
+from .conversion.embeddings import EMBEDDED, embedding_of, with_embedding
+from .conversion.llama_index_filters import where_of
+from .conversion.values import NOTHING, from_metadata, to_metadata
 from .loading import read_files
 from .opening import (
     CALLS,
@@ -34,7 +35,6 @@ from .opening import (
     search_documents,
 )
 from .splitting import heading_of, passages
-from .values import NOTHING, from_metadata, to_metadata
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever

@@ -35,6 +35,7 @@ from llama_index.core.vector_stores.types import (
 from pydantic import ValidationError
 
 from binocle import F, InputError, NotFoundError, Retriever
+from binocle.retriever.adapters.conversion.llama_index_filters import where_of
 from binocle.retriever.adapters.llama_index import (
     BinocleEmbedding,
     BinocleNodeParser,
@@ -43,7 +44,6 @@ from binocle.retriever.adapters.llama_index import (
     BinocleRetriever,
     BinocleVectorStore,
 )
-from binocle.retriever.adapters.llama_index_filters import where_of
 from binocle.retriever.store.documents import ids_passing
 
 VALUES = [None, 0, 1, 2.5, -1, "", "a", "Ab", "a*b", "b[c", ["a"], ["a", "b"], [], [1, 2]]  # 1 is not True here

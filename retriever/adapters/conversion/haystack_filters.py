@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from ...core.errors import InputError, MissingExtraError
-from ..documents.metadata import is_plain, plain
-from ..store.filters.filter import F, Filter, condition, joined
+from ....core.errors import InputError, MissingExtraError
+from ...documents.metadata import is_plain, plain
+from ...store.filters.filter import F, Filter, condition, joined
 from .values import NOTHING, equals, is_list, known
 
 try:

@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binocle import F, InputError, MissingExtraError, Retriever
-from binocle.retriever.adapters.stored_values import unique_values
-from binocle.retriever.adapters.values import JSON_VALUES, contains, equals, exists, from_metadata, is_list, to_metadata
+from binocle.retriever.adapters.conversion.stored_values import unique_values
+from binocle.retriever.adapters.conversion.values import (
+    JSON_VALUES,
+    contains,
+    equals,
+    exists,
+    from_metadata,
+    is_list,
+    to_metadata,
+)
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("ab\n\xe9", max_size=3)
 KEYS = st.text("ab.", min_size=1, max_size=3)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import InputError, MissingExtraError
-from ..store.filters.filter import F, Filter, joined
-from ..store.filters.where import parse
+from ....core.errors import InputError, MissingExtraError
+from ...store.filters.filter import F, Filter, joined
+from ...store.filters.where import parse
 from .values import contains, equals, exists, known
 
 try:

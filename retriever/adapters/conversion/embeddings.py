@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..store.filters.filter import F
+from ...store.filters.filter import F
 from .values import known
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.arrays import Floats
-    from ..store.records import Record
+    from ....core.arrays import Floats
+    from ...store.records import Record
 
 LENGTH = "binocle_length"  # the key of the length; -1 if there is no embedding
 

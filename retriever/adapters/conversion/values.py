@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import InputError
-from ..documents.metadata import is_plain, plain
-from ..store.filters.filter import F, Filter, joined
+from ....core.errors import InputError
+from ...documents.metadata import is_plain, plain
+from ...store.filters.filter import F, Filter, joined
 
 JSON_VALUES = "binocle_values"
 NOTHING = joined("or", [])  # passes no document

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.errors import InputError, MissingExtraError
-from ..store.filters.filter import F, Filter, condition, joined
+from ....core.errors import InputError, MissingExtraError
+from ...store.filters.filter import F, Filter, condition, joined
 from .values import NOTHING, contains, equals, exists, is_list, known
 
 try:

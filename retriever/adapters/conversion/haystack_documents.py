@@ -6,7 +6,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError
+from ....core.errors import InputError, MissingExtraError
 from .citations import passage_id, passage_metadata, passage_text
 from .embeddings import LENGTH, embedding_of, with_embedding
 from .values import from_metadata, to_metadata
@@ -19,8 +19,8 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..search.results.hit import Hit
-    from ..store.records import Record
+    from ...search.results.hit import Hit
+    from ...store.records import Record
 
 _FIELDS = "binocle_haystack"  # the key of metadata with the fields of a document that are no metadata, as JSON
 OWN = (_FIELDS, LENGTH)

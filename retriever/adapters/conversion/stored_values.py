@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..store.filters.evaluation import evaluate
+from ...store.filters.evaluation import evaluate
 from .values import JSON_VALUES, is_list
 
 if TYPE_CHECKING:
-    from ...core.arrays import Mask
-    from ..store.filters.columns import Column
-    from ..store.filters.filter import Filter
-    from ..store.snapshot import Snapshot
+    from ....core.arrays import Mask
+    from ...store.filters.columns import Column
+    from ...store.filters.filter import Filter
+    from ...store.snapshot import Snapshot
 
 
 def unique_values(index: Any, key: str, where: Filter | None = None) -> list[Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..documents.document import visible_text
+from ...documents.document import visible_text
 from .values import from_metadata
 
 if TYPE_CHECKING:
-    from ..search.results.hit import Hit
+    from ...search.results.hit import Hit
 
 
 def citation(hit: Hit) -> dict[str, Any]:
