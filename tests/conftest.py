@@ -179,7 +179,7 @@ def _one_thread_syncs_files():
 @pytest.fixture(scope="session", autouse=True)
 def _small_decoders():
     """Train inverters with a network of 256 units for the bag, not 2,048, which take most of a run's time."""
-    from binocle.retriever.inversion.decoder_settings import TextDecoderSettings
+    from binocle.retriever.inversion.decoders.decoder_settings import TextDecoderSettings
 
     *sizes, wide = TextDecoderSettings.__init__.__defaults__
     assert wide == 2_048

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.inversion.decoder_settings import KINDS
+from binocle.retriever.inversion.decoders.decoder_settings import KINDS
 from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.inversion.inverter_info import FILE
 from binocle.retriever.inversion.state_inverter import StateInverter

@@ -15,7 +15,7 @@ from ..models import files as model_folder
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
 from ..models.torch_loading import loading, require_safetensors
-from .token_decoder import POSITIONS
+from .decoders.token_decoder import POSITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

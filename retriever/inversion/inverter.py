@@ -19,7 +19,7 @@ from ...indexes.metric import normalized
 from ..models.load import load_encoder
 from ..models.tokens.token_ids import EncoderTokens
 from .correction import Correction, correct
-from .decoder_settings import TextDecoderSettings
+from .decoders.decoder_settings import TextDecoderSettings
 from .inverter_info import InverterInfo
 from .text_shape import TextShape
 from .token_guess import TokenGuess, bag_tokens, expected_tokens
@@ -79,9 +79,9 @@ class EmbeddingInverter:
         :raises EncoderMismatchError: when the inverter was trained on another encoder.
         """
         try:
-            from .decoder_weights import load_decoder
+            from .decoders.decoder_weights import load_decoder
+            from .decoders.text_decoder import TextDecoder
             from .proposals import TokenProposer
-            from .text_decoder import TextDecoder
         except ImportError:
             raise MissingExtraError("torch", "train", "inverting") from None
         folder = expand_home(folder)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..models.encoder import Encoder
-    from .decoder_settings import TextDecoderSettings, TokenDecoderSettings
+    from .decoders.decoder_settings import TextDecoderSettings, TokenDecoderSettings
 
     Settings = TypeVar("Settings", TextDecoderSettings, TokenDecoderSettings)
 

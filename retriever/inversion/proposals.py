@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .correction import Change
-from .text_decoder import padded
+from .decoders.text_decoder import padded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ..models.tokens.token_ids import EncoderTokens
     from .correction import Ids
-    from .text_decoder import TextDecoder
+    from .decoders.text_decoder import TextDecoder
 
 
 _PASSES = 12  # that fill all positions of a text

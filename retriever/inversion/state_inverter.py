@@ -11,11 +11,11 @@ from ...core.errors import InputError
 from ...core.files import expand_home
 from ...core.runtime.device import device
 from ..models.load import load_encoder
-from .decoder_settings import TokenDecoderSettings
-from .decoder_weights import load_decoder
+from .decoders.decoder_settings import TokenDecoderSettings
+from .decoders.decoder_weights import load_decoder
+from .decoders.token_decoder import TokenDecoder
 from .hidden_states import HiddenStates
 from .inverter_info import FILE, InverterInfo
-from .token_decoder import TokenDecoder
 from .token_guess import TokenGuess
 
 if TYPE_CHECKING:

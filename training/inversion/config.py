@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...core import checks
 from ...core.errors import InputError
-from ...retriever.inversion.decoder_settings import TokenDecoderSettings
+from ...retriever.inversion.decoders.decoder_settings import TokenDecoderSettings
 from ...retriever.inversion.inverter_info import INVERTER_KINDS
 from ..runs.trainers import trackers
 from .rows import SHORTEST

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...retriever.inversion.decoder_settings import TokenDecoderSettings
-from ...retriever.inversion.decoder_weights import save_weights
+from ...retriever.inversion.decoders.decoder_settings import TokenDecoderSettings
+from ...retriever.inversion.decoders.decoder_weights import save_weights
 from ...retriever.inversion.hidden_states import HiddenStates
 from ...retriever.inversion.inverter import EmbeddingInverter
 from ...retriever.inversion.inverter_info import InverterInfo

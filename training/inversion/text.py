@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax
 
 from ...core.progress import Progress, ignore
-from ...retriever.inversion.text_decoder import padded
+from ...retriever.inversion.decoders.text_decoder import padded
 from ..runs.loop import run_loop
 from .sampled_vocabulary import round_mask, sample_vocabulary
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
-    from ...retriever.inversion.text_decoder import TextDecoder
+    from ...retriever.inversion.decoders.text_decoder import TextDecoder
     from ...retriever.models.tokens.token_ids import EncoderTokens
     from ..runs.loop import Schedule
     from ..runs.training_run import LoopResult

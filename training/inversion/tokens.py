@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ...retriever.inversion.token_decoder import TokenDecoder
+from ...retriever.inversion.decoders.token_decoder import TokenDecoder
 from ..pretraining.data.batches import by_length
 from .sampled_vocabulary import round_mask, sample_vocabulary
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...retriever.inversion.decoder_settings import TokenDecoderSettings
+    from ...retriever.inversion.decoders.decoder_settings import TokenDecoderSettings
     from ...retriever.inversion.hidden_states import HiddenStates
     from ..data.tokenized import TokenRows
 

@@ -11,9 +11,9 @@ from transformers import BertModel
 
 from ...core.progress import counted, ignore
 from ...indexes.metric import normalized
-from ...retriever.inversion.decoder_settings import TextDecoderSettings
+from ...retriever.inversion.decoders.decoder_settings import TextDecoderSettings
+from ...retriever.inversion.decoders.text_decoder import TextDecoder
 from ...retriever.inversion.hidden_states import transformer_folder
-from ...retriever.inversion.text_decoder import TextDecoder
 from ...retriever.models.files import find
 from ...retriever.models.settings import read_config
 from ...retriever.models.torch_loading import quiet_transformers

@@ -25,12 +25,12 @@ pytest.importorskip("datasets")
 
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
 from binocle.core.progress import Progress
-from binocle.retriever.inversion.decoder_settings import TextDecoderSettings, TokenDecoderSettings
+from binocle.retriever.inversion.decoders.decoder_settings import TextDecoderSettings, TokenDecoderSettings
+from binocle.retriever.inversion.decoders.text_decoder import TextDecoder
 from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.inverter import EmbeddingInverter, load
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
-from binocle.retriever.inversion.text_decoder import TextDecoder
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.data.tokenized import TokenRows
 from binocle.training.inversion import rows as inversion_rows

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats
     from ....core.progress import OnProgress
     from ....retriever.inversion.correction import Change, Ids
+    from ....retriever.inversion.decoders.text_decoder import TextDecoder
     from ....retriever.inversion.proposals import TokenProposer
-    from ....retriever.inversion.text_decoder import TextDecoder
     from ....retriever.models.encoder import Encoder
     from ...inversion.text_batches import TextBatches
     from ...runs.loop import Schedule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.checks import is_whole
-from ...core.errors import InputError
+from ....core.checks import is_whole
+from ....core.errors import InputError
 
 KINDS = ("linear", "lstm", "transformer")  # of a decoder of hidden states
 LAYERS = 4  # of a text decoder

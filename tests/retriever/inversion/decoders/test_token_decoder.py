@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from binocle.retriever.inversion.decoder_settings import TokenDecoderSettings
+from binocle.retriever.inversion.decoders.decoder_settings import TokenDecoderSettings
+from binocle.retriever.inversion.decoders.token_decoder import _FAST, TokenDecoder
 from binocle.retriever.inversion.hidden_states import HiddenStates
-from binocle.retriever.inversion.token_decoder import _FAST, TokenDecoder
 from binocle.training.inversion.sampled_vocabulary import round_mask, sample_vocabulary
 
 

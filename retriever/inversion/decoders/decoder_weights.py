@@ -8,8 +8,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 
-from ...core.errors import InputError, first_line
-from .inverter_info import WEIGHTS
+from ....core.errors import InputError, first_line
+from ..inverter_info import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
