@@ -37,8 +37,8 @@ from binocle.retriever.models.load import load_encoder
 from binocle.training.data.heads.examples import MAX_UNLABELLED, read_examples
 from binocle.training.evaluation.heads.classes import MEASURES
 from binocle.training.evaluation.heads.label_metrics import macro_f1
-from binocle.training.heads import kernel_ridge
-from binocle.training.heads.classifier_training import facts_of
+from binocle.training.heads.classifiers import kernel_ridge
+from binocle.training.heads.classifiers.judge import facts_of
 from binocle.training.heads.config import ClassifierConfig
 from binocle.training.runs.training_run import TrainingRun
 
@@ -214,7 +214,7 @@ def _tuned_vectors(
     folder: Path, texts: Sequence[str], classes: NDArray[np.int64], learned: NDArray[np.int64]
 ) -> Floats:
     """Return the vectors of all texts by the encoder as contrastive training tunes it, as the command does."""
-    from binocle.training.heads.contrastive import class_pairs, tune_encoder
+    from binocle.training.heads.classifiers.contrastive import class_pairs, tune_encoder
 
     file = folder.with_suffix(".npy")
     if not file.is_file():
@@ -317,7 +317,7 @@ class FineTuned:
 
     def _train(self, examples: Examples) -> None:
         """Train as the command does, without the probe that it compares with."""
-        from binocle.training.heads.fine_tuning import ClassifierTraining
+        from binocle.training.heads.classifiers.fine_tuning import ClassifierTraining
 
         config = ClassifierConfig(fine_tune=True, epochs=self.epochs, max_length=_TOKENS)
         run = TrainingRun(self.folder, DEFAULT_MODEL, config, lambda event: print(event, flush=True))

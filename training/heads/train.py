@@ -22,16 +22,16 @@ from ..evaluation.significance import difference
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
-from .classifier_training import METRICS, facts_of, values
+from .classifiers.judge import METRICS, facts_of, values
+from .classifiers.probe import Probe
 from .config import ClassifierConfig, HeadConfig, ReaderConfig
-from .probe import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...core.progress import OnProgress
     from ..data.heads.examples import Examples
-    from .fine_tuning import ClassifierTraining
+    from .classifiers.fine_tuning import ClassifierTraining
     from .result import HeadResult
 
 ConfigT = TypeVar("ConfigT", bound=HeadConfig)
@@ -137,7 +137,7 @@ def train_classifier(
 
 def _train_contrastive(run: TrainingRun[ClassifierConfig], examples: Examples, fingerprint: str) -> HeadResult:
     """Tune the encoder, fit a probe on its vectors, and compare that with a probe on the base."""
-    from .contrastive import class_pairs, tune_encoder
+    from .classifiers.contrastive import class_pairs, tune_encoder
 
     with run.discard_on_error():
         pairs = class_pairs(examples, run.config.seed)
@@ -155,7 +155,7 @@ def _fine_tune(run: TrainingRun[ClassifierConfig], examples: Examples, fingerpri
     """Train the encoder with its head, and compare that with a probe on the base."""
     with run.discard_on_error():
         probe = Probe.fit(run, examples, fingerprint) if examples.held_out else None
-        from .fine_tuning import ClassifierTraining
+        from .classifiers.fine_tuning import ClassifierTraining
 
         training = ClassifierTraining.load(run, examples)
     result = training.train(facts_of(training.settings), examples.left_out)

@@ -482,7 +482,7 @@ def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
     [
         (("train", "encoder", "pairs.jsonl", *FAST), "runs.start_weights.save_file"),
         (("train", "encoder", "pairs.jsonl", *FAST), "runs.trainers.resumable_trainer.save_model"),
-        (("train", "classifier", "classes.jsonl"), "heads.probe.save_file"),
+        (("train", "classifier", "classes.jsonl"), "heads.classifiers.probe.save_file"),
     ],
 )
 def test_a_full_disk_is_one_line_and_not_the_code_of_a_worse_model(words, writer, home, run, monkeypatch):

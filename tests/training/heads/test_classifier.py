@@ -26,9 +26,9 @@ from binocle.retriever.models.heads.classifier import (
 from binocle.retriever.models.heads.kernel import KernelWeights
 from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
-from binocle.training.heads import kernel_ridge
+from binocle.training.heads.classifiers import kernel_ridge
+from binocle.training.heads.classifiers.contrastive import class_pairs
 from binocle.training.heads.config import ClassifierConfig
-from binocle.training.heads.contrastive import class_pairs
 from binocle.training.heads.train import train_classifier
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -257,7 +257,7 @@ def test_the_largest_scores_give_finite_numbers():
 
 def test_a_fit_without_finite_weights_is_refused(tmp_path, tiny_model, monkeypatch):
     nothing = KernelWeights(np.full((2, 32), np.nan, np.float32), np.zeros(2, np.float32))
-    monkeypatch.setattr("binocle.training.heads.probe.fit", lambda *_: nothing)
+    monkeypatch.setattr("binocle.training.heads.classifiers.probe.fit", lambda *_: nothing)
     with pytest.raises(InputError, match="the fit gave no finite weights: expected finite vectors of"):
         train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
     assert not (tmp_path / "out").exists()
@@ -491,7 +491,7 @@ def test_standard_input_is_read_as_the_same_file(tmp_path, tiny_model, run):
 
 def test_an_index_gives_its_vectors_and_the_metadata_of_its_documents(tmp_path, tiny_model, monkeypatch):
     from binocle import Retriever
-    from binocle.training.heads import probe
+    from binocle.training.heads.classifiers import probe
 
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     documents = [
@@ -561,7 +561,7 @@ def test_fine_tuning_keeps_the_head_if_that_is_right_more_often(tmp_path, tiny_m
     from transformers import AutoModelForSequenceClassification
 
     from binocle.retriever.models.heads.bert_head import BertHead
-    from binocle.training.heads import fine_tuning
+    from binocle.training.heads.classifiers import fine_tuning
 
     fit = fine_tuning.Probe.fit
 
@@ -635,7 +635,7 @@ def test_a_moved_folder_of_a_classifier_keeps_its_tuned_encoder(contrastive, tmp
 
 @pytest.mark.thorough
 def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastive, tmp_path, tiny_model, monkeypatch):
-    from binocle.training.heads import contrastive as module
+    from binocle.training.heads.classifiers import contrastive as module
 
     train, calls = module.train_encoder, []
 
@@ -648,7 +648,7 @@ def test_a_killed_contrastive_training_goes_on_to_the_same_classifier(contrastiv
     monkeypatch.setattr(module, "train_encoder", counted)
     for _ in range(2):  # after the encoder
         with monkeypatch.context() as patch:
-            patch.setattr("binocle.training.heads.probe.Probe.write", killed)
+            patch.setattr("binocle.training.heads.classifiers.probe.Probe.write", killed)
             with pytest.raises(KeyboardInterrupt):
                 train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)
     result = train_classifier(rows()[:40], tmp_path / "out", base=tiny_model, config=CONTRASTIVE)

@@ -9,24 +9,24 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ...retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
-from ...retriever.models.heads.head import CLASSIFIER
-from ...retriever.models.heads.torch_head import arrays, outputs, tensors
-from ..data.heads.examples import Example
-from . import classifier_training
-from .config import ClassifierConfig
-from .head_training import HeadTraining, label_options
+from ....retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
+from ....retriever.models.heads.head import CLASSIFIER
+from ....retriever.models.heads.torch_head import arrays, outputs, tensors
+from ...data.heads.examples import Example
+from ..config import ClassifierConfig
+from ..head_training import HeadTraining, label_options
+from .judge import METRICS, judge, values
 from .probe import Probe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...core.arrays import Floats, Integers
-    from ...retriever.models.heads.head import EncoderWithHead
-    from ..data.heads.examples import Examples
-    from ..encoders.heldout import Estimate
-    from ..runs.training_run import TrainingRun
-    from .head_training import Base
+    from ....core.arrays import Floats, Integers
+    from ....retriever.models.heads.head import EncoderWithHead
+    from ...data.heads.examples import Examples
+    from ...encoders.heldout import Estimate
+    from ...runs.training_run import TrainingRun
+    from ..head_training import Base
 
     _Batch = tuple[dict[str, Integers], Floats]  # the model's input, and the targets
 
@@ -47,7 +47,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
 
     def __init__(self, run: TrainingRun[ClassifierConfig], base: Base, examples: Examples) -> None:
         super().__init__(run, base, examples.learned, examples.held_out)
-        self.examples, self.metric = examples, classifier_training.METRICS[examples.task]
+        self.examples, self.metric = examples, METRICS[examples.task]
         self.settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, length=self.size)
         self._scorer = HeadScorer(self.head, self.size)
         self._weights = torch.from_numpy(_class_weights(examples)).to(self.model.device)
@@ -86,7 +86,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         """Return the metric on the first held-out rows."""
         rows = self.examples.held_out[:_GLANCE]
         logits = self._scorer.logits([row.text for row in rows])
-        _, measures = classifier_training.judge(logits, self.examples.targets(rows), self.settings, self.config.seed)
+        _, measures = judge(logits, self.examples.targets(rows), self.settings, self.config.seed)
         return measures[0].value
 
     def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[Estimate]]:
@@ -98,7 +98,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         rows = self.examples.held_out
         targets = self.examples.targets(rows)
         self.held_out_logits = HeadScorer(head, self.size).logits([row.text for row in rows])
-        settings, measures = classifier_training.judge(self.held_out_logits, targets, self.settings, self.config.seed)
+        settings, measures = judge(self.held_out_logits, targets, self.settings, self.config.seed)
         if not rows or self.examples.pairs:  # nothing tells which is better, or the encoder reads both texts at once
             return settings.as_dict(), measures
         folder = head.folder / TUNED_ENCODER
@@ -106,8 +106,7 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         (folder / _LENGTH).write_text(json.dumps({"max_seq_length": self.size}), "utf-8")
         probe = Probe.fit(self.run, self.examples, tuned=folder)
         by_head, by_probe = (
-            classifier_training.values(logits, targets, self.settings).mean()
-            for logits in (self.held_out_logits, probe.held_out_logits)
+            values(logits, targets, self.settings).mean() for logits in (self.held_out_logits, probe.held_out_logits)
         )
         first, second = ("a probe on the trained encoder", probe.measures[0]), ("its own head", measures[0])
         if by_probe < by_head:

@@ -11,36 +11,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save_file
 
-from ...core.errors import InputError
-from ...core.progress import Progress
-from ...retriever.models.files import PROBE
-from ...retriever.models.heads.classifier import (
-    TUNED_ENCODER,
-    WORDS,
-    ClassifierSettings,
-    features,
-    load_classifier,
-)
-from ...retriever.models.load import load_encoder
-from ..runs import environment
-from ..runs.model_card import Card
-from ..runs.training_run import LoopResult
-from . import classifier_training
+from ....core.errors import InputError
+from ....core.progress import Progress
+from ....retriever.models.files import PROBE
+from ....retriever.models.heads.classifier import TUNED_ENCODER, WORDS, ClassifierSettings, features, load_classifier
+from ....retriever.models.load import load_encoder
+from ...runs import environment
+from ...runs.model_card import Card
+from ...runs.training_run import LoopResult
+from ..result import HeadResult
+from .judge import facts_of, judge
 from .kernel_ridge import fit
-from .result import HeadResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ...core.arrays import Floats
-    from ...core.progress import OnProgress
-    from ...retriever.models.encoder import Encoder
-    from ...retriever.models.heads.kernel import KernelWeights
-    from ..data.heads.examples import Example, Examples
-    from ..encoders.heldout import Estimate
-    from ..runs.training_run import TrainingRun
-    from .config import ClassifierConfig
+    from ....core.arrays import Floats
+    from ....core.progress import OnProgress
+    from ....retriever.models.encoder import Encoder
+    from ....retriever.models.heads.kernel import KernelWeights
+    from ...data.heads.examples import Example, Examples
+    from ...encoders.heldout import Estimate
+    from ...runs.training_run import TrainingRun
+    from ..config import ClassifierConfig
 
 _BLOCK = 2_000  # texts encoded between two events
 
@@ -97,7 +91,7 @@ class Probe:
             fingerprint=encoder.fingerprint,
         )
         held_out_targets = examples.targets(examples.held_out)
-        settings, measures = classifier_training.judge(logits, held_out_targets, settings, run.config.seed)
+        settings, measures = judge(logits, held_out_targets, settings, run.config.seed)
         return cls(run, examples, weights, settings, measures, logits, seconds, tuned)
 
     def save(self, folder: Path) -> None:
@@ -128,7 +122,7 @@ class Probe:
         loop = self._cost(sum(rows.values()))
         if examples.left_out:
             rows["left_out"] = examples.left_out
-        facts = classifier_training.facts_of(self.settings) | rows
+        facts = facts_of(self.settings) | rows
         measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
         objective = self.objective
         if self.tuned:

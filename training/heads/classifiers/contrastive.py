@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import InputError
-from ...retriever.models import files as model_files
-from ...retriever.models.heads.classifier import TUNED_ENCODER
-from ...retriever.models.load import load_encoder
-from ...retriever.models.settings import ModelSettings
-from ..data.dataset import hash_of
-from ..encoders.config import EncoderConfig
-from ..encoders.train import train_encoder
-from ..runs.run_folder import folder_of
-from .config import default_learning_rate
+from ....core.errors import InputError
+from ....retriever.models import files as model_files
+from ....retriever.models.heads.classifier import TUNED_ENCODER
+from ....retriever.models.load import load_encoder
+from ....retriever.models.settings import ModelSettings
+from ...data.dataset import hash_of
+from ...encoders.config import EncoderConfig
+from ...encoders.train import train_encoder
+from ...runs.run_folder import folder_of
+from ..config import default_learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..data.heads.examples import Examples
-    from ..runs.training_run import TrainingRun
-    from .config import ClassifierConfig
+    from ...data.heads.examples import Examples
+    from ...runs.training_run import TrainingRun
+    from ..config import ClassifierConfig
 
 OBJECTIVE = "contrastive learning of the encoder from pairs of one class (arXiv:2209.11055)"
 _STEPS = 60

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...retriever.models.heads.bag_of_words import BagOfWords
-from ...retriever.models.heads.kernel import KernelWeights, gaussian
+from ....retriever.models.heads.bag_of_words import BagOfWords
+from ....retriever.models.heads.kernel import KernelWeights, gaussian
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.arrays import Floats, Positions
+    from ....core.arrays import Floats, Positions
 
 _LANDMARKS = 4_000
 _SAMPLE = 1_500  # rows that the penalty is chosen on

@@ -1,4 +1,4 @@
-"""Judge a classifier on held-out rows, and fine-tune one whole."""
+"""Calibrate a classifier on held-out rows, and measure it there. Needs no torch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...retriever.models.heads.classifier import ClassifierSettings, probabilities
-from ..encoders import heldout
-from ..evaluation.heads import label_metrics
-from . import calibration
+from ....retriever.models.heads.classifier import ClassifierSettings, probabilities
+from ...encoders import heldout
+from ...evaluation.heads import label_metrics
+from .. import calibration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...core.arrays import Doubles, Floats
-    from ..encoders.heldout import Estimate
+    from ....core.arrays import Doubles, Floats
+    from ...encoders.heldout import Estimate
 
 METRICS = {"classes": "macro-F1", "labels": "micro-F1", "number": "spearman"}
 
