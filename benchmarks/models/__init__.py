@@ -1,1 +1,1 @@
-"""Training, inversion and audits of encoders."""
+"""Training of encoders and rerankers, mining, and changes of an encoder."""

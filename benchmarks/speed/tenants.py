@@ -30,7 +30,7 @@ from binocle.retriever.store.tables import chunk_schema, document_schema
 from binocle.retriever.store.writer import open_writer
 
 from ..machine import RESULTS, save
-from .filters import fill_table
+from ..vectors.filters import fill_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

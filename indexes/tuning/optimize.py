@@ -71,7 +71,7 @@ def check_kinds(kinds: Collection[str]) -> None:
 def candidates(count: int, dim: int, requirements: Requirements, kinds: Sequence[str] = ()) -> list[list[IndexSpec]]:
     """Return the specs to build beside exact search, in rounds; a round is built only if none before it succeeds.
 
-    Measured at 100,000 and a million vectors of dimension 384 (benchmarks/speed/vectors.py): lists of FastScan codes
+    Measured at 100,000 and a million vectors of dimension 384 (benchmarks/vectors/vectors.py): lists of FastScan codes
     answer as many queries a second as graphs of equal or higher recall, in a fourteenth of their memory or less. Codes
     of half the length, with more candidates compared again, are often faster still.
     """

@@ -2,7 +2,7 @@
 
 A promise needs true labels: if two names were swapped, no cosine would change. The
 weights of the evidence come from data with known labels, the sections of Debian's packages and the articles of SQuAD:
-`benchmarks/models/labels.py` fits the numbers below. This is only an estimate: at a promised precision of .90, 8 of 10
+`benchmarks/heads/labels.py` fits the numbers below. This is only an estimate: at a promised precision of .90, 8 of 10
 sets of labels had .70 to 1.
 
 With 100 true labels of the collection itself the estimate is corrected (Platt 1999). Then unseen

@@ -29,7 +29,7 @@ def git(folder, *arguments):
 
 def test_a_result_names_its_commit_date_and_arguments(machine, tmp_path, monkeypatch, capsys):
     arguments = ["--vectors", "/data/real.npy", "--folder=/home/me/docs/", "a/b,../c", "--recalls", "0.95,0.99"]
-    monkeypatch.setattr(sys, "argv", ["/work/benchmarks/speed/filters.py", *arguments])
+    monkeypatch.setattr(sys, "argv", ["/work/benchmarks/vectors/filters.py", *arguments])
     monkeypatch.setattr(machine, "COMMIT", "c0ffee1")
     machine.save("it", {"x": 1}, seed=7)
     assert json.loads(capsys.readouterr().out) == {"x": 1}

@@ -1,6 +1,6 @@
 """Benchmark encoding on a GPU: against sentence-transformers in float16, and against the arithmetic of the device.
 
-    python -m benchmarks.speed.gpu_encoding --texts FILE [--model DIR] [--copies 8]
+    python -m benchmarks.encoding.gpu_encoding --texts FILE [--model DIR] [--copies 8]
 
 FILE has a text a line, or is a `corpus.jsonl`. Both encode the same texts, tokenizing included, in the same run and in
 turns: ours as `use_gpus` does, theirs in float16 at the fastest of several batch sizes. Tokenizing alone is timed too.

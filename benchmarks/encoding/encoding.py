@@ -1,7 +1,7 @@
 """Encoding by Binocle and by sentence-transformers' backends, side by side, and the processor's own limit.
 
-    python -m benchmarks.speed.encoding --collection DIR --work DIR [--openvino PYTHON] [--onnx PYTHON]
-    python -m benchmarks.speed.encoding --collection DIR --indexing [--rounds 3]
+    python -m benchmarks.encoding.encoding --collection DIR --work DIR [--openvino PYTHON] [--onnx PYTHON]
+    python -m benchmarks.encoding.encoding --collection DIR --indexing [--rounds 3]
 
 DIR is a test collection in BEIR's layout (scifact). Each encoder has all-MiniLM-L6-v2, its defaults and a process of
 its own, and they take turns. Long texts are documents, in one call; short texts are queries, in one call and one by
@@ -67,7 +67,7 @@ class Process:
 
     def __init__(self, name: str, python: Path, model: Path, work: Path) -> None:
         self.name = name
-        command = [python, "-m", "benchmarks.speed.encoding_process", name, model, work]
+        command = [python, "-m", "benchmarks.encoding.encoding_process", name, model, work]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def answer(self) -> Any:

@@ -1,6 +1,6 @@
 """Compare documents in int8 with the processor's own precision: time, agreement and nDCG@10 of four collections.
 
-    python -m benchmarks.speed.int8 --data ../shared/data --work DIR [--documents 6000] [--queries 2000] [--rounds 5]
+    python -m benchmarks.encoding.int8 --data ../shared/data --work DIR [--documents 6000] [--queries 2000] [--rounds 5]
 
 The collections are scifact, cranfield, SQuAD's paragraphs (a question must find its own) and Debian's packages (the
 short description must find the long one). The sentences that int8 is calibrated with are of none of them. Queries are

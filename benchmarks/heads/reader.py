@@ -1,7 +1,7 @@
 """Exact match and F1 of a trained reader on questions of SQuAD's development set, each with its own paragraph.
 
     binocle train reader /data/squad11/squad11_train.jsonl.gz --out my-reader --minutes 60
-    python -m benchmarks.models.reader --data /data --reader my-reader --core-minutes 60
+    python -m benchmarks.heads.reader --data /data --reader my-reader --core-minutes 60
 
 With `--teacher large-reader` the training learns the probabilities of a larger one too, and the result names it.
 

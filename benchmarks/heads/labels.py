@@ -1,6 +1,6 @@
 """Labels without training: fit the weight of the evidence, and measure promised precision on labels never seen.
 
-    python -m benchmarks.models.labels --data /data --cache /tmp/labels
+    python -m benchmarks.heads.labels --data /data --cache /tmp/labels
 
 The truth is the section of a Debian package and the article of a SQuAD paragraph. Names are split in halves: the
 coefficients are fitted on one half, and the promise is tested on the other. A test draws 3 to 12 names, their

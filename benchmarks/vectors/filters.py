@@ -1,8 +1,8 @@
 """Benchmark filtered search, and search while rows come and go: recall and latency of the chosen index.
 
-    python -m benchmarks.speed.filters --vectors real.npy [--count 100000] [--recalls 0.95,0.99]
+    python -m benchmarks.vectors.filters --vectors real.npy [--count 100000] [--recalls 0.95,0.99]
 
-`real.npy` has vectors of encoded real text, from `benchmarks.speed.vectors --encode FILE`. Some are left out of the
+`real.npy` has vectors of encoded real text, from `benchmarks.vectors.vectors --encode FILE`. Some are left out of the
 index and used as queries. The queries that `optimize` chooses and proves with have no part in a figure.
 
 A filter passes random rows; or the rows nearest to a random row, such as one folder's, far from most queries; or the

@@ -1,6 +1,6 @@
 """`binocle audit` of a labelled collection: what leaks, what defences cost, time and memory.
 
-    python -m benchmarks.models.audit --collection scifact/ [--work DIR | --index DIR] [OPTIONS OF binocle audit]
+    python -m benchmarks.inversion.audit --collection scifact/ [--work DIR | --index DIR] [OPTIONS OF binocle audit]
 
 The collection is in BEIR's layout; its documents are added to an index under their ids, unless an index is given. No
 text is in the result. With --quick the result is audit-quick.json.

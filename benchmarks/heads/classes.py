@@ -1,7 +1,7 @@
 """Classes of texts: the probe with and without words, contrastive training, and linear TF-IDF.
 
-    python -m benchmarks.models.classes --data /data --cache /tmp/classes
-    python -m benchmarks.models.classes --data /data --cache /tmp/classes --fine-tune 2
+    python -m benchmarks.heads.classes --data /data --cache /tmp/classes
+    python -m benchmarks.heads.classes --data /data --cache /tmp/classes --fine-tune 2
 
 The classes are the section of a Debian package, the source of a sentence of STS-B, and the platform of a tldr page. A
 tenth of the rows is held out. With 8 examples a class, only classes of 20 rows or more count, over three draws: the

@@ -1,11 +1,11 @@
 """The vector index of a store for which nobody chose one, beside exact search.
 
-    python -m benchmarks.speed.default_index --vectors real.npy [--sizes 100000,1000000]
+    python -m benchmarks.vectors.default_index --vectors real.npy [--sizes 100000,1000000]
 
 `real.npy` has float32 vectors of encoded real text, one a row. 400 of them are left out of the index, and are the
-queries. For a larger size the rest is synthetic, as in `benchmarks.speed.vectors`. Each query runs alone on one thread,
-for the 200 neighbours that a search asks for. Times are of the processor. Recall compares scores with exact search.
-Memory is that of the process after all queries; mapped vectors count as far as they were read.
+queries. For a larger size the rest is synthetic, as in `benchmarks.vectors.vectors`. Each query runs alone on one
+thread, for the 200 neighbours that a search asks for. Times are of the processor. Recall compares scores with exact
+search. Memory is that of the process after all queries; mapped vectors count as far as they were read.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run(real: np.ndarray, size: int, folder: Path) -> dict[str, Any]:
     row = publish(enlarge(rest, size, np.random.default_rng(SEED)), folder)
     names = dict(zip(("exact", "default"), row.pop("folders"), strict=True))
     for label, name in names.items():
-        command = [sys.executable, "-m", "benchmarks.speed.default_index", "--search", str(folder / name), str(file)]
+        command = [sys.executable, "-m", "benchmarks.vectors.default_index", "--search", str(folder / name), str(file)]
         row[label] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     exact, default = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in names.values())
     for k in (10, SEARCH_DEPTH):

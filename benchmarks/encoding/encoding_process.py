@@ -1,6 +1,6 @@
-"""One encoder of `benchmarks.speed.encoding` in a process of its own, which works when it is asked to.
+"""One encoder of `benchmarks.encoding.encoding` in a process of its own, which works when it is asked to.
 
-    python -m benchmarks.speed.encoding_process NAME MODEL WORK
+    python -m benchmarks.encoding.encoding_process NAME MODEL WORK
 
 MODEL is the folder of all-MiniLM-L6-v2. sentence-transformers exports it once for a backend, to a folder in WORK, where
 `calibration/train.jsonl` has the texts for its static int8. A line of standard input is a request in JSON, a line of

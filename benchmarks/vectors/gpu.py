@@ -1,6 +1,6 @@
 """Benchmark GPUs: exact search against the limits of the devices, and indexes built on GPUs against HNSW on the CPU.
 
-    python -m benchmarks.speed.gpu [--count 10000000] [--built 1000000] [--devices cuda:0,cuda:1]
+    python -m benchmarks.vectors.gpu [--count 10000000] [--built 1000000] [--devices cuda:0,cuda:1]
 
 The vectors are synthetic, around 4,096 centres and of unit length: exact search takes the same time for any vectors.
 The same run measures the limits of a device: the bytes a second of a sum over its vectors, and the float32 operations

@@ -1,6 +1,6 @@
 """A thief who knows neither the encoder nor a pair: does he name the right encoder, and how much does he read?
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.models.unknown_encoder --scifact FILE --debian FILE --work DIR
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.inversion.unknown_encoder --scifact FILE --debian FILE --work DIR
 
 The files are scifact's corpus.jsonl and Debian's package descriptions (.jsonl.gz). The vectors are of all-MiniLM-L6-v2;
 the thief also suspects its transformer with CLS pooling, and with four of six layers. Texts have 32 tokens, 1,250 a

@@ -1,6 +1,6 @@
 """Benchmark recall, speed and memory: `optimize` against hnswlib, usearch, LanceDB and raw FAISS.
 
-    python -m benchmarks.speed.vectors --vectors real.npy [--queries asked.npy] [--sizes 100000,1000000] [--limit N]
+    python -m benchmarks.vectors.vectors --vectors real.npy [--queries asked.npy] [--sizes 100000,1000000] [--limit N]
 
 `real.npy` has float32 vectors of encoded real text, one a row. `--encode FILE…` writes it from the texts of JSON
 lines, .gz too. For a larger size the rest is synthetic: points between two real vectors, with noise, of unit length.

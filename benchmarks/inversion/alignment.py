@@ -1,6 +1,6 @@
 """A secret rotation undone without one known pair: the cosine of the vectors turned back with the true ones.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.models.alignment --scifact FILE --debian FILE
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.inversion.alignment --scifact FILE --debian FILE
 
 The files are scifact's corpus.jsonl and Debian's package descriptions (.jsonl.gz). Each text is the first 32 tokens of
 a document. The attacker has the rotated vectors of some documents, and the texts of others. Seconds are CPU time.

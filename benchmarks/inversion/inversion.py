@@ -1,4 +1,4 @@
-"""Measure how much an encoder gives away: `python -m benchmarks.models.inversion TASK --data FOLDER [--minutes M]`.
+"""Measure how much an encoder gives away: `python -m benchmarks.inversion.inversion TASK --data FOLDER [--minutes M]`.
 
 hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's paragraphs. It measures token accuracy on
            scifact, by decoder and by layer, also of masked states.

@@ -1,6 +1,6 @@
 """Inversion on fixed texts, measured as vec2text's authors measure it, so that others can compare.
 
-    python -m benchmarks.models.comparison --inverter DIR --corpus scifact/corpus.jsonl ... [--texts 200] [--seconds 10]
+    python -m benchmarks.inversion.comparison --inverter DIR --corpus corpus.jsonl ... [--texts 200] [--seconds 10]
 
 Each corpus is in BEIR's layout. Its documents are taken in the order of their ids' hashes. The first 200 with 32 tokens
 and more give a text each: the first 32 tokens, without the title. A digest tells whether two runs had the same texts.

@@ -1,6 +1,6 @@
 """Names in the descriptions of Debian packages: packages, versions and file paths, with silver labels.
 
-    python -m benchmarks.models.tagger --data /data --work /tmp/tagger --layers 2
+    python -m benchmarks.heads.tagger --data /data --work /tmp/tagger --layers 2
 
 Rules make the labels. A package is a word that is the name of one and has a digit, "-" or "+"; versions and paths
 follow patterns. A tagger of the first layers of all-MiniLM-L6-v2 learns them. A tenth of the texts is held out.

@@ -1,6 +1,6 @@
 """The attacks of an audit that learn nothing by steps: ridge, alignment without pairs, candidates and membership.
 
-    python -m benchmarks.models.candidates --index DIR --queries scifact/
+    python -m benchmarks.inversion.candidates --index DIR --queries scifact/
 
 The index is of the collection's documents; texts have 32 tokens. Seconds are CPU time.
 """

@@ -1,6 +1,6 @@
 """Measure `enrich` with one head and with three, in passages a second of processor time and as a share of `index`.
 
-    python -m benchmarks.models.enrich --data /data --work /tmp/enrich
+    python -m benchmarks.heads.enrich --data /data --work /tmp/enrich
 
 The documents are pages of tldr. Each round indexes them anew, then enriches the index with one set of heads after the
 other. A probe takes the stored vectors. A tagger or a fine-tuned classifier has a body of its own, which reads each

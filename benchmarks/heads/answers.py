@@ -1,6 +1,6 @@
 """Answers from a whole collection: questions of SQuAD's development set, with all its paragraphs indexed.
 
-    python -m benchmarks.models.answers --data /data --reader my-reader --work /tmp/answers
+    python -m benchmarks.heads.answers --data /data --reader my-reader --work /tmp/answers
 
 Each question is asked twice: of all paragraphs, and of all paragraphs outside its article, where the engine should
 refuse. It reports the share refused at two thresholds: the reader's own, and a stricter one, which loses 5 % of the

@@ -1,0 +1,1 @@
+"""The speed of encoding, on processors and GPUs, and the vectors of int8."""

@@ -1,0 +1,1 @@
+"""Heads: readers, classifiers, taggers, and labels without training."""

@@ -1,0 +1,1 @@
+"""Inversion and audits: how much of its text a vector gives away."""

@@ -1,0 +1,1 @@
+"""Vector indexes: recall, latency and memory, with filters and on GPUs."""
