@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from binocle.retriever.retriever import Retriever
 from binocle.training.audit.audit import audit
-from binocle.training.audit.report.report_fields import report_fields
+from binocle.training.audit.report.report_files import report_fields
 
 from ..machine import save
 

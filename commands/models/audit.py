@@ -245,7 +245,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _as_dict(report: AuditReport, gate: Gate, applied: AppliedDefence | None) -> dict[str, Any]:
-    from ...training.audit.report.report_fields import report_fields
+    from ...training.audit.report.report_files import report_fields
 
     fields = report_fields(report)
     if gate.is_set:

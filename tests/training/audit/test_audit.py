@@ -44,7 +44,7 @@ from binocle.training.audit.report import text_report
 from binocle.training.audit.report.assumptions import table
 from binocle.training.audit.report.html_report import page
 from binocle.training.audit.report.leak_curves import escaped, overview
-from binocle.training.audit.report.report_fields import report_fields
+from binocle.training.audit.report.report_files import report_fields
 from binocle.training.audit.report.shared_words import marked
 from binocle.training.audit.report.verdict import verdict
 from binocle.training.audit.result import AttackResult, DefenceResult

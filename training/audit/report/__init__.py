@@ -2,5 +2,5 @@
 
 `text_report` gives the lines. `html_report` lays out the page, with the charts of `leak_curves`; `shared_words` marks
 the recovered words of its examples. All have the sentences of `verdict`, `assumptions` and `statements`.
-`report_fields` are the figures and sentences for JSON, and `report_files` saves both files.
+`report_files` has the figures and sentences for JSON, and saves both files.
 """
