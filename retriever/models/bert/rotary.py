@@ -42,14 +42,11 @@ class Rotary:
         parameters = config.get("rope_parameters") or {}
         if config.get("rope_scaling") or len(types) != layers or not {*types} <= {_GLOBAL, _LOCAL}:
             return None
-        bases = []
-        for kind, name, default in ((_GLOBAL, "global_rope_theta", 160_000.0), (_LOCAL, "local_rope_theta", 10_000.0)):
-            own = parameters.get(kind) or {}
-            base = own.get("rope_theta", config.get(name, default))
-            if own.get("rope_type", "default") != "default" or not isinstance(base, (int, float)) or not base > 0:
-                return None
-            bases.append(float(base))
-        return cls(*bases, window // 2, tuple(kind == _GLOBAL for kind in types))
+        global_base = _base(parameters.get(_GLOBAL) or {}, config.get("global_rope_theta", 160_000.0))
+        local_base = _base(parameters.get(_LOCAL) or {}, config.get("local_rope_theta", 10_000.0))
+        if global_base is None or local_base is None:
+            return None
+        return cls(global_base, local_base, window // 2, tuple(kind == _GLOBAL for kind in types))
 
     def angles(self, number: int, tokens: int, size: int) -> tuple[Floats, Floats]:
         """Return the cosines and sines of a layer's angles, each (tokens, size of a head).
@@ -67,6 +64,13 @@ class Rotary:
         positions = np.arange(tokens)
         is_far = np.abs(positions[:, None] - positions) > self.distance
         return np.where(is_far, np.float32(-1e9), np.float32(0))
+
+
+def _base(parameters: Mapping[str, Any], default: Any) -> float | None:
+    """Return the base of a kind of layer; None if its angles are scaled."""
+    base = parameters.get("rope_theta", default)
+    is_plain = parameters.get("rope_type", "default") == "default" and isinstance(base, (int, float)) and base > 0
+    return float(base) if is_plain else None
 
 
 def _is_count(value: Any) -> bool:
