@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from binocle.core.errors import InputError
 from binocle.retriever.inspection.token_states import Inspector
 from binocle.retriever.models.bert import bert_encoder, gpu
-from binocle.retriever.models.bert.bert_encoder import BertEncoder
+from binocle.retriever.models.bert.bert_encoder import BertEncoder, use_gpus
 from binocle.retriever.models.bert.bert_reranker import BertReranker
 from binocle.retriever.models.bert.families import FAMILIES
 from binocle.retriever.models.bert.rotary import Rotary
@@ -149,7 +149,7 @@ def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
     monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     on_gpu = load_encoder(folders[family])
-    assert on_gpu.use_gpus() == ("1 GPU" if family == "modernbert" else "2 GPUs")
+    assert use_gpus(on_gpu) == ("1 GPU" if family == "modernbert" else "2 GPUs")
     np.testing.assert_allclose(on_gpu.encode(TEXTS), load_encoder(folders[family]).encode(TEXTS), atol=2e-6)
 
 
@@ -260,6 +260,7 @@ def test_a_long_query_is_computed_by_the_graph(folders, monkeypatch):
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     monkeypatch.setattr(bert_encoder, "_NUMPY_LONGEST", 20)
     encoder = load_encoder(folders["modernbert"])
+    assert isinstance(encoder, BertEncoder)
     compiled = []
     monkeypatch.setattr(type(encoder._model), "run_uncompiled", lambda self, texts: compiled.append(texts) or iter(()))
     expected = load_encoder(folders["modernbert"]).encode(["x " * 30])
