@@ -3,9 +3,10 @@
     python -m benchmarks.encoding.encoding --collection DIR --work DIR [--openvino PYTHON] [--onnx PYTHON]
     python -m benchmarks.encoding.encoding --collection DIR --indexing [--rounds 3]
 
-DIR is a test collection in BEIR's layout (scifact). Each encoder has all-MiniLM-L6-v2, its defaults and a process of
-its own, and they take turns. Long texts are documents, in one call; short texts are queries, in one call and one by
-one. Static int8 is calibrated with other documents and queries of the collection.
+DIR is a test collection in BEIR's layout (scifact). Each encoder has the same model (`--model`), by default
+all-MiniLM-L6-v2, its defaults and a process of its own, and they take turns. Long texts are documents, in one call;
+short texts are queries, in one call and one by one. Static int8 is calibrated with other documents and queries of the
+collection.
 
 Vectors are compared with torch's in float32: equal are cosines above .999, in int8 above .98. The run fails if ours are
 not equal; the results say it of the others. The limit is torch's rate for the matrix products of the model's dense
@@ -88,7 +89,7 @@ class Process:
 
 def compare_encoders(options: argparse.Namespace) -> dict[str, Any]:
     """Time every encoder that can be loaded, in turns, and state its share of the limit."""
-    model, work = model_folder.find(model_folder.DEFAULT_MODEL), options.work.resolve()
+    model, work = model_folder.find(options.model), options.work.resolve()
     texts = choose_texts(options, work)
     pythons = {"ONNX": options.onnx, "OpenVINO": options.openvino, "OpenVINO int8": options.openvino}
     processes = [Process(name, pythons.get(name, sys.executable), model, work) for name in (*ENCODERS, PEAK)]
@@ -103,7 +104,7 @@ def compare_encoders(options: argparse.Namespace) -> dict[str, Any]:
     finally:
         for process in processes:
             process.close()
-    tokens = count_tokens(texts)
+    tokens = count_tokens(model, texts)
     work_of = {name: sum(map(operations(config), lengths)) for name, lengths in tokens.items()}
     for name, times in seconds.items():
         about[name] |= rates(times, tokens)
@@ -181,9 +182,9 @@ def take_turns(
     return seconds, limits
 
 
-def count_tokens(texts: dict[str, list[str]]) -> dict[str, list[int]]:
+def count_tokens(model: Path, texts: dict[str, list[str]]) -> dict[str, list[int]]:
     """The tokens of each text of a set, with [CLS] and [SEP], truncated as the model does."""
-    encoder = load_encoder(model_folder.DEFAULT_MODEL)
+    encoder = load_encoder(model)
     return {
         name: [min(len(tokens), encoder.max_tokens) + 2 for tokens in encoder.offsets(chosen)]
         for name, chosen in texts.items()
@@ -297,6 +298,7 @@ def compare_indexing(collection: Path, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--model", default=model_folder.DEFAULT_MODEL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, help="a folder for exported models, kept from run to run")
     parser.add_argument("--openvino", type=Path, default=sys.executable, help="Python with the backend openvino")
@@ -311,7 +313,9 @@ def main() -> None:
         return
     if options.work is None:
         parser.error("--work is missing: a folder for exported models")
-    save("encoding-backends", compare_encoders(options), seed=_SEED)
+    name = Path(options.model).name
+    suffix = "" if name == Path(model_folder.DEFAULT_MODEL).name else f"-{name}"
+    save(f"encoding-backends{suffix}", compare_encoders(options), seed=_SEED)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoding.encoding_process NAME MODEL WORK
 
-MODEL is the folder of all-MiniLM-L6-v2. sentence-transformers exports it once for a backend, to a folder in WORK, where
+MODEL is the folder of an encoder. sentence-transformers exports it once for a backend, to a folder in WORK, where
 `calibration/train.jsonl` has the texts for its static int8. A line of standard input is a request in JSON, a line of
 standard output its answer. The first answer comes without a request: precision and versions, or why there is none.
 """
