@@ -122,10 +122,10 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
     if settings.labels != 1 and settings.modules == ("Transformer",):
         raise InputError(f"{folder} gives {settings.labels} scores a pair: expected a cross-encoder with one")
     config = BertReranker.config_of(folder, settings)
+    if is_int8 and not (config and config.has_int8):
+        raise InputError(f"{name} is no reranker of a family that is computed in int8: leave @int8 out")
     if config:
         return BertReranker.load(name, folder, settings, config, int8=is_int8)
-    if is_int8:
-        raise InputError(f"{name} is no reranker of a family that is computed in int8: leave @int8 out")
     from .torch_reranker import TorchReranker
 
     return TorchReranker.load(name, folder, settings)

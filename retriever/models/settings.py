@@ -156,6 +156,7 @@ class CrossEncoderSettings:
         transformer = _json(folder / "sentence_bert_config.json", dict)
         tokenizer = _json(folder / "tokenizer_config.json", dict)
         sides = {tokenizer.get(side, "right") for side in ("truncation_side", "padding_side")}
+        names_of_tokenizers = _READ_AS_WRITTEN if model.get("model_type") == "modernbert" else _TOKENIZERS
         own = {key for key in ("do_lower_case", "processing_kwargs") if transformer.get(key)}
         return cls(
             modules=names,
@@ -164,7 +165,7 @@ class CrossEncoderSettings:
             ),  # the field is missing for two labels
             max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
             prompt=_text((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or ""),
-            plain=tokenizer.get("tokenizer_class") in _TOKENIZERS and sides == {"right"} and not own,
+            plain=tokenizer.get("tokenizer_class") in names_of_tokenizers and sides == {"right"} and not own,
         )
 
 

@@ -54,7 +54,10 @@ class BertReranker(Reranker):
         :raises InputError: when it is damaged.
         """
         fingerprint = model_settings.fingerprint(folder, settings)
-        model = BertModel.load(folder, config, fingerprint, max_tokens=settings.max_tokens, classifier=True)
+        pooling = config.rotary.pooling if config.rotary else None
+        model = BertModel.load(
+            folder, config, fingerprint, max_tokens=settings.max_tokens, classifier=True, pooling=pooling
+        )
         return cls(name, fingerprint, model, model_settings.first_stage_weight(folder), int8=int8)
 
     @staticmethod

@@ -71,7 +71,7 @@ FAMILIES = {
     "modernbert": Family(
         "model.",
         sizes={"hidden_act": "hidden_activation"},
-        other_heads=("SequenceClassification", "TokenClassification", "QuestionAnswering"),
+        other_heads=("TokenClassification", "QuestionAnswering"),
         is_rotary=True,
     ),
     "mpnet": Family(

@@ -108,7 +108,7 @@ class BertModel:
         :raises InputError: when they are damaged.
         """
         file = folder / "model.safetensors"
-        weights, types = load_bert(file, config), types or classifier
+        weights, types = load_bert(file, config), not config.rotary and (types or classifier)
         check_weights(file, config, weights, classifier=classifier, types=types)
         model = cls(
             folder,

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....core.errors import InputError
 from .int8 import INPUT_LEVELS
-from .weight_names import CLASSIFIER, EMBEDDING_NORM, FINAL_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
+from .weight_names import CLASSIFIER, EMBEDDING_NORM, FINAL_NORM, HEAD_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
 from .weights import distance_bias
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class BertOpenVINO:
     """Compute hidden states as `BertNumpy` does, or a classifier's logits, for many batches, several at a time.
 
     :param classifier: whether batches give logits; else they give hidden states.
-    :param types: whether batches have token types; those of a classifier always do.
+    :param types: whether batches have token types; those of a classifier always do, those of ModernBERT never.
     :param pooling: "cls": only the hidden state of each text's first token is computed; "mean": the mean of its tokens'
         states. Either is of shape (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
@@ -353,7 +353,8 @@ def _graph(
     axes, scalar, dense = layers.axes, layers.scalar, layers.dense
     ids = op.parameter([-1, -1], ov.Type.i32, name="ids")
     mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
-    types = op.parameter([-1, -1], ov.Type.i32, name="types") if has_types or classifier else None
+    has_types = not config.rotary and (has_types or classifier)
+    types = op.parameter([-1, -1], ov.Type.i32, name="types") if has_types else None
     inputs = [ids, mask] if types is None else [ids, mask, types]
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     if config.rotary:
@@ -367,7 +368,9 @@ def _graph(
     hidden = layers.whole(states)
     if not classifier:
         return ov.Model([op.result(hidden)], inputs, "bert")
-    logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), POOLER)), CLASSIFIER)
+    pooled = dense(op.squeeze(hidden, axes(1)), POOLER)
+    pooled = layers.norm(op.gelu(pooled, "erf"), HEAD_NORM) if config.rotary else op.tanh(pooled)
+    logits = dense(pooled, CLASSIFIER)
     return ov.Model([op.result(logits)], inputs, "bert")
 
 

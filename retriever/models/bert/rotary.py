@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .weight_names import EMBEDDING_NORM, FINAL_NORM, WORDS, LayerNames
+from .weight_names import CLASSIFIER, EMBEDDING_NORM, FINAL_NORM, HEAD_NORM, POOLER, WORDS, LayerNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....core.arrays import Floats
+    from .openvino import Pooling
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -30,6 +31,7 @@ class Rotary:
     local_base: float
     distance: int  # of tokens that attend to each other in the other layers, at most
     is_global: tuple[bool, ...]  # by layer
+    pooling: Pooling = "cls"  # of a classifier
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any], layers: int) -> Rotary | None:
@@ -46,7 +48,8 @@ class Rotary:
         local_base = _base(parameters.get(_LOCAL) or {}, config.get("local_rope_theta", 10_000.0))
         if global_base is None or local_base is None:
             return None
-        return cls(global_base, local_base, window // 2, tuple(kind == _GLOBAL for kind in types))
+        pooling: Pooling = "mean" if config.get("classifier_pooling") == "mean" else "cls"
+        return cls(global_base, local_base, window // 2, tuple(kind == _GLOBAL for kind in types), pooling)
 
     def angles(self, number: int, tokens: int, size: int) -> tuple[Floats, Floats]:
         """Return the cosines and sines of a layer's angles, each (tokens, size of a head).
@@ -102,6 +105,9 @@ def as_bert(weights: Mapping[str, Floats], layers: int) -> dict[str, Floats]:
         named[WORDS] = own["embeddings.tok_embeddings.weight"]
     add(EMBEDDING_NORM, "embeddings.norm")
     add(FINAL_NORM, "final_norm")
+    add(POOLER, "head.dense")
+    add(HEAD_NORM, "head.norm")
+    add(CLASSIFIER, "classifier")
     for number in range(layers):
         names, source = LayerNames(number), f"layers.{number}"
         for part, name in enumerate((names.query, names.key, names.value)):

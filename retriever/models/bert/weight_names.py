@@ -8,7 +8,7 @@ POSITIONS = "embeddings.position_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 EMBEDDING_NORM = "embeddings.LayerNorm"
 POOLER, CLASSIFIER = "pooler.dense", "classifier"
-FINAL_NORM = "final_norm"  # of ModernBERT, after the last layer
+FINAL_NORM, HEAD_NORM = "final_norm", "head_norm"  # of ModernBERT, after the last layer and in a classifier
 DISTANCES = "encoder.relative_attention_bias.weight"
 
 

@@ -21,6 +21,7 @@ from .weight_names import (
     DISTANCES,
     EMBEDDING_NORM,
     FINAL_NORM,
+    HEAD_NORM,
     POOLER,
     POSITIONS,
     TYPES,
@@ -63,7 +64,11 @@ class BertConfig:
         """
         model_type = config.get("model_type")
         family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
-        if family is None or task in family.other_heads:
+        if (
+            family is None
+            or task in family.other_heads
+            or (task and config.get("classifier_activation", "gelu") != "gelu")
+        ):
             return None
         is_computed = (
             config.get(family.sizes.get("hidden_act", "hidden_act")) == "gelu"
@@ -243,6 +248,7 @@ def _shapes(
         norms.append(layer.output_norm)
     if classifier:
         dense |= {POOLER: (dim, dim), CLASSIFIER: (1, dim)}
+        norms += [HEAD_NORM] if config.rotary else []
     for name, shape in dense.items():
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     for name in norms:

@@ -169,4 +169,5 @@ def _bert_config(folder: Path, kind: HeadKind) -> BertConfig | None:
         and (folder / "tokenizer.json").is_file()
         and not tokenizer_overrides(folder)
     )
-    return BertConfig.from_json(config, folder / "config.json", task=kind.task) if native else None
+    bert = BertConfig.from_json(config, folder / "config.json", task=kind.task) if native else None
+    return None if bert is None or bert.rotary else bert

@@ -164,14 +164,18 @@ def test_in_int8_vectors_are_nearly_the_same(family, folders):
     assert 0.9 < cosines.min() < 1 - 1e-7
 
 
+def cross_encoder_scores(folder: Path) -> np.ndarray:
+    """The logits of the pairs by sentence-transformers."""
+    model = pytest.importorskip("sentence_transformers").CrossEncoder(str(folder), device="cpu", local_files_only=True)
+    return model.predict(PAIRS, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+
+
 def test_a_reranker_scores_as_transformers(family, tmp_path, monkeypatch):
-    st = pytest.importorskip("sentence_transformers")
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     folder = build(tmp_path / "model", family, "ForSequenceClassification")
     reranker = load_reranker(folder)
-    assert isinstance(reranker, BertReranker) == (family not in OWN_HEADS)
-    model = st.CrossEncoder(str(folder), device="cpu", local_files_only=True)
-    expected = model.predict(PAIRS, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    assert isinstance(reranker, BertReranker) == (family != "distilbert")  # its head is another one
+    expected = cross_encoder_scores(folder)
     np.testing.assert_allclose(reranker.score_pairs(PAIRS), expected, atol=1e-4)
     assert reranker.max_tokens == 60
 
@@ -233,6 +237,22 @@ def test_the_first_token_of_a_global_layer_is_that_of_all_tokens(layers, folders
         expected = torch.nn.functional.normalize(model(ids).last_hidden_state[:, 0]).numpy()
     for kind in ("document", "query"):
         np.testing.assert_allclose(encoder.encode(TEXTS[:1], kind=kind), expected, atol=2e-6)
+
+
+def test_a_modernbert_reranker_may_pool_all_tokens_and_has_no_int8(tmp_path, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    folder = build(tmp_path / "model", "modernbert", "ForSequenceClassification")
+    config = json.loads((folder / "config.json").read_text())
+    first = load_reranker(folder).score_pairs(PAIRS)
+    (folder / "config.json").write_text(json.dumps(config | {"classifier_pooling": "mean"}))
+    expected = cross_encoder_scores(folder)
+    scores = load_reranker(folder).score_pairs(PAIRS)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert np.abs(scores - first).max() > 1e-3
+    with pytest.raises(InputError, match="is no reranker of a family that is computed in int8"):
+        load_reranker(f"{folder}@int8")
+    (folder / "config.json").write_text(json.dumps(config | {"classifier_activation": "relu"}))
+    assert not isinstance(load_reranker(folder), BertReranker)
 
 
 def test_a_modernbert_is_read_as_versions_4_and_5_of_transformers_write_it(folders):

@@ -218,7 +218,11 @@ def test_a_hostile_passage_is_judged_in_linear_time(line):  # else this runs for
 
 def test_a_definition_below_its_annotations_is_found():
     for above in ("@A\n@B(1)\n", "@A @B\n\n  public\n    ", "@A\n" * 40 + "static final\n", "\texport\n\t"):
-        assert grade("Table", f"{above}class Table {{") == grade("Table", f"import Table;\n{above}class Table {{") == DEFINITION
+        assert (
+            grade("Table", f"{above}class Table {{")
+            == grade("Table", f"import Table;\n{above}class Table {{")
+            == DEFINITION
+        )
 
 
 def test_what_stands_under_the_name_comes_between_definition_and_use():
