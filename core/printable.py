@@ -94,7 +94,7 @@ def printable(text: str, keep: str = "") -> str:
         text = text.replace("\t", " ")
     if _is_plain(text.replace("\t", " ")):
         return text
-    return _replace(text, partial(_symbol, keep=keep), _substitute)
+    return _replace(text, partial(_symbol, keep=keep, is_right_to_left=_RightToLeft()), _substitute)
 
 
 def printable_lines(text: str) -> str:
@@ -138,7 +138,7 @@ def visible(text: str) -> str:
     if _is_plain(text.replace("\n", " ").replace("\t", " ").replace("\xa0", " ")):
         return text
     plain = re.sub("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))  # colours
-    return _special().sub(_visible_part, plain)
+    return _special().sub(partial(_visible_part, is_right_to_left=_RightToLeft()), plain)
 
 
 def first_of_repr(value: Any, length: int) -> str:
@@ -208,9 +208,9 @@ def _is_kept(char: str) -> bool:
     return char in "\t\n" or bool(_special().match(char))
 
 
-def _symbol(match: re.Match[str], keep: str) -> str:
+def _symbol(match: re.Match[str], keep: str, is_right_to_left: _RightToLeft) -> str:
     text, kind = match[0], match.lastgroup
-    if kind == "kept" or text in keep or (kind == "direction" and _has_right_to_left(match)):
+    if kind == "kept" or text in keep or (kind == "direction" and is_right_to_left(match)):
         return text
     if kind in {"hyphen", "space"}:
         return " " * (kind == "space")
@@ -239,15 +239,24 @@ def _substitute(char: str) -> str:
     return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
-def _visible_part(match: re.Match[str]) -> str:
+def _visible_part(match: re.Match[str], is_right_to_left: _RightToLeft) -> str:
     if match.lastgroup == "space":
         return match[0] if match[0] in "\n\t" else "\n"
-    is_kept = match.lastgroup == "kept" or (match.lastgroup == "direction" and _has_right_to_left(match))
+    is_kept = match.lastgroup == "kept" or (match.lastgroup == "direction" and is_right_to_left(match))
     return match[0] if is_kept else ""
 
 
-def _has_right_to_left(match: re.Match[str]) -> bool:
-    """Whether the line of the match has Arabic, Hebrew or another script that runs to the left."""
-    text = match.string
-    start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-    return bool(re.search(_RIGHT_TO_LEFT, text[start : end if end >= 0 else None]))
+class _RightToLeft:
+    """Whether the line of a match has Arabic, Hebrew or another script that runs to the left; for matches in order."""
+
+    def __init__(self) -> None:
+        self._line_end = -1  # of the line last seen
+        self._answer = False
+
+    def __call__(self, match: re.Match[str]) -> bool:
+        text, position = match.string, match.start()
+        if position > self._line_end:
+            start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+            self._line_end = end if end >= 0 else len(text)
+            self._answer = bool(re.search(_RIGHT_TO_LEFT, text[start : self._line_end]))
+        return self._answer

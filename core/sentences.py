@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # Ends of a sentence: a mark with its closing quotes or brackets before white space; a full-width mark, which needs no
 # white space; a blank line; a line before an item of a list.
 _END = re.compile(
-    r"(?P<mark>[.!?…‽؟۔।]+)[\"')\]»”’*_]*+(?=\s|$)"
+    r"(?<![.!?…‽؟۔।])(?P<mark>[.!?…‽؟۔।]++)[\"')\]»”’*_]*+(?=\s|$)"
     r"|[。！？｡]+[」』）”’]*+"
     r"|(?=\n[ \t]*+\n|\n[ \t]*+(?:[-*+•>|#]|\d{1,3}[.)])[ \t])"
 )
@@ -61,7 +61,7 @@ def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:\s[^()]*)?\)|\[[^\[\]]*\])")
 _COMMENT = re.compile(r"<!--[^<>]*-->")
 _MARK = re.compile(
-    r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)|^\s*(?:#{1,6}|[-*+•>|]|\d{1,3}[.)])\s+", re.MULTILINE
+    r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)|^[^\S\n]*+(?:#{1,6}|[-*+•>|]|\d{1,3}[.)])\s++", re.MULTILINE
 )
 
 

@@ -96,6 +96,11 @@ def test_direction_is_judged_by_its_line():
     assert visible("\u05e9\u200f\nC\u200e") == "\u05e9\u200f\nC"
 
 
+def test_a_line_of_marks_of_direction_is_shown_in_linear_time():  # else this runs for minutes
+    assert printable("a\u200e" * 100_000) == "a<U+200E>" * 100_000
+    assert visible("a\u200e" * 100_000 + "\n\u05e9\u200f") == "a" * 100_000 + "\n\u05e9\u200f"
+
+
 def test_text_in_invisible_characters_has_its_place():
     text = f"see {INSTRUCTION} and \ufe01\ufe02\ufe03\ufe04, not \u200b or {ENGLAND}"
     spans = [text[start:end] for start, end in invisible_spans(text)]

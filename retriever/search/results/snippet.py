@@ -35,7 +35,7 @@ _WORDS = 3  # of a sentence that says something
 _LONGEST = 8  # lines of a sentence at most: in a longer one, each line counts as a sentence
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\W[A-Z]\.)(?<!Mr\.)(?<!Dr\.)(?<!St\.)[\"')\]”]*\s+(?=[\"'(\[“]*[A-Z0-9À-ÞΑ-ΩА-Я])|(?<=[。！？])"
-    r"|\n(?=\s*(?:[-*+•#|>]|\d{1,3}[.)]\s))|\n\s*\n"
+    r"|\n(?=[^\S\n]*+(?:[-*+•#|>]|\d{1,3}[.)]\s))|\n\s*\n"
 )
 _LINE_END = re.compile(r"\n")
 _PART = re.compile(rf"(?P<unspaced>{UNSPACED.pattern}+)|[^_{UNSPACED.pattern[1:-1]}]+")

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from binocle.retriever.search.results.hit import Hit
-from binocle.retriever.search.results.snippet import blocks
+from binocle.retriever.search.results.snippet import blocks, sentences
 
 FIELDS = {
     "rank": 1,
@@ -336,6 +336,10 @@ def test_the_sentence_with_the_rare_words_is_shown_whole_and_its_line_is_cited()
     wrapped = "\n".join([*FILLER.replace(". ", ".\n").splitlines(), ANSWER, *FILLER.replace(". ", ".\n").splitlines()])
     block = shown("capital of mongolia", text=wrapped, line_start=7, line_end=7 + wrapped.count("\n"), width=200)
     assert block.startswith(" 1  docs/guide.md:17\n    … Sentence number 10")
+
+
+def test_blank_lines_before_an_item_are_passed_in_linear_time():  # else this runs for minutes
+    assert sentences("some words here" + "\n" * 400_000 + "- an item too") == ["some words here", "- an item too"]
 
 
 def test_the_line_in_the_source_of_a_page_is_that_of_the_passage():
