@@ -24,18 +24,22 @@ _THREADS = (os.cpu_count() or 1) + 2  # a search is computation: more threads wo
 
 
 class CallPool:
-    """A few threads, started when first used."""
+    """A few threads, started when first used; a forked process starts its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = _THREADS) -> None:
+        self._number = threads
         self._lock = threading.Lock()
         self._executor: Threads | None = None
+        self._process = os.getpid()
 
     async def run(self, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
         """Await a call. If the task is cancelled before a thread is free, the call never starts."""
         import asyncio  # a search without it starts faster
 
         with self._lock:
-            executor = self._executor = self._executor or Threads(_THREADS, thread_name_prefix="binocle")
+            if self._process != os.getpid():  # forked: the threads run in the other process
+                self._process, self._executor = os.getpid(), None
+            executor = self._executor = self._executor or Threads(self._number, thread_name_prefix="binocle")
         return await asyncio.wrap_future(executor.submit(partial(call, *arguments, **options)))
 
     def close(self) -> None:
@@ -46,28 +50,13 @@ class CallPool:
             executor.shutdown(cancel_futures=True)
 
 
-class AsyncCalls:
-    """The calls of an index, or of a scope of it, for asyncio."""
+class AsyncWrites:
+    """The writes of an index, of a scope of it, or of a server, for asyncio."""
 
     _calls: CallPool
-    search: Callable[..., Hits]
-    context: Callable[..., Context]
     add: Callable[..., Report]
     update: Callable[..., Report]
     delete: Callable[..., Report]
-
-    async def asearch(
-        self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[SearchOptions]
-    ) -> Hits:
-        """Await `search` in one of a few threads; one that has not begun can be cancelled.
-
-        :param options: as in `search`; the wait for a free thread counts towards the `deadline`.
-        """
-        return await self._calls.run(self.search, query, k, where=where, **_from_now(options))
-
-    async def acontext(self, query: str, *, where: Where = None, **options: Unpack[ContextOptions]) -> Context:
-        """Await `context`; the wait for a free thread counts towards the `deadline`."""
-        return await self._calls.run(self.context, query, where=where, **_from_now(options))
 
     async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
         """Await `add`."""
@@ -82,6 +71,26 @@ class AsyncCalls:
         return await self._calls.run(self.delete, *ids, **options)
 
 
-def _from_now(options: SearchOptions | ContextOptions) -> dict[str, Any]:
+class AsyncCalls(AsyncWrites):
+    """The calls of an index, or of a scope of it, for asyncio."""
+
+    search: Callable[..., Hits]
+    context: Callable[..., Context]
+
+    async def asearch(
+        self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[SearchOptions]
+    ) -> Hits:
+        """Await `search` in one of a few threads; one that has not begun can be cancelled.
+
+        :param options: as in `search`; the wait for a free thread counts towards the `deadline`.
+        """
+        return await self._calls.run(self.search, query, k, where=where, **from_now(options))
+
+    async def acontext(self, query: str, *, where: Where = None, **options: Unpack[ContextOptions]) -> Context:
+        """Await `context`; the wait for a free thread counts towards the `deadline`."""
+        return await self._calls.run(self.context, query, where=where, **from_now(options))
+
+
+def from_now(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a call, with a deadline that begins now."""
     return {**options, "deadline": Deadline.after(options.get("deadline"))}

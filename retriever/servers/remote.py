@@ -11,8 +11,8 @@ import json
 import os
 import ssl
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Self, Unpack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from urllib.parse import SplitResult, quote, urlsplit
 
 import numpy as np
@@ -29,17 +29,25 @@ from ...core.errors import (
     UntrustedError,
 )
 from ...core.words import encodable
+from ..asynchronous import AsyncWrites, CallPool, from_now
 from ..documents.metadata import plain
 from ..indexing.report import Failure, Report
 from ..reads import facet_keys, first_and_last
+from ..search.arguments import check_queries
 from ..search.context import Context
+from ..search.deadline import Deadline
 from ..search.options import ChoiceOptions, PackingOptions
 from ..search.results.hit import Copy, Hit
 from ..search.results.hits import Hits
 from ..search.results.passage import Passage
 from ..store.filters.where import Where, among, parse
 from ..store.records import Facet, Record, name_of
+from .limits import MAX_BODY, MAX_DEPTH, MAX_QUERIES
 
+if TYPE_CHECKING:
+    from ..store.records import Id
+
+_THREADS = 32  # of async calls, which wait for the server
 _UNKNOWN = -1  # the row ids of a hit, which a server keeps to itself
 _PAGE = 1_000  # documents of one request
 _ERRORS: dict[int, type[BinocleError]] = {
@@ -50,7 +58,22 @@ _ERRORS: dict[int, type[BinocleError]] = {
 }
 
 
-class RemoteRetriever:
+class RemoteSearchOptions(ChoiceOptions, total=False):
+    """The options of one query to a server, except its filter."""
+
+    vector: ArrayLike | None
+    ids: Iterable[str | os.PathLike[str]] | None
+    rerank: bool
+    deadline: float | None
+
+
+class RemoteContextOptions(PackingOptions, total=False):
+    """The options of a context from a server, except its filter."""
+
+    rerank: bool
+
+
+class RemoteRetriever(AsyncWrites):
     """An index that a server answers for. Threads and forked processes may share it.
 
     >>> remote = RemoteRetriever("http://127.0.0.1:8420")  # doctest: +SKIP
@@ -83,6 +106,7 @@ class RemoteRetriever:
         self._seconds = seconds
         self._idle: deque[http.client.HTTPConnection] = deque()  # connections that no call uses
         self._process = os.getpid()
+        self._calls = CallPool(_THREADS)
 
     # Searching
 
@@ -119,13 +143,28 @@ class RemoteRetriever:
         deadline: float | None = None,
         **options: Unpack[ChoiceOptions],
     ) -> list[Hits]:
-        """Return the hits of each query, the same as `search` returns.
+        """Return the hits of each query, the same as `search` returns; many queries are several requests.
 
         :param vectors: the vector of each query, with the texts or instead of them.
+        :param deadline: the seconds that the server may take for all of them together.
         """
-        queries = texts if texts is None else _encodable(listed(texts, "queries"))
-        body = {"queries": queries, "vectors": vectors, **_search_body(k, where, ids, rerank, deadline, options)}
-        return [_hits(result) for result in self._ask("POST", "/search/many", body)["results"]]
+        pairs, end = list(check_queries(texts, vectors)), Deadline.after(deadline)
+        body = _search_body(k, where, ids, rerank, None, options)
+        answers: list[Hits] = []
+        for some_texts, some_vectors in _requests(pairs, body):
+            queries = {"queries": some_texts, "vectors": some_vectors, "deadline": _seconds_left(end)}
+            answers += map(_hits, self._ask("POST", "/search/many", body | queries)["results"])
+        return answers
+
+    async def asearch(
+        self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[RemoteSearchOptions]
+    ) -> Hits:
+        """Await `search` in a thread; the wait for a thread counts towards the `deadline`."""
+        return await self._calls.run(self.search, query, k, where=where, **from_now(options))
+
+    async def acontext(self, query: str, *, where: Where = None, **options: Unpack[RemoteContextOptions]) -> Context:
+        """Await `context` in a thread; the wait for a thread counts towards the `deadline`."""
+        return await self._calls.run(self.context, query, where=where, **from_now(options))
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
@@ -145,15 +184,40 @@ class RemoteRetriever:
         :param options: as in `Retriever.context`; the tokens are those of the encoder.
         """
         body = {"query": _encodable(query), "where": _sent(where), "rerank": rerank, **options}
-        answer = self._ask("POST", "/context", body)
+        answer = self._ask("POST", "/context", body | {"deadline": _seconds_left(options.get("deadline"))})
         passages = tuple(map(_passage, answer["sources"]))
         return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
 
     # Documents
 
-    def get(self, document: str | os.PathLike[str]) -> Record:
-        """Return a document by its id or path."""
-        return _record(self._ask("GET", f"/documents/{_quoted(name_of(document))}"))
+    @overload
+    def get(self, ids: Id) -> Record: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def get(self, ids: Iterable[Id]) -> list[Record]: ...
+
+    def get(self, ids: Id | Iterable[Id]) -> Record | list[Record]:
+        """Return a document by its id or path, or several in the order of their ids, with a request for each.
+
+        :raises NotFoundError: when one is not there.
+        """
+        if isinstance(ids, (str, os.PathLike)) or not isinstance(ids, Iterable):
+            return _record(self._ask("GET", f"/documents/{_quoted(name_of(ids))}"))
+        names = [name_of(name) for name in ids]
+        return [self.get(name) for name in names]
+
+    def count(self, where: Where = None) -> int:
+        """Count the documents, or only documents that pass a filter."""
+        return int(self._ask("GET", "/count", query={"where": _in_url(where)})["count"])
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, (str, os.PathLike)) and self.count(among(None, [name])) > 0
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # an index without documents is an index
 
     def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
         """Return the text of a document, or its lines from the first to the last, counted from 1."""
@@ -192,7 +256,7 @@ class RemoteRetriever:
         """Add documents, or replace documents with the same id; the server must allow it."""
         rows = [_document(number, row) for number, row in enumerate(listed(documents, "documents"))]
         body = {"documents": rows, "if_exists": if_exists, "on_error": on_error}
-        return _report(self._ask("POST", "/documents", body))
+        return self._write("POST", body)
 
     def update(
         self,
@@ -205,11 +269,11 @@ class RemoteRetriever:
         """Change the metadata of added documents."""
         names = [] if ids is None else listed(ids, "documents")
         body = {"ids": names, "metadata": _plain_values(metadata), "where": _sent(where), "mode": mode}
-        return _report(self._ask("PATCH", "/documents", body))
+        return self._write("PATCH", body)
 
     def delete(self, *ids: str | os.PathLike[str], where: Where = None) -> Report:
         """Remove documents by id or by a filter."""
-        return _report(self._ask("DELETE", "/documents", {"ids": list(ids), "where": _sent(where)}))
+        return self._write("DELETE", {"ids": list(ids), "where": _sent(where)})
 
     def status(self) -> dict[str, Any]:
         """Return the name of the index, its version, documents by state, passages and encoder."""
@@ -218,16 +282,20 @@ class RemoteRetriever:
     # The connection
 
     def close(self) -> None:
-        """Close the connections; a later call opens another one."""
+        """Wait for async calls, and close the connections; a later call opens another one."""
+        self._calls.close()
         while self._idle:
             self._idle.pop().close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_idle"):
-            self.close()
+        while hasattr(self, "_idle") and self._idle:
+            self._idle.pop().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_idle": deque()}  # another process opens its own connections
+        return {**vars(self), "_idle": deque(), "_calls": None}  # another process has its own connections and threads
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _calls=CallPool(_THREADS))
 
     def __enter__(self) -> Self:
         return self
@@ -238,31 +306,40 @@ class RemoteRetriever:
     def __repr__(self) -> str:
         return f"<RemoteRetriever of {self.url}>"
 
+    def _write(self, method: str, body: Mapping[str, Any]) -> Report:
+        return _report(self._ask(method, "/documents", body, is_write=True))
+
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        is_write: bool = False,
     ) -> dict[str, Any]:
         pairs = [(name, value) for name, values in (query or {}).items() for value in _values(values)]
         url = (
             self._prefix + path + ("?" + "&".join(f"{name}={_quoted(value)}" for name, value in pairs) if pairs else "")
         )
         fields = None if body is None else {name: value for name, value in body.items() if value is not None}
+        content = None if fields is None else _json(fields)
         try:
-            content = None if fields is None else json.dumps(fields, default=_plain_value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"the request cannot be written as JSON: {error}") from None
-        try:
-            status, answer, is_late = self._exchange(method, url, content)
+            status, answer, is_late = self._exchange(method, url, content, is_write=is_write)
         except TimeoutError:
             raise DeadlineError(f"{self.url} gave no answer within {self._seconds:g} seconds") from None
         except (OSError, http.client.HTTPException) as error:
             raise StoreError(f"no server answers at {self.url}: {error}: is 'binocle serve' running there?") from None
         return _checked(self.url, status, answer, is_late=is_late)
 
-    def _exchange(self, method: str, url: str, content: str | None) -> tuple[int, bytes, bool]:
-        """Send a request; on a new connection if the server had closed the old one, as it does after some seconds."""
+    def _exchange(self, method: str, url: str, content: str | None, *, is_write: bool) -> tuple[int, bytes, bool]:
+        """Send a request; on a new connection if the server had closed the old one, as it does after some seconds.
+
+        A write always has a new connection and is sent once: where an old one breaks, the server may have written.
+        """
         if self._process != os.getpid():  # forked: the answers on the connections are for the other process
             self._process, self._idle = os.getpid(), deque()
-        while self._idle:
+        while self._idle and not is_write:
             with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
                 return self._exchange_over(self._idle.pop(), method, url, content)
         return self._exchange_over(self._connect(), method, url, content)
@@ -374,8 +451,60 @@ def _search_body(
     deadline: float | None,
     options: ChoiceOptions,
 ) -> dict[str, Any]:
-    fields = {"k": k, "where": _sent(among(where, ids)), "rerank": rerank, "deadline": deadline, "explain": True}
-    return {**fields, **options}
+    fields = {"k": k, "where": _sent(among(where, ids)), "rerank": rerank, "explain": True}
+    return {**fields, **options, "deadline": _seconds_left(deadline)}
+
+
+def _seconds_left(deadline: float | Deadline | None) -> float | None:
+    """Return the seconds to send.
+
+    :raises DeadlineError: when they are over, because the call waited for a thread or for other requests.
+    """
+    if not isinstance(deadline, Deadline):
+        return deadline
+    deadline.check("request")
+    return deadline.remaining
+
+
+def _requests(
+    pairs: Sequence[tuple[str | None, Any]], body: Mapping[str, Any]
+) -> Iterator[tuple[list[Any] | None, list[Any] | None]]:
+    """Yield the texts and the vectors of one request after another, as many as a server takes at once.
+
+    :param body: the other fields of each request.
+    """
+    depth = sum(number for number in (body["k"], body.get("offset")) if is_whole(number, 1))
+    limit = max(1, min(MAX_QUERIES, MAX_DEPTH // max(1, depth)))
+    room = MAX_BODY - len(_json(body)) - 1_000  # of the names of fields
+    batch: list[tuple[Any, Any]] = []
+    size = 0
+    for text, vector in pairs:
+        pair = _encodable(text), vector
+        characters = len(_json(pair))
+        if batch and (len(batch) == limit or size + characters > room):
+            yield _columns(batch)
+            batch, size = [], 0
+        batch.append(pair)
+        size += characters
+    if batch:
+        yield _columns(batch)
+
+
+def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any] | None, list[Any] | None]:
+    """The texts and the vectors, or None for a column that has none."""
+    texts, vectors = ([pair[column] for pair in pairs] for column in (0, 1))
+    return (
+        None if all(text is None for text in texts) else texts,
+        None if all(vector is None for vector in vectors) else vectors,
+    )
+
+
+def _json(value: Any) -> str:
+    """:raises InputError: when a value cannot be written as JSON."""
+    try:
+        return json.dumps(value, default=_plain_value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"the request cannot be written as JSON: {error}") from None
 
 
 def _plain_value(value: Any) -> Any:

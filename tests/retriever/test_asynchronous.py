@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +40,27 @@ def test_async_calls_are_those_without_an_a(retriever):
     assert counts == [1, 1]
 
 
-def test_a_call_that_has_not_begun_can_be_cancelled(monkeypatch):
-    monkeypatch.setattr(asynchronous, "_THREADS", 1)
-    pool, begun = asynchronous.CallPool(), []
+FORKS = """
+import asyncio, os, sys
+from binocle.retriever.asynchronous import CallPool
+
+pool = CallPool()
+asyncio.run(pool.run(os.getpid))
+child = os.fork()
+is_mine = asyncio.run(asyncio.wait_for(pool.run(os.getpid), 30)) == os.getpid()
+if not child:
+    os._exit(not is_mine)
+print(is_mine, os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True 0\n"
+
+
+def test_a_call_that_has_not_begun_can_be_cancelled():
+    pool, begun = asynchronous.CallPool(1), []
 
     async def calls():
         release = threading.Event()

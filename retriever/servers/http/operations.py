@@ -14,6 +14,7 @@ from ....core.errors import InputError
 from ...inspection.collection_map import folders
 from ...search.options import ContextOptions, SearchOptions
 from ...search.results.snippet import highlights
+from ..limits import MAX_DEPTH
 from . import shapes
 from .access import filter_of
 
@@ -63,10 +64,10 @@ def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     """Answer several queries; all are encoded together."""
     count = len(request.vectors or () if request.queries is None else request.queries)
     total = count * (request.offset + request.k)
-    if total > shapes.MAX_DEPTH:
+    if total > MAX_DEPTH:
         raise InputError(
             f"{count} queries of {request.offset + request.k:,} passages are {total:,}: expected at "
-            f"most {shapes.MAX_DEPTH:,}, so ask for fewer at once"
+            f"most {MAX_DEPTH:,}, so ask for fewer at once"
         )
     options = _options(caller, request, SearchOptions.__optional_keys__)
     lists = caller.documents.search_many(request.queries, request.k, vectors=request.vectors, **options)
@@ -107,6 +108,11 @@ def page(caller: Caller, request: shapes.PageInput) -> Answer:
         rows.append(_record(record, with_text=request.text))
         characters += len(record.text) if request.text else 0
     return {"documents": rows, "next_after": None}
+
+
+def count(caller: Caller, request: shapes.CountInput) -> Answer:
+    """Count documents, also those without text."""
+    return {"count": caller.documents.count(filter_of(request.where))}
 
 
 def document(caller: Caller, request: shapes.DocumentInput) -> Answer:
@@ -209,6 +215,7 @@ OPERATIONS = (
     Operation("GET", "/context", context, shapes.ContextInput, shapes.ContextOutput),
     Operation("POST", "/context", context, shapes.ContextInput, shapes.ContextOutput),
     Operation("GET", "/facets", facets, shapes.FacetsInput, shapes.FacetsOutput),
+    Operation("GET", "/count", count, shapes.CountInput, shapes.CountOutput),
     Operation("GET", "/documents", page, shapes.PageInput, shapes.PageOutput),
     Operation("GET", "/documents/{id}", document, shapes.DocumentInput, shapes.DocumentOutput),
     Operation("POST", "/documents", add, shapes.AddInput, shapes.ReportOutput, writes=True),

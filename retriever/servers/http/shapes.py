@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..limits import MAX_DEPTH, MAX_K, MAX_QUERIES
+
 MAX_QUERY = 10_000  # characters
-MAX_K, MAX_DEPTH = 1_000, 10_000  # passages of one answer; the last rank that a page reaches
-MAX_QUERIES, MAX_FACETS = 100, 20
+MAX_FACETS = 20
 MAX_DOCUMENTS = 1_000  # of a page, and added at once
 MAX_TOKENS = 100_000  # of a context
 
@@ -144,6 +145,12 @@ class PageInput(Input):
     after: Annotated[str | None, Field(max_length=4_096, description="Begin after this id.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_DOCUMENTS)] = 100
     text: Annotated[bool, Field(description="With the texts; fewer documents come if these are long.")] = False
+
+
+class CountInput(Input):
+    """Documents to count: all, or those that pass a filter."""
+
+    where: Where = None
 
 
 class DocumentInput(Input):
@@ -339,6 +346,12 @@ class DocumentOutput(Output):
     size: int
     passages: int
     text: str | None = None
+
+
+class CountOutput(Output):
+    """A number of documents."""
+
+    count: int
 
 
 class PageOutput(Output):

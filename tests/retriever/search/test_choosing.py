@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from binocle import BinocleError, DeadlineError, InputError, Retriever, load_reranker
-from binocle.retriever import asynchronous
+from binocle.retriever.asynchronous import CallPool
 from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.search.results.diversity import mmr
 
@@ -283,9 +283,9 @@ def test_the_reranker_is_cut_at_the_deadline(books, make_reranker, tmp_path):
     assert over[0].explanation["reranked"] == 0
 
 
-def test_the_wait_for_a_thread_counts(points, monkeypatch):
-    monkeypatch.setattr(asynchronous, "_THREADS", 1)
+def test_the_wait_for_a_thread_counts(points):
     reader, release = Retriever.open(points.path), threading.Event()
+    reader._calls = CallPool(1)
 
     async def calls():
         blocked = asyncio.create_task(reader._calls.run(release.wait, 60))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import pickle
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -381,6 +383,107 @@ def test_a_forked_process_opens_connections_of_its_own(retriever, serving):
     with serving(retriever) as address:
         command = [sys.executable, "-W", "ignore", "-c", FORKS, address]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True 0\n"
+
+
+def test_many_queries_are_several_requests(remote, retriever):
+    def expected(texts, size, k=2, vectors=None, **options):
+        """Batches as the requests have them: a cosine's last digit may depend on the queries beside it."""
+        for start in range(0, len(vectors if texts is None else texts), size):
+            batch = slice(start, start + size)
+            some = [None if rows is None else rows[batch] for rows in (texts, vectors)]
+            yield from map(known, retriever.search_many(some[0], k, vectors=some[1], **options))
+
+    texts = [f"{('cat', 'cancel a task', 'bread', 'tax')[number % 4]} {number}" for number in range(101)]
+    assert [*map(known, remote.search_many(texts, 2))] == [*expected(texts, 100)]
+    assert [*map(known, remote.search_many(texts[:11], 900, offset=100))] == [
+        *expected(texts[:11], 10, 900, offset=100)
+    ]
+    long = [f"{word} {chr(0x1F600) * 9_000}" for word in ["cat", "bread"] * 5]  # 1.1 MB of JSON
+    assert [*map(known, remote.search_many(long, 2, mode="lexical"))] == [*expected(long, 9, mode="lexical")]
+    vectors = retriever.encoder.encode(texts, kind="query")
+    for given in (None, texts):
+        assert [*map(known, remote.search_many(given, 2, vectors=vectors))] == [*expected(given, 100, vectors=vectors)]
+    with pytest.raises(InputError, match="101 queries and 100 vectors"):
+        remote.search_many(texts, vectors=vectors[:-1])
+    with pytest.raises(DeadlineError, match="before the stage 'request'"):
+        remote.search_many(texts, deadline=1e-9)
+
+
+def test_several_documents_are_read_and_counted_as_in_the_index(remote, retriever):
+    names = [record.id for record in retriever.iterate()]
+    for index in (remote, retriever):
+        assert index.get(names[::-1]) == [retriever.get(name) for name in names[::-1]]
+        assert index.get(iter(names[:1])) == [retriever.get(names[0])]
+        assert index.get([]) == []
+        with pytest.raises(NotFoundError, match="'none' is not in the index"):
+            index.get([names[0], "none"])
+        with pytest.raises(InputError):
+            index.get([5])
+        assert (index.count(), len(index)) == (len(names), len(names))
+        assert index.count("type=md") == len(list(retriever.iterate("type=md"))) > 0
+        assert names[0] in index and Path(names[0]) in index and "none" not in index and 5 not in index
+        with pytest.raises(InputError):
+            index.count("size>")
+        assert index
+    for index in (remote, retriever):
+        assert index.count(F.path == "none") == 0
+
+
+def test_async_calls_are_those_without_an_a(tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    retriever.add([{"id": "first", "text": "The ship sails."}])
+    with serving(retriever, writable=True) as address, RemoteRetriever(address) as remote:
+        expected = [known(remote.search(word, 3)) for word in ("ship", "moon") * 8]
+
+        async def calls():
+            hits = await asyncio.gather(*(remote.asearch(word, 3, deadline=30) for word in ("ship", "moon") * 8))
+            context = await remote.acontext("ship", max_tokens=50, min_relevance=0.0)
+            added = await remote.aadd([{"id": "new", "text": "The moon.", "metadata": {"x": 1}}])
+            updated = await remote.aupdate(["new"], metadata={"x": 2})
+            removed = await remote.adelete("new")
+            with pytest.raises(DeadlineError, match="before the stage 'request'"):
+                await remote.asearch("ship", deadline=1e-9)
+            with pytest.raises(DeadlineError, match="before the stage 'request'"):
+                await remote.acontext("ship", deadline=1e-9)
+            return hits, context.text, (added.indexed, updated.indexed, removed.removed)
+
+        hits, text, counts = asyncio.run(calls())
+        assert [*map(known, hits)] == expected
+        assert text == remote.context("ship", max_tokens=50, min_relevance=0.0).text
+        assert counts == (1, 1, 1)
+
+
+def test_a_write_is_sent_once():
+    """A server that breaks the connection after a write: a second request would write again."""
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # keeps connections
+
+        def do_GET(self):
+            received.append(self.command)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def do_POST(self):
+            received.append(self.command)
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        with RemoteRetriever(f"http://127.0.0.1:{server.server_address[1]}") as remote:
+            remote.status()
+            with pytest.raises(StoreError, match="no server answers"):
+                remote.add([{"id": "a", "text": "A cat."}], if_exists="fail")
+        server.shutdown()
+        thread.join()
+    assert received == ["GET", "POST"]
 
 
 def test_it_travels_to_another_process(remote):

@@ -1,0 +1,7 @@
+"""The limits of a request: the server checks them, and a client with more to ask sends several requests."""
+
+from __future__ import annotations
+
+MAX_QUERIES = 100  # at once
+MAX_K, MAX_DEPTH = 1_000, 10_000  # passages of one answer; the last rank that a page reaches, or the queries at once
+MAX_BODY = 2**20  # bytes, without documents
