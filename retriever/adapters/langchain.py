@@ -33,10 +33,10 @@ from .opening import (
     encoder_of,
     opened,
     present,
-    reads_of,
     refuse_options,
     retriever_of,
     search_documents,
+    searched,
 )
 
 try:
@@ -106,11 +106,11 @@ class BinocleRetriever(BaseRetriever):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    index: Annotated[Any, BeforeValidator(reads_of)]  # a `Retriever`, a scope of one, or the path of an index
+    index: Annotated[Any, BeforeValidator(searched)]  # a `Retriever`, a scope of one, a `RemoteRetriever`, or a path
     k: Annotated[int, Field(ge=0)] = 4
     filter: Any = None  # see `where_of`
     mode: Mode = "hybrid"
-    rerank: Any = None  # a cross-encoder, as in `Retriever.search`
+    rerank: Any = None  # a cross-encoder, as in `Retriever.search`; True for that of a server
     min_relevance: Annotated[float | None, Field(ge=0, le=1)] = None  # from 0 to 1: passages below are left out
 
     def _get_relevant_documents(

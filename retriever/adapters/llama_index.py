@@ -30,9 +30,9 @@ from .opening import (
     encoder_of,
     opened,
     present,
-    reads_of,
     refuse_options,
     search_documents,
+    searched,
 )
 from .splitting import heading_of, passages
 
@@ -254,14 +254,14 @@ class BinocleRetriever(BaseRetriever):
     ) -> None:
         """Search an index.
 
-        :param index: a `Retriever`, a scope of one, or the path of an index.
+        :param index: a `Retriever`, a scope of one, a `RemoteRetriever`, or the path of an index.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
-        :param rerank: a cross-encoder, as in `Retriever.search`.
+        :param rerank: a cross-encoder, as in `Retriever.search`; True for that of a server.
         :param min_relevance: leave out what has less relevance, from 0 to 1.
         :param options: of LlamaIndex's `BaseRetriever`.
         """
         super().__init__(**options)
-        self._index = reads_of(index)
+        self._index = searched(index)
         self._search = {"k": similarity_top_k, "mode": mode, "rerank": rerank, "min_relevance": min_relevance}
         self._search["where"] = where_of(filters)
 

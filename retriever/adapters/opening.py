@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, NoIndexError, NotFoundError
-from ..asynchronous import CallPool
+from ..asynchronous import AsyncWrites, CallPool
 from ..models.encoders.no_encoder import NoEncoder
 from ..models.load import load_encoder
 from ..reads import DocumentReads
@@ -32,6 +32,11 @@ def reads_of(index: Any) -> Any:
     if isinstance(index, (str, os.PathLike)):
         return Retriever.open(index)
     raise InputError(f"expected a Retriever, a scope of one or the path of an index, not {index!r}")
+
+
+def searched(index: Any) -> Any:
+    """Return an index that is only searched: as `reads_of`, or a `RemoteRetriever` itself."""
+    return index if isinstance(index, AsyncWrites) else reads_of(index)
 
 
 def opened(index: Any, dim: Callable[[], int] | None) -> Any:
@@ -86,12 +91,13 @@ def present(index: Any, ids: Iterable[str], *, vectors: bool = False) -> dict[st
     names = list(dict.fromkeys(ids))
     if not names:
         return {}
+    options = {"vectors": True} if vectors else {}  # a server has none
     try:
-        records = index.get(names, vectors=vectors)
+        records = index.get(names, **options)
     except NoIndexError:
         return {}
     except NotFoundError:
-        records = index.get([name for name in names if name in index], vectors=vectors)
+        records = index.get([name for name in names if name in index], **options)
     return {record.id: record for record in records}
 
 

@@ -453,6 +453,28 @@ def test_async_calls_are_those_without_an_a(tmp_path, tiny_model, serving):
         assert counts == (1, 1, 1)
 
 
+def test_retrievers_of_langchain_and_llama_index_ask_a_server(tmp_path, tiny_model, serving):
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("llama_index.core")
+    from binocle.retriever.adapters import langchain, llama_index
+
+    (tmp_path / "notes.md").write_text("# Sea\n\nThe ship sails.")
+    here = Retriever.open(tmp_path, model=tiny_model)
+    here.sync()
+    here.add([{"id": name, "text": f"The {name} sails on the sea.", "metadata": {"x": 1}} for name in ("cat", "dog")])
+    with serving(here) as address, RemoteRetriever(address) as there:
+        for where in (None, {"x": 1}):
+            ours, theirs = (langchain.BinocleRetriever(index=index, k=3, filter=where) for index in (there, here))
+            assert ours.invoke("the sea") == theirs.invoke("the sea") != []
+        assert asyncio.run(ours.ainvoke("the sea")) == theirs.invoke("the sea")
+        nodes, expected = (
+            llama_index.BinocleRetriever(index, similarity_top_k=3).retrieve("the sea") for index in (there, here)
+        )
+        assert [node.to_dict() for node in nodes] == [node.to_dict() for node in expected] != []
+        with pytest.raises(InputError, match="rerank"):
+            langchain.BinocleRetriever(index=there, rerank=True).invoke("the sea")
+
+
 def test_a_write_is_sent_once():
     """A server that breaks the connection after a write: a second request would write again."""
     received = []
