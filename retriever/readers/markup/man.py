@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from ...documents.document import Document
-from ..base import HeadingStack, PartStart, name_set, split_parts
+from ..base import Heading, HeadingStack, PartStart, name_set, split_parts, table_row
 from ..plain_text.encoding import decode
 from ..plain_text.text import read_code
 
@@ -20,9 +21,19 @@ if TYPE_CHECKING:
 
 _DEFINITIONS = name_set("de de1 am am1 ig")
 _TABLE_FORMAT = re.compile(r"\.[ \t]*$")  # it ends with a full stop
+_SEPARATOR = re.compile(r"\btab *\((.)\).*;")  # between the cells of a table
+_RULE = re.compile(r"[_=\s]*")  # a line across a table
+_BRANCH = re.compile(r"[.'][ \t]*+(if|ie|el)\b[ \t]*+([^\s\\]*+)")
+_ON_PAPER = ("t", "!n")  # conditions of typesetting, not of a terminal
+_MARKER = re.compile(r"(?:[^\w\s]|\d{1,3}[.)])")  # of a list item
+_MAX_TERM = 6  # lines of a term with its other spellings
+_ITEMS = name_set("TP IP HP It")
+_PARAGRAPHS = name_set("PP P LP sp RE")
+_DEPTHS = {"RS": 1, "Bl": 1, "RE": -1, "El": -1}
+_SECTION = re.compile(r"[.'][ \t]*+S[Hh]\b")
 _PAGE = re.compile(r"^[.'][ \t]*+(?:TH|Dt)[ \t]", re.MULTILINE)
 _MAX_REQUEST = 5_000  # characters: longer lines are no requests
-_REQUEST = re.compile(r"[.'][ \t]*+([A-Za-z\d%]*+)[ \t]*+(.*)")
+_REQUEST = re.compile(r"[.'][ \t]*+([A-Za-z\d%&]*+)[ \t]*+(.*)")
 _ARGUMENT = re.compile(r'"((?:[^"]|"")*+)"?|((?:\\.|[^\s"\\])(?:\\.|[^\s\\])*+)')
 _COMMENT = re.compile(r"(?<!\\)\\[\"#].*")
 _IN_BRACKETS, _IN_QUOTES = r"\[[^\]]{0,40}\]", "'[^']{0,80}'"
@@ -76,12 +87,15 @@ def read_man(data: bytes, format_name: str) -> Document:
         return read_code(data, format_name)
     page = _Page()
     lines: list[str] = []
-    starts, length = [PartStart(0)], 0
+    headings: list[Heading] = []
     for line in page.lines(source.split("\n")):
-        if page.headings.path != starts[-1].heading:
-            starts.append(PartStart(length, page.headings.path))
         lines.append(line)
-        length += len(line) + 1
+        headings.append(page.headings.path)
+    ends = list(accumulate(len(line) + 1 for line in lines))
+    cuts = sorted(
+        {0, *page.items, *(number for number, pair in enumerate(pairwise(headings), 1) if pair[0] != pair[1])}
+    )
+    starts = [PartStart(ends[number - 1] if number else 0, headings[number]) for number in cuts]
     text = "\n".join(lines)
     return Document(text, split_parts(text, starts), page.title, format_name)
 
@@ -93,27 +107,78 @@ class _Page:
         self.headings = HeadingStack()
         self.title = ""
         self._name = ""  # what .Nm stands for
+        self.items: list[int] = []  # the lines where items of the outermost lists begin, from 0
+        self._number = -1  # of the line
+        self._paragraph = 0  # the line where it began
+        self._depth = 0  # of indented text
         self._awaited = ""  # the request for a heading that takes the next line as its title
         self._end: re.Pattern[str] | None = None  # of lines that are no text: a macro, or the format of a table
+        self._separator: str | None = None  # of the cells, inside a table
+        self._is_in_cell = False  # of several lines
+        self._skipped = 0  # depth of the branches for paper
+        self._is_else_for_paper = False
+        self._marker = ""  # of a list item, which the next text follows on its line
 
     def lines(self, source: list[str]) -> Iterator[str]:
         """The text of each line."""
         for line in source:
-            if self._end:
-                self._end = None if self._end.search(line) else self._end
-                yield ""
-            elif line[:1] in (".", "'") and len(line) <= _MAX_REQUEST and (match := _REQUEST.match(line)):
-                yield self._request(match[1], _COMMENT.sub("", match[2]))
-            else:
-                text = "" if line.strip() in ("T{", "T}") else _plain(_COMMENT.sub("", line))
-                if self._awaited and text.strip():
-                    self._heading(self._awaited, [text.strip()])
-                yield text
+            self._number += 1
+            text = self._line(line)
+            if self._marker and text.strip():
+                text, self._marker = f"{self._marker} {text}", ""
+            elif line.endswith("\\c") and _MARKER.fullmatch(text.strip()):
+                text, self._marker = "", text.strip()
+            yield text
+
+    def _line(self, line: str) -> str:
+        if self._end:
+            if self._separator is not None and (match := _SEPARATOR.search(line)):
+                self._separator = match[1]
+            self._end = None if self._end.search(line) else self._end
+            return ""
+        if self._is_skipped(line):
+            return ""
+        if line[:1] in (".", "'") and len(line) <= _MAX_REQUEST and (match := _REQUEST.match(line)):
+            return self._request(match[1], _COMMENT.sub("", match[2]))
+        if self._separator is not None:
+            return self._row(_COMMENT.sub("", line))
+        text = "" if line.strip() in ("T{", "T}") else _plain(_COMMENT.sub("", line))
+        if self._awaited and text.strip():
+            self._heading(self._awaited, [text.strip()])
+        return text
+
+    def _is_skipped(self, line: str) -> bool:
+        """Whether a line is in a branch that a terminal does not show; no branch goes beyond a section."""
+        opened = line.count("\\{") - line.count("\\}")
+        if self._skipped and not _SECTION.match(line):
+            self._skipped = max(0, self._skipped + opened)
+            return True
+        self._skipped = 0
+        match = _BRANCH.match(line)
+        if match is None:
+            return False
+        is_for_paper = self._is_else_for_paper if match[1] == "el" else match[2] in _ON_PAPER
+        if match[1] == "ie":
+            self._is_else_for_paper = not is_for_paper
+        self._skipped = max(0, opened) if is_for_paper else 0
+        return is_for_paper
+
+    def _row(self, line: str) -> str:
+        """The text of a row of a table; a cell between T{ and T} has lines of its own."""
+        if self._is_in_cell and not line.startswith("T}"):
+            return _plain(line)
+        cells = [cell.strip() for cell in line.split(self._separator)]
+        is_rest, self._is_in_cell = cells[0] == "T}", cells[-1] == "T{"
+        texts = ["" if cell in ("T{", "T}") else _plain(cell) for cell in cells]
+        if _RULE.fullmatch("".join(texts)):
+            return "|" if is_rest and self._is_in_cell else ""
+        return (table_row(enumerate(texts)) + " |" * self._is_in_cell).strip()
 
     def _request(self, name: str, rest: str) -> str:
         """The text of a request; most have none."""
-        if name in _DEFINITIONS or name == "TS":
-            self._end = _TABLE_FORMAT if name == "TS" else _end_of_definition(name, _arguments(rest))
+        self._enter(name)
+        if name in _DEFINITIONS or name in ("TS", "T&"):
+            self._end = _TABLE_FORMAT if name in ("TS", "T&") else _end_of_definition(name, _arguments(rest))
         elif name in _MDOC:
             return self._mdoc([name, *_arguments(rest)])
         elif name in _SPACED or name in _JOINED:
@@ -121,6 +186,20 @@ class _Page:
         elif name in _TITLES or name in _HEADINGS:
             return self._heading(name, _arguments(rest))
         return "".join(_arguments(rest)[:1]) if name == "IP" else ""
+
+    def _enter(self, name: str) -> None:
+        """Notice where paragraphs, indented texts, items of lists and tables begin and end."""
+        if name in ("TS", "TE"):
+            self._separator, self._is_in_cell = ("\t" if name == "TS" else None), False
+        if name in _ITEMS and self._depth <= (name == "It"):
+            self.items.append(self._number)
+        elif name == "RS" and self._depth == 0 and 1 < self._number - self._paragraph <= _MAX_TERM:
+            self.items.append(self._paragraph)  # of DocBook and AsciiDoc: a paragraph with the term, then the text
+        if name in _PARAGRAPHS or name in _HEADINGS:
+            self._paragraph = self._number
+        if name in _HEADINGS:
+            self._marker = ""
+        self._depth = 0 if name in _HEADINGS else max(0, self._depth + _DEPTHS.get(name, 0))
 
     def _heading(self, name: str, arguments: list[str]) -> str:
         if name in _TITLES:

@@ -260,7 +260,87 @@ def test_a_manual_page_is_read_as_man_shows_it_and_keeps_its_lines() -> None:
         (("cp(1)",), 6),
         (("cp(1)", "NAME"), 7),
         (("cp(1)", "SYNOPSIS"), 9),
-        (("cp(1)", "SYNOPSIS", 'Some "quoted" options'), 12),
+        *[(("cp(1)", "SYNOPSIS", 'Some "quoted" options'), line) for line in (12, 14, 17)],  # two items below it
+    ]
+
+
+DOCBOOK = """.TH "FOO" 1
+.SH "OPTIONS"
+.PP
+\\fB\\-a\\fR, \\fB\\-\\-all\\fR
+.RS 4
+Show all\\&.
+.sp
+Which are:
+.sp
+.RS 4
+.ie n \\{\\
+\\h'-04'\\(bu\\h'+03'\\c
+.\\}
+.el \\{\\
+.sp -1
+.IP \\(bu 2.3
+.\\}
+the hidden ones
+.RE
+.RE
+.PP
+\\fB\\-b\\fR
+.RS 4
+.ie t \\{\\
+On paper
+.\\}
+.el \\{\\
+On a terminal
+.\\}
+.RE
+"""
+
+
+def test_a_list_has_its_marker_once_and_each_option_is_a_part() -> None:
+    document = reading(DOCBOOK, "foo.1")
+    assert [line for line in document.text.split("\n") if line] == [
+        *("foo(1)", "OPTIONS", "-a, --all", "Show all.", "Which are:", "• the hidden ones", "-b", "On a terminal"),
+    ]
+    assert [(heading[-1], line) for heading, line, *_ in outline(document)] == [
+        *(("foo(1)", 1), ("OPTIONS", 2), ("OPTIONS", 4), ("OPTIONS", 22)),
+    ]
+    unclosed = reading(".TH FOO 1\n.if t \\{\n.SH NAME\nfoo\n", "foo.1")
+    assert unclosed.text.split("\n") == ["foo(1)", "", "NAME", "foo", ""]
+
+
+TABLE = """.TH FOO 5
+.TS
+allbox tab(:);
+lB lB.
+T{
+Path
+T}:T{
+Meaning
+T}
+.T&
+l l
+l l.
+T{
+/etc
+T}:T{
+Files: of the system
+T}
+_
+/run:T{
+Files of now
+T}:x
+a::b
+.TE
+One: two
+"""
+
+
+def test_cells_of_a_table_are_kept_apart() -> None:
+    text = reading(TABLE, "foo.5").text
+    assert [line for line in text.split("\n")[1:] if line] == [
+        *("Path", "|", "Meaning", "/etc", "|", "Files: of the system", "/run |", "Files of now", "| x", "a |  | b"),
+        "One: two",
     ]
 
 
