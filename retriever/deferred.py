@@ -18,7 +18,7 @@ _LOG = logging.getLogger("binocle")
 
 
 class DeferredErasure:
-    """The promise of one process to erase by some moment.
+    """One process's thread that erases at a quiet moment, or at the latest when time is up.
 
     :param erase: erases whatever was deleted.
     """
@@ -42,7 +42,7 @@ class DeferredErasure:
     def close(self) -> None:
         """Erase now, if anything waits.
 
-        :raises BinocleError: when that cannot be done; the next writer does it in time.
+        :raises BinocleError: when the erasure fails; the next writer erases then.
         """
         with self._changed:
             is_due, self._due = self._due is not None, None
@@ -66,7 +66,7 @@ class DeferredErasure:
                     self._due = None
 
     def _wait(self) -> bool:
-        """Wait for the quiet moment; return False if there is nothing to erase any more."""
+        """Wait for the quiet moment; return False if nothing is left to erase."""
         with self._changed:
             while self._due is not None:
                 delay = max(min(self._due, self._written + _QUIET), self._not_before) - time.time()

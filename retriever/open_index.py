@@ -92,7 +92,7 @@ class OpenIndex:
     def _read_previous(self, answer: Callable[[Snapshot], _T], damaged: Snapshot, error: DamagedError) -> _T:
         """Answer from the state before a damaged one.
 
-        :raises DamagedError: the given one, when that state was not kept or is damaged too.
+        :raises DamagedError: `error` itself, when the state before was not kept or is damaged too.
         """
         previous = damaged.store.previous()
         if previous is not None:
@@ -185,7 +185,7 @@ class OpenIndex:
         return SearchBackend(self.gpu, cluster.serve, cluster.build_shards)
 
     def connected(self) -> Cluster | None:
-        """Return the cluster, if one was asked for."""
+        """Return the cluster at `ray`, connected once; None if there is no `ray`."""
         if self.ray is None:
             return None
         from .cluster.cluster import Cluster

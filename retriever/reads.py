@@ -29,7 +29,7 @@ class DocumentReads:
     """The documents of an index, or of the part of it that passes a filter."""
 
     _index: OpenIndex
-    _inside: Filter | None = None  # the filter that a document passes, or it is not there
+    _inside: Filter | None = None  # documents that fail this filter count as missing
 
     def _where(self, where: Where) -> Filter | None:
         """Read a caller's filter, which can only narrow what is inside."""
@@ -48,7 +48,7 @@ class DocumentReads:
         >>> Retriever.open("docs").get("faq-1").metadata  # doctest: +SKIP
 
         :param vectors: also return the vectors of its passages, shape (passages, dim).
-        :raises NotFoundError: when one is not there.
+        :raises NotFoundError: naming the first id that is not there.
         """
         if not isinstance(ids, (str, os.PathLike)) and (isinstance(ids, bytes) or not isinstance(ids, Iterable)):
             raise InputError(f"documents are named by an id or a list of ids, not by {shown(ids)}")
@@ -84,12 +84,13 @@ class DocumentReads:
     ) -> Iterator[DocumentMatches]:
         """Find the lines of all texts that match a regular expression, by document, in order of path.
 
-        The texts are those that the readers extracted, also from PDF and office files. Patterns are those of RE2, so
-        that none takes long: without look-around and back-references.
+        The texts are as the readers extracted them, also from PDF and office files. Patterns have the syntax of RE2,
+        without look-around and back-references, so that no pattern takes long.
 
         :param fixed: find `pattern` itself.
         :param word: find whole words only.
-        :param before: number of lines before each match that come with it; `after` likewise.
+        :param before: the number of lines to return before each match.
+        :param after: the number of lines to return after each match.
         :param lines: False only counts the lines of each document.
         :raises InputError: when `pattern` is no regular expression.
         """
@@ -105,7 +106,7 @@ class DocumentReads:
         """Return the text that was read from a document.
 
         :param lines: the first and the last line to return, from 1, as citations count them.
-        :param hidden: with what a person does not see in the document, such as white letters on white.
+        :param hidden: with text that a person does not see in the document, such as white letters on white.
         :raises NotFoundError: when the document is not there.
         :raises InputError: when it has no text, with the reason, or not these lines.
         """
@@ -148,9 +149,9 @@ class DocumentReads:
     def iterate(
         self, where: Where = None, *, after: str | None = None, limit: int | None = None, vectors: bool = False
     ) -> Iterator[Record]:
-        """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time.
+        """Yield the documents that pass a filter, in order of id. One page of them at a time is in memory.
 
-        Each page shows the index as it is then. The id of the last document, as `after`, goes on from there.
+        Each page is read from the index as it is at that moment. To go on later, pass the last id as `after`.
 
         :param after: begin after this id.
         :param limit: the number of documents at most.

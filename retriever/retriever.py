@@ -44,7 +44,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
     """One index of documents.
 
     Threads may share it; their writes wait for each other. Meanwhile other processes may read the index, and one may
-    write it. A process forked from one that has searched cannot search: it gets an error that says so.
+    write it. A process that was forked after a search cannot search: it gets an error that says so.
 
     >>> retriever = Retriever.open("docs")  # doctest: +SKIP
     >>> retriever.sync()  # doctest: +SKIP
@@ -98,20 +98,20 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
 
         :param path: a folder, or `s3://BUCKET/PREFIX` for an index on object storage.
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
-        :param encoder: None for a new index without an encoder, which holds only the vectors that come with documents.
+        :param encoder: None for a new index without an encoder: every document brings its own vector.
         :param dim: the dimension of these vectors. An existing index knows it.
         :param ray: the address of a Ray cluster to work on. Every machine of it must reach the index under this path,
             and have the model.
         :param gpu: encode documents and compare every vector on the GPUs of this machine, for a process that indexes
-            much or answers many queries. The CPU does if there is no GPU, too little memory, or an index in shards;
-            `encoded_by` and `snapshot().searched_by` say which.
-        :param durable: write to the disk what a commit names before it returns. Without, a power cut soon after may
-            damage the whole index, so choose that only for an index that can be made anew. Storage on S3 is durable.
-        :param wait: the seconds that a write waits for another process to finish its own; by default none, so that it
-            raises LockedError at once. Searches never wait.
+            much or answers many queries. The CPU does both if there is no GPU, too little memory, or an index in
+            shards; `encoded_by` and `snapshot().searched_by` say which.
+        :param durable: flush each commit to the disk before it returns. With False, a power cut soon after a commit may
+            damage the whole index: choose it only for an index that you can build anew. Storage on S3 is durable.
+        :param wait: the seconds that a write waits for another process that writes; 0 raises LockedError at once.
+            Searches never wait.
         :param on_wait: called with a line for people when a write begins to wait.
         :param trust: trust an index that came from elsewhere, for this object only: write to it, and load the encoder
-            that it names. Indexes that you made or allowed by `binocle trust` need no such word.
+            that it names. An index that you made, or allowed by `binocle trust`, is trusted anyway.
         """
         patience = Patience(wait, on_wait).check()
         check_flags(durable=durable)
@@ -166,11 +166,11 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
             stay, counted as `missing`, if they are over half of the index or their folder is empty. Its disk may
             not be mounted.
         :param ocr: also read the text in images, in PDF pages without text and in pictures in Office files and EPUB.
-            Tesseract must be installed. The index remembers it, so later calls do so too, until one with False; that
-            leaves the text of unchanged files.
-        :param ocr_language: the languages of these texts, as Tesseract names them: "deu+eng". This implies `ocr`, and
-            reads pictures again that were read in others. By default those of the last run, at first those of the
-            locale and English.
+            Tesseract must be installed. The index remembers it: later calls read pictures too, until a call with
+            False. Unchanged files then keep the text of their pictures.
+        :param ocr_language: the languages of these texts, as Tesseract names them: "deu+eng". It implies `ocr`, and
+            pictures that were read in other languages are read again. By default the languages of the last run; in the
+            first run those of the locale, and English.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
@@ -242,17 +242,17 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
     ) -> EnrichReport:
         """Let heads fill keys of the documents' metadata: filters and facets take them, and `sync` keeps them filled.
 
-        A classifier gives a document its class, by the mean of its passages; a tagger the names that it found, each
-        label under KEY.LABEL if there are several. A document without a fitting label has an empty list. Without any
-        argument, the documents that were added since get their labels.
+        A classifier gives a document its class, by the mean of its passages. A tagger gives the names in a document; if
+        it has several labels, each has a key KEY.LABEL. A document without a fitting label has an empty list. Without
+        arguments, the call labels the documents that were added since the last one.
 
         >>> Retriever.open("docs").enrich({"topic": "my-classifier", "kind": ["bug", "praise"]})  # doctest: +SKIP
 
         :param heads: for each key a trained classifier or tagger, or names of labels that the encoder alone gives.
         :param remove: keys of heads to take out again, with their values.
         :param precision: promised share of right labels: documents that are less sure get none.
-        :raises InputError: before anything is changed, for a head that does not fit, a key that documents have, or a
-            stored head with a new model at its path.
+        :raises InputError: when a head does not fit, documents already have a key, or another model lies at the path of
+            a stored head. Nothing is changed then.
         """
         from .enrichment.enrich import enrich, new_head
 
@@ -313,15 +313,15 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
 
     @property
     def trusted(self) -> bool:
-        """Whether the user made this index, or allowed it; else it is read-only and the model that it names not loaded.
+        """Whether the user made or allowed this index. If not, it is read-only, and its encoder is not loaded.
 
-        An index from elsewhere still answers: with the default encoder if it was made with that, else with a `model`
-        that you name, or in mode "lexical".
+        An untrusted index still answers: with the default encoder if it was built with that one, with a `model` that
+        you name, or in mode "lexical".
         """
         return self._index.store().trusted
 
     def is_still_trusted(self) -> bool:
-        """Whether the user's word on this index is as it was when it was opened.
+        """Whether the user still trusts this index, or still does not, as when it was opened.
 
         :raises NoIndexError: when it is no longer there.
         """

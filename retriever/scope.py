@@ -58,11 +58,11 @@ _BATCH_SIZE = 1_000  # documents checked together
 
 
 class Scope(DocumentReads, AsyncCalls):
-    """The documents of an index that pass a filter, as if there were no others.
+    """The documents of an index that pass a filter, as if the index had no others.
 
-    Every search and every read has only these. Any other id is not there, and a filter may name only keys that these
-    documents have. An added document gets the values that the filter demands, or is refused. The scores of words still
-    depend on how frequent they are in the whole index.
+    Searches and reads return only these documents. Other ids count as missing, and a caller's filter may name only keys
+    that these documents have. An added document gets the values that the filter demands, or is refused. The scores of
+    words still depend on their frequency in the whole index.
     """
 
     _inside: Filter
@@ -127,7 +127,7 @@ class Scope(DocumentReads, AsyncCalls):
         )
 
     def check(self, passage: Hit | Passage) -> Currency:
-        """Tell whether a passage is still the text of its document, as `Retriever.check` does; "gone" outside."""
+        """Tell whether a passage is still current, as `Retriever.check` does; "gone" outside of the scope."""
         check_cited(passage)
 
         def answer(snapshot: Snapshot) -> Currency:
@@ -173,7 +173,7 @@ class Scope(DocumentReads, AsyncCalls):
             return update(writer, choose, change, self._check_changed)
 
     def delete(self, *ids: Id, where: Where = None, erase: Erase = False, wait: float | None = None) -> Report:
-        """Remove documents of the scope, by id or by a filter; other ids are not there.
+        """Remove documents of the scope, by id or by a filter. Ids outside of it are ignored.
 
         :param erase: as in `Retriever.delete`.
         """
@@ -204,9 +204,9 @@ class Scope(DocumentReads, AsyncCalls):
     def _chosen(
         self, ids: Iterable[Id], where: Where = None, *, folder: Id | None = None, must_exist: bool = False
     ) -> Choice:
-        """Return a function that finds the documents of the scope with these ids, and others that pass a filter.
+        """Return a function that finds the documents of the scope with these ids, or that pass a filter.
 
-        :param where: None, or a filter without conditions, for no others.
+        :param where: None, or a filter without conditions, to find only these ids.
         """
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise InputError(f"ids is a list of documents, not {shown(ids)}")
@@ -228,7 +228,7 @@ class Scope(DocumentReads, AsyncCalls):
         return choose
 
     def _retained(self, metadata: Mapping[str, Any], mode: Change) -> dict[str, Any]:
-        """Return new metadata with the values that the scope demands, unless they have others."""
+        """Complete new metadata with the values that the scope demands; other values under these keys stay."""
         if not isinstance(metadata, Mapping):
             raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
         _check_single("the change", metadata, self._inside)
@@ -248,9 +248,9 @@ class Scope(DocumentReads, AsyncCalls):
         return f"<part of {self._index.location}: {self._inside!r}>"
 
     def _admitted(self, documents: Iterable[Mapping[str, Any]], first: int = 0) -> Iterator[Any]:
-        """Yield the documents with the values that the scope demands, and why a document is not of the scope.
+        """Yield each document with the values that the scope demands, or the error that refuses it.
 
-        The first is taken when the index is locked for writing, so that no other writer takes an id meanwhile.
+        The caller takes the first when the index is locked for writing, so that no other writer takes an id meanwhile.
 
         :param first: the number of the first document.
         """
@@ -328,7 +328,7 @@ def _id_of(document: Any) -> str | None:
 
 
 def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> Mapping[str, Any]:
-    """Return a document with the values that a scope demands, unless it has others."""
+    """Complete a document with the values that a scope demands; other values under these keys stay."""
     if not hasattr(document, "keys"):
         raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
     metadata = document.get("metadata") or {}
@@ -384,8 +384,8 @@ def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
 def _outside(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filter) -> list[str]:
     """Say of each document why it does not pass the filter of a scope; "" if it does.
 
-    :param labels: name them in messages.
-    :param rows: their columns.
+    :param labels: the names of the documents in messages.
+    :param rows: the columns of the documents.
     """
     if not rows:
         return []
@@ -398,7 +398,7 @@ def _outside(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filt
 
 
 def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a document that filters read, as they will be stored."""
+    """Return the columns that filters read, with the values that the document will have in the store."""
     metadata = {key: plain(value) for key, value in document["metadata"].items() if value is not None}
     try:
         encoded = json.dumps(metadata)

@@ -63,40 +63,39 @@ class Searches:
     ) -> Hits:
         """Return the k best passages, best first.
 
-        `answerable` of the list says whether the index answers the query; a hit that does not is `weak`. If none does,
-        the nearest passages are still there: pass `min_relevance=0.5` to leave weak ones out.
+        `answerable` of the list says whether the index answers the query; a hit that does not answer it is `weak`. The
+        nearest passages are in the list even if all are weak: pass `min_relevance=0.5` to leave weak ones out.
 
-        Copies of a passage, also those with a word or two changed, are no hits: the best of them has the others in
-        `copies`.
+        Copies of a passage, even with a word or two changed, give one hit: the best, with the others in its `copies`.
 
-        A reranker reads as many of the `rerank_depth` best passages as it has time for; these come first, the rest
-        follow in the old order. The reranker alone orders them, unless its folder has a `binocle.json` with a
-        `first_stage_weight`, such as {"first_stage_weight": 0.3}: then the order is the mean, with this weight, of the
-        standard scores of both stages.
+        A reranker reads the `rerank_depth` best passages, or as many of them as it has time for. They come first, and
+        the other passages follow in their old order. The reranker alone orders the passages that it read, unless its
+        folder has a `binocle.json` with a weight, such as {"first_stage_weight": 0.3}. Then their score is the mean,
+        with this weight, of the standard scores of both stages.
 
-        Passages that hold an identifier of the query literally come before the others, definitions before uses. Words
-        in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
+        Passages with an identifier of the query come first, definitions before uses. Words in double quotes and +word
+        are in every hit, -word at the end of the query is in none: see `search.words.exact`.
 
         :param query: the text; None with a `vector`, which then searches by meaning alone.
         :param k: the number of passages. With 0 the list is empty, and its `total` still counts the searched passages.
-        :param vector: the meaning of the query, shape (dim,), of the index's encoder; the words are the text's.
+        :param vector: the vector of the query, shape (dim,), by the index's encoder. The words are those of `query`.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical". An index without an encoder searches a text
             without a vector by words.
         :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
             `{"author": "Ada"}`: see `retriever.store.filters`.
         :param ids: only passages of these documents.
         :param offset: the number of best hits to leave out, for the next page. Ranks go on where the page before ended.
-            With `min_relevance` it counts all hits: the next page begins after k more, though fewer were returned.
+            It also counts hits that `min_relevance` leaves out: add k for the next page, even if fewer were returned.
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
-        :param per_document: the number of passages of a document at most, 1 for documents; 0 for no limit. By default
-            each from the fourth on gives way to slightly worse passages of other documents.
+        :param per_document: the number of passages of a document at most; 0 for no limit. By default, the passages of a
+            document from the fourth on give way to slightly worse passages of other documents.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
-        :param join: make one hit of neighbouring passages among the k best, with the scores of the best one and all in
-            `parts`. There are then fewer hits than k. The ranks of parts count passages.
+        :param join: join neighbouring passages among the k best into one hit, with the scores of its best passage and
+            all of them in `parts`. There may then be fewer hits than k. The ranks of parts count passages.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
-        :param with_vectors: give each hit its `vector`, the stored one of its passage.
+        :param with_vectors: give each hit the stored `vector` of its passage.
         :param group_by: "document" gives the best passage of each of the k best documents.
         :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is
             the best one, and the others are no longer in the order of their scores. See `search.results.diversity`.
@@ -144,7 +143,7 @@ class Searches:
         deadline: float | None = None,
         **options: Unpack[HitOptions],
     ) -> list[Hits]:
-        """Return the hits of each query, the same as `search` returns; all are encoded and read together.
+        """Return the hits of each query, as `search` does. All queries are encoded together, and rows read together.
 
         :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
         :param deadline: the seconds from now for all searches together.
@@ -179,7 +178,7 @@ class Searches:
         where: Where = None,
         **options: Unpack[SearchOptions],
     ) -> list[Answer]:
-        """Return the spans of the k best passages that answer a question, the surest first; none if none does.
+        """Return the spans of the k best passages that answer a question, the surest first; [] if none answers it.
 
         Each answer cites its own characters and lines, and has the `hit` that it stands in.
 
@@ -204,11 +203,10 @@ class Searches:
         return self._index.read(lambda snapshot: check_passage(snapshot, self._index.folder, passage))
 
     def warm_up(self) -> None:
-        """Load everything that a search needs, for a process that answers many.
+        """Load everything that a search needs, so that the first search is as fast as later ones.
 
-        The first search is then as fast as the rest. An encoder of the BERT family compiles a graph for queries, so one
-        takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
-        processes' by some thousandths.
+        An encoder of the BERT family is also compiled for queries, and encodes them in a fraction of the time. It
+        computes in bf16 if the processor can: cosines then differ by some thousandths from those of other processes.
 
         :raises NoIndexError: when there is no index yet.
         """
@@ -250,8 +248,9 @@ class Searches:
         """Pack the best passages for a prompt into at most `max_tokens`.
 
         Near-copies and passages far below the best are left out, neighbours are joined, and a numbered citation
-        precedes each passage. No document can forge a citation (`search.results.passage`). The context is empty where a
-        search says that nothing answers; `min_relevance=0` packs even then. The other parameters are as in `search`.
+        precedes each passage. No document can forge a citation (`search.results.passage`). The context is empty if no
+        passage answers the query; `min_relevance=0` packs the nearest ones even then. The other parameters are as in
+        `search`.
 
         :param tokenizer: gives the tokens of a text, or their number, as the model of the prompt counts them; by
             default the encoder's.

@@ -48,14 +48,14 @@ class Upkeep:
         """Replace the encoder: embed every passage with the new one, then change all vectors at once.
 
         Until then the old encoder answers every search, here and in other processes; then the new one does, with no
-        restart. You may interrupt it: the same call goes on from there, unless something else was written meanwhile.
-        The old vectors stay for `rollback` until the next switch.
+        restart. You may interrupt the call: the same call later goes on where it stopped, unless another write came
+        between. The old vectors stay for `rollback` until the next switch.
 
         :param model: the folder or name of an encoder that splits texts into the same tokens, such as one fine-tuned
             from the index's own. If it reads more tokens of a text, passages keep the length that they have.
         :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
-        :raises EncoderMismatchError: when it splits texts into other tokens, or reads fewer than a passage may have:
-            that needs a new index.
+        :raises EncoderMismatchError: when the encoder splits texts into other tokens, or reads fewer tokens than a
+            passage may have. It then needs a new index.
         """
         from .indexing.switch import switch
 
@@ -105,9 +105,9 @@ class Upkeep:
 
         >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
 
-        :param kind: a key of `indexes.registry.KINDS`, its `build_parameters` and `search_parameters` describe it.
-        :param settle: gets the finished index, and returns search parameters and measurements to publish it with. If
-            it raises, the old index stays in service.
+        :param kind: a key of `indexes.registry.KINDS`, whose `build_parameters` and `search_parameters` describe it.
+        :param settle: called with the finished index; returns the search parameters and measurements to publish with
+            it. If it raises, the old index stays in service.
         :raises InputError: when there is no such kind, or no such parameter.
         """
         if not isinstance(kind, str):
@@ -131,18 +131,19 @@ class Upkeep:
         seed: int = 0,
         progress: OnProgress = ignore,
     ) -> OptimizationResult:
-        """Put the fastest vector index in service that meets requirements, proven on queries that did not choose it.
+        """Build the fastest vector index that meets requirements, prove it on other queries, and put it in service.
 
-        If no index meets them, nothing changes, and the result says what would be possible.
+        If no index meets them, nothing changes, and the result says which limits would be possible.
 
-        :param recall: of the ten best passages, on average over queries: its lower 95 % bound must reach this.
+        :param recall: the share of the ten best passages that searches find, on average over queries: the lower 95 %
+            bound of this average must reach it.
         :param memory: the bytes that searches may read at random.
         :param latency: the 99th percentile of the seconds that a query may keep the vector index busy, one query at a
             time, for the 200 neighbours that a search takes into account.
         :param queries: real queries to measure with, or their vectors, shape (n, dim); by default sentences of the
             passages. An index without an encoder needs vectors.
         :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
-        :param seed: of the sample of queries.
+        :param seed: the seed of the sample of queries.
         """
         from ..indexes.tuning.optimize import check_kinds
         from ..indexes.tuning.requirements import Requirements

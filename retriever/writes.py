@@ -54,8 +54,8 @@ class DocumentWrites:
             "markdown": its headings become those of the passages, and the first one the title, if `title` is not given.
             Values of metadata are strings, numbers, booleans, lists of them, or dates, which become text; None is left
             out. A document with an embedding, a vector of shape (dim,), is one passage with this vector, brought to
-            length 1 unless the encoder is trained for dot products; it needs no text. A document with metadata needs
-            none either; no search finds it, but `get` and filters do.
+            length 1 unless the encoder is trained for dot products. It needs no text. A document with metadata and no
+            text is allowed too: `get` and filters find it, searches do not.
         :param if_exists: "replace" a document with the same id, "skip" the new one, or "fail".
         :param on_error: "stop" at the first document that cannot be added, or "skip" it.
         :param wait: the seconds to wait for another process that writes; by default those of `open`.
@@ -83,7 +83,7 @@ class DocumentWrites:
     ) -> Report:
         """Change the metadata of added documents; nothing is embedded again.
 
-        :param ids: of documents; with `where`, also all that pass the filter.
+        :param ids: the documents to change. With `where`, documents that pass the filter change too.
         :param metadata: new values. None removes a key.
         :param mode: "merge" keeps the other keys, "replace" does not.
         :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
@@ -112,9 +112,9 @@ class DocumentWrites:
         :param erase: erase texts and vectors from the disk now, and after `optimize` also the sentences that measured
             the vector index. Each such call builds the indexes anew: delete many documents in one call. If the index
             is on object storage, another machine has a copy of the vectors until it next downloads the vector index.
-            A `timedelta` erases at the next moment without writes for ten seconds, or on `close`, and at the latest
-            after so long; "later" is an hour. This object does it in a thread. If the process ends without `close`, the
-            first write after that time does it, in any process.
+            A `timedelta` erases after ten seconds without a write, on `close`, or at the latest after this time;
+            "later" is an hour. A thread of this object does it. If the process ends without `close`, the first write
+            after this time erases, in any process.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
         from .indexing.delete import delete

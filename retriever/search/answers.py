@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 class Answer(CitedText):
     """A span of a document that answers a question: `text` is the document's text[char_start:char_end]."""
 
-    score: float  # of the span against no answer: it orders the answers, and compares between passages
-    probability: float  # that the answer is right, where its passage is about the question
+    score: float  # of the span, less the score of "no answer": answers of different passages compare by it
+    probability: float  # of a right answer, if the passage is about the question
     hit: Hit  # the passage that has it
 
 
 def answers(question: str, hits: Sequence[Hit], reader: Reader) -> list[Answer]:
-    """Return the best answer of each hit that has one, the surest first; none where no hit answers the question.
+    """Return the best answer of each hit that has one, the surest first; [] if no hit answers the question.
 
-    Text that a person does not see is read, but is no answer.
+    The reader also reads hidden text, but a span in it is no answer.
     """
     passages = [passage for hit in hits for passage in hit.parts or (hit,)]
     spans = reader.read(question, [passage.text for passage in passages])

@@ -18,7 +18,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | Deadline | None) -> Deadline | None:
-        """Return the deadline these seconds from now; one that began earlier stays.
+        """Return the deadline these seconds from now; a `Deadline` is returned as it is.
 
         :raises InputError: when it is no number of seconds.
         """
@@ -29,7 +29,7 @@ class Deadline:
         return cls(float(seconds), time.monotonic() + float(seconds))
 
     def or_sooner(self, seconds: float | None) -> Deadline:
-        """Return the sooner one of this deadline and of one that began when this did.
+        """Return this deadline, or a sooner one that began at the same moment.
 
         :raises InputError: when it is no number of seconds.
         """
@@ -40,7 +40,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """The seconds that are left; below 0 if they are over."""
+        """The seconds that remain; below 0 after the end."""
         return self.end - time.monotonic()
 
     def check(self, stage: str) -> None:

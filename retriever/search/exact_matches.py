@@ -45,9 +45,9 @@ class ExactMatches:
         return bool(self._parts.excluded)
 
     def look_up(self, passing: Passing | None) -> Ids:
-        """Return the passages with an exact part, wherever they rank, among the best with all words of one part.
+        """Return passages with an exact part, from the best passages with all words of that part.
 
-        The words of a part may be common, so the best passages for the whole query may lack the part.
+        The words of a part may be common, so the best passages for the whole query may lack it.
         """
         ids = self.with_words(passing)
         ids = ids[np.array([self._parts.passes(context) for context in self._read(ids)], bool)]

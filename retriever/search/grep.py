@@ -1,9 +1,9 @@
 """Find lines of the stored texts by a regular expression or a fixed text, as grep does in files.
 
-The texts are those that the readers extracted, so lines of a PDF or a letter are found too. Patterns are those of RE2,
-which pyarrow has: it takes linear time for any pattern, so none can hang, and has no look-around and no
-back-references (Cox 2007, "Regular Expression Matching Can Be Simple And Fast"). Letters, digits and white space of
-every alphabet are `\\w`, `\\d` and `\\s`; `\\b` within a pattern knows ASCII alone. Outside of square brackets, é
+The texts are as the readers extracted them, so it also finds lines of a PDF or a letter. Patterns have the syntax of
+RE2, which pyarrow brings. RE2 takes linear time for any pattern, so none can hang; it lacks look-around and
+back-references (Cox 2007, "Regular Expression Matching Can Be Simple And Fast"). `\\w`, `\\d` and `\\s` match letters,
+digits and white space of every alphabet; `\\b` within a pattern knows ASCII alone. Outside of square brackets, é
 matches as one character and as a letter with a mark.
 """
 
@@ -63,9 +63,9 @@ _START, _END = "\ue000", "\ue001"  # around matches: characters of private use
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a document that matches, or stands near one that does.
+    """A line of a document that matches, or a line of context around a match.
 
-    Its number is that of citations: in HTML and XML, the first line of the passage in the source.
+    Lines are numbered as in citations: in HTML and XML, by the first line of the passage in the source.
     """
 
     number: int
@@ -160,8 +160,9 @@ def grep(
 ) -> Iterator[DocumentMatches]:
     """Find lines in all documents, in order of path and in bounded memory.
 
-    :param before: number of lines before each match that come with it, `after` likewise.
-    :param lines: False counts the lines only.
+    :param before: the number of lines to return before each match.
+    :param after: the number of lines to return after each match.
+    :param lines: False only counts the lines.
     """
     for documents in _batches(snapshot, where):
         table = snapshot.take("documents", [row["id"] for row in documents], ["id", "text"])
@@ -286,7 +287,7 @@ def _escaped(text: str) -> str:
 
 
 def _unicode(pattern: str) -> str:
-    r"""Widen the classes `\w`, `\d` and `\s` and their opposites, which RE2 reads as ASCII, to all alphabets.
+    r"""Let the classes `\w`, `\d` and `\s` and their opposites match all alphabets; in RE2 they match ASCII alone.
 
     An open `\Q` is closed.
     """
@@ -307,7 +308,7 @@ def _unicode(pattern: str) -> str:
 
 
 def _in_both_forms(pattern: str) -> str:
-    """Let letters with marks, outside of brackets and quotes, match as one character or as two (NFC and NFD)."""
+    """Let a letter with a mark match as one character or as two (NFC and NFD), except in brackets and quotes."""
     if pattern.isascii():
         return pattern
     pieces = []

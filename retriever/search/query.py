@@ -67,11 +67,11 @@ class Reranking:
     """A reranker and its limits."""
 
     reranker: Reranker
-    depth: int  # passages of the first stage, the best
-    seconds: float | None  # it scores as many as this time allows; None: all of them
+    depth: int  # the number of best passages of the first stage that it reads
+    seconds: float | None  # the time for its scores; None: no limit
 
     def scores(self, query: str, passages: list[str], deadline: Deadline | None = None) -> Floats:
-        """Score the first passages, as many as the time allows."""
+        """Score the passages from the first on, until the time is over."""
         remaining = None if deadline is None else deadline.remaining
         limits = [limit for limit in (self.seconds, remaining) if limit is not None]
         if not limits:
@@ -120,12 +120,12 @@ class Selection:
 class Query:
     """A query against one snapshot.
 
-    :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
+    :param vector: returns the vector of the query, shape (1, dim). It is called once, if the mode needs it.
     :param parts: the exact parts of the query.
     :param deadline: no stage but the reranker begins after it.
-    :param nearest: cosines and ids of the passages nearest to the vector, if they are known, best first. Used only
-            without a filter, and if there are as many as the first stage takes.
-    :param encode_texts: gives the vectors of sentences, shape (n, dim), where the relevance needs them.
+    :param nearest: cosines and ids of the passages nearest to the vector, best first, if the caller knows them. Used
+            only without a filter, and only if they are as many as the first stage takes.
+    :param encode_texts: returns the vectors of sentences, shape (n, dim), if the relevance needs them.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class Query:
         return finish(self.steps(Selection(k, **options)))
 
     def steps(self, selection: Selection) -> Steps:
-        """Search in steps: before each, yield the rows that it reads. Several searches can then read theirs at once.
+        """Search in steps: before each, yield the rows that it reads, so that several searches can read rows together.
 
-        The result is the k best passages, best first; of equal ones the first in the index. The best of copies cites
-        the others.
+        The result is the k best passages, best first; equal ones in the order of the index. The best of several copies
+        cites the others.
         """
         where, mode = selection.where, selection.mode
         passing = self._snapshot.passing(where) if where is not None and self._total else None
@@ -186,7 +186,7 @@ class Query:
     def _search_deeper(
         self, selection: Selection, passing: Passing | None, total: int
     ) -> Generator[Rows, None, tuple[Candidates, Candidates, Chosen]]:
-        """Take the best candidates by words and meaning; ever more, while too few of them become hits.
+        """Take the best candidates by words and meaning, and more of them while too few become hits.
 
         :returns: the first stage, and what `_choose` returns of it.
         """
@@ -243,7 +243,7 @@ class Query:
         return candidates, {number: [] for number in ids[: selection.pool].tolist()}
 
     def _relevance(self, candidates: Candidates, chosen: Chosen, total: int, mode: Mode) -> NDArray[np.float64]:
-        """The relevance of candidates in order of their rank, up to the last one that was chosen."""
+        """The relevance of candidates in order of their rank, up to the last chosen one."""
         last = int(np.flatnonzero(np.isin(candidates.ids, list(chosen))).max(initial=0))
         read = candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)])
         literal = self._exact.contain_parts(read.ids) if self._exact else np.zeros(len(read.ids), bool)
@@ -275,9 +275,9 @@ class Query:
         return best
 
     def _first_stage(self, candidates: Candidates, selection: Selection, earlier: Candidates | None) -> Candidates:
-        """The candidates of the first stage, best first, those with the exact parts before the others.
+        """The candidates of the first stage, best first; candidates with exact parts before the others.
 
-        :param earlier: those of a search that was less deep. They come first, so that pages stay as they were.
+        :param earlier: the candidates of a less deep search. They come first, so that earlier pages do not change.
         """
         known = np.empty(0, np.int64) if earlier is None else np.sort(earlier.ids)
         if selection.without is not None:
@@ -291,7 +291,7 @@ class Query:
         return earlier.followed_by(candidates)
 
     def _levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
-        """Number what counts before scores, from 0: how early a candidate was found, then what exact parts it holds."""
+        """Number the levels that decide before scores, from 0: the depth of the search, then the exact parts."""
         levels = np.zeros(len(candidates.ids), np.intp)
         if self._exact:
             levels += self._exact.levels(candidates, mode)
@@ -304,14 +304,14 @@ class Query:
         return isin_sorted(ids, np.sort(np.concatenate([np.empty(0, np.int64), *self._deeper])))
 
     def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Lift the scores of each level above the next, if exact parts decide: scores then fall with the rank."""
+        """Add to the scores, if exact parts decide, so that each level is above the next: scores fall with the rank."""
         if not (self._exact and self._exact.levels(candidates, mode).any()):
             return candidates
         score = candidates.score + self._levels(candidates, mode) * (np.ptp(candidates.score) + 1)
         return replace(candidates, score=score.astype(np.float32))
 
     def _distinct(self, candidates: Candidates, selection: Selection) -> list[Group]:
-        """The k best passages, each with its copies. First only the texts of some candidates are read."""
+        """The k best passages, each with its copies. It reads all texts only if the first ones give too few."""
         count, k = len(candidates.ids), selection.pool
         per_document = 1 if selection.by_document else selection.per_document
         levels = self._levels(candidates, selection.mode).tolist()
@@ -344,7 +344,7 @@ class Query:
         return search(depth, passing).best_first()
 
     def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
-        self._encode()  # by all cores: a search by words beside it would cost it as much time as it saves
+        self._encode()  # it uses all cores: a search by words at the same time would slow it down by as much
         words = _threads().submit(self._lexical, depth, passing)
         by_meaning, by_words = self._semantic(depth, passing), words.result()
         lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
@@ -363,7 +363,7 @@ class Query:
             with self._timed("exact"):
                 if len(missing := _without(self._exact.look_up(passing), ids)):
                     more_scores, more_ids = self._words.scores(missing)
-                    rest = _without(missing, more_ids)  # they hold stop words alone
+                    rest = _without(missing, more_ids)  # passages with stop words alone
                     ids = np.concatenate([ids, more_ids, rest])
                     scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
         return Candidates.by_words(ids, scores)
@@ -401,7 +401,7 @@ class Query:
         return cosines
 
     def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:
-        """Reorder the candidates: first by the new score as far as the reranker got, then the rest."""
+        """Reorder the candidates: the reranked ones first, by their new scores, then the others."""
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
             rows = self._snapshot.passage_texts.of(ids).values()

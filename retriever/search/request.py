@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 _TOGETHER = 64  # searches that read their rows at once
-_ENCODED = 256  # queries at least, encoded at once
+_ENCODED = 256  # queries at least in a group that is encoded at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SearchRequest:
     text: str
     selection: Selection
     min_relevance: float | None = None
-    vector: Floats | None = None  # of length 1, instead of that of the text
+    vector: Floats | None = None  # of length 1, instead of the vector of the text
     deadline: Deadline | None = None
     join: bool = False  # the neighbours of a page
 
@@ -102,7 +102,7 @@ class CorrectedRequest:
     def steps(self, vectors: Mapping[str, Floats], nearest: tuple[Floats, Ids] | None = None) -> Steps:
         """Search as `SearchRequest.hits` does, in the steps of `Query.steps`.
 
-        :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
+        :param vectors: text -> vector, shape (dim,), of queries that are already encoded.
         :param nearest: cosines and ids of the passages nearest to the vector of the query.
         """
         request, snapshot, text = self.request, self.snapshot, self.parts.text

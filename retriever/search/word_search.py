@@ -80,8 +80,8 @@ class WordSearch:
     def _full_text(self, words: str, depth: int, passing: Passing | None, *, every: bool = False) -> pa.Table:
         """The `depth` best chunks by words that pass the filter, or more.
 
-        Lance takes about as long for a document in a condition as for one more result. So if many documents pass, all
-        chunks are searched for enough results, and again for more if too few of them pass.
+        For Lance, each document in a condition costs about as much as one more result. So if many documents pass, a
+        search without a condition takes more results, and again more while too few of them pass.
         """
         if passing is None:
             return self._snapshot.full_text(words, depth, every=every)

@@ -73,7 +73,7 @@ class Ranking:
 def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, indices: NDArray[np.int32]) -> Floats:
     """Return BM25 of passages that have the words of their neighbours too, shape (n,).
 
-    :param terms: stems of the query; one counts as often as it is there.
+    :param terms: stems of the query; a repeated stem counts several times.
     :param passages: ids, ascending.
     :param indices: shape (n, 1 + m): where in `passages` the passage and its neighbours are; -1 for none.
     """

@@ -100,9 +100,9 @@ def _in_text(text: str, passage: Hit | Passage) -> Currency:
 
 
 def changed_files(snapshot: Snapshot, folder: Path | None, paths: Collection[str]) -> list[str]:
-    """Return which of these documents have a file that was changed or removed after indexing: its lines may have moved.
+    """Return the documents whose file was changed or removed after indexing: its lines may have moved.
 
-    A folder that is not there, such as a disk that is not mounted, tells nothing.
+    If a folder is missing, perhaps because its disk is not mounted, its documents are not in the list.
     """
     if folder is None or not folder.is_dir():
         return []

@@ -21,14 +21,14 @@ _LINE_END = re.compile(r"\n")
 
 
 def shorten(hit: Hit, weights: Mapping[str, float], count: Callable[[str], int], room: int) -> Hit | None:
-    """Cut a hit to the best sentence that fits, and to as many neighbours of it as there is room for.
+    """Cut a hit to its best sentence, and to as many neighbouring sentences as fit.
 
     Code and tables are cut between lines. A hit with hidden text is not cut.
 
     :param weights: stem of a word of the query -> its weight. The best sentence has the highest sum.
     :param count: counts the tokens of a text.
     :param room: tokens for the text.
-    :returns: None if not even that sentence fits.
+    :returns: None if no sentence fits.
     """
     spans = _spans(hit)
     costs = [count(hit.text[start:end]) for start, end in spans]

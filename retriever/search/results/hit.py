@@ -153,11 +153,11 @@ def cite(
 ) -> list[Hit]:
     """Make hits of candidates, in their order.
 
-    :param copies: their ids, each with the ids of its copies.
-    :param relevance: of the candidates up to the last one that is a hit.
+    :param copies: ids of the passages that become hits, each with the ids of its copies.
+    :param relevance: the relevance of the candidates, up to the last hit.
     :param line: a hit of less relevance is weak.
-    :param seconds: stage -> how long it took.
-    :raises DamagedError: when a document of a passage is not there.
+    :param seconds: stage -> its duration.
+    :raises DamagedError: when the document of a passage is missing.
     """
     chunks = snapshot.cited_passages(number for first in copies for number in (first, *copies[first]))
     documents = snapshot.cited_documents.of([row["document"] for row in chunks.values()])

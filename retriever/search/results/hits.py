@@ -61,7 +61,7 @@ class Hits(list[Hit]):
     def from_relevance(self, threshold: float, offset: int = 0) -> Hits:
         """The hits with at least this relevance.
 
-        :param offset: the number of hits on earlier pages, which stay: else a hit would move to a page that was read.
+        :param offset: the number of hits on earlier pages. They stay, so that no hit moves to an earlier page.
         """
         remaining = self.replaced_by([*self[:offset], *(hit for hit in self[offset:] if hit.relevance >= threshold)])
         remaining.answerable = self.answerable if any(hit.relevance >= threshold for hit in self) else False

@@ -62,7 +62,7 @@ class Passage(CitedText):
 
 
 def _without_headers(text: str) -> str:
-    r"""Write numbers in brackets that look like those of citations with backslashes: `\[2\]`."""
+    r"""Put backslashes into numbers in brackets that look like citations: `\[2\]`."""
     return _HEADER.sub(_escape, text) if "]" in text or "\uff3d" in text else text
 
 

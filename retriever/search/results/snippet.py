@@ -1,8 +1,8 @@
 """Print hits for people: the citation, and the lines around the sentence that answers, with the query's words marked.
 
-The sentence that answers is the one with most of the query's words, rare ones above all. Over 500 questions of SQuAD
-at a width of 100, lines around it contain the answer for 96 %; five lines with most words did for 91 %. The encoder
-would have to read every sentence of every hit: 60 sentences take .6 s of processor time, as much as the search.
+The sentence with the most words of the query counts as the answer; rare words weigh more. For 500 questions of SQuAD
+at a width of 100, the lines around it contain the answer in 96 %; the five lines with the most words did in 91 %. An
+encoder that chose the sentence would read all of them: 60 take .6 s of processor time, as much as the search.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def blocks(
 ) -> Iterator[str]:
     """One printable block a hit: a citation of its first printed line, then the lines around the sentence that answers.
 
-    :param path_of: converts the path of a file, so that it opens from here.
+    :param path_of: converts the path of a file for the current folder.
     :param url_of: gives the address of a hit's document, for a link in colour; "" for none.
     :param list_copies: cite the copies of each hit too.
     :param full: the whole passage.
@@ -132,7 +132,7 @@ def _explained(hit: Hit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A passage as it is printed, before lines are chosen."""
+    """The printable lines of a passage; an excerpt shows some of them."""
 
     lines: list[str]
     numbers: list[int]  # of the line of the passage in which each begins, from 0
@@ -221,14 +221,14 @@ def _cut(text: _Text, shown: range) -> list[str]:
 
 
 def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterator[tuple[str, int]]:
-    """Fit each line of a passage into the width, with its indent, and with its number from 0.
+    """Fit each line of a passage into the width, and yield it with its indent and its number from 0.
 
-    In flowing text, words without room move to the next line of the paragraph, since most documents are wrapped a
-    little wider than an excerpt. Other lines are cut, unless that would hide a word that matches, or there is only
-    one line.
+    In flowing text, words that do not fit move to the next line of the paragraph, since most documents are wrapped a
+    little wider than an excerpt. Other lines are cut. A line stays whole if the cut would hide a matching word, or if
+    it is the only line.
     """
-    rest = below = ""  # the words without room in the line before, and the indent of their line
-    begun = number = 0  # the number of the line that the rest is of
+    rest = below = ""  # the words that did not fit into the line before, and the indent of their line
+    begun = number = 0  # `begun`: the number of the line where `rest` began
     whole = text.expandtabs(4).splitlines(keepends=True)
     lines = [printable(line.rstrip("\n")).rstrip() for line in whole]
     fenced = _begins_fenced(lines)
@@ -285,7 +285,7 @@ def _highlight(line: str, words: set[str]) -> str:
 
 
 def _matches(line: str, words: set[str]) -> Iterator[Word]:
-    """The spans of a line that are a word of the query or a form of it, each with that word."""
+    """The spans of words in a line that are forms of a word of the query; each with the word of the query."""
     known: dict[str, str | None] = {}
     for start, end, word in _words(line, single=True):
         if word not in known:
@@ -319,7 +319,7 @@ def _fold(word: str) -> str:
 
 
 def _matching(word: str, words: set[str]) -> str | None:
-    """The word of the query with the same stem, as far as spelling tells."""
+    """The word of the query that has the same stem by its spelling."""
     return next((candidate for candidate in words if word == candidate or _alike(word, candidate)), None)
 
 
@@ -335,7 +335,7 @@ def _alike(word: str, candidate: str) -> bool:
 
 
 def highlights(text: str, query: str) -> list[tuple[int, int]]:
-    """The spans of a text that are words of the query, or forms of them, in order and apart."""
+    """The spans of words in a text that are forms of a word of the query: in order, none overlapping."""
     words = {word for _, _, word in _words(parse(query).text)} - _COMMON
     spans: list[tuple[int, int]] = []
     for start, end, _ in _matches(text, words):

@@ -1,12 +1,12 @@
 """Correct words that an index does not know, from its own vocabulary.
 
 A word is corrected if no passage has it, and if the encoder does not know it either: a word that is one token of the
-encoder is no typing error, only a word that the documents do not use. Identifiers, quoted words, numbers, names
-with inner capitals and words of fewer than four letters stay as they are.
+encoder is spelled right, and only missing in the documents. Identifiers, quoted words, numbers, names with inner
+capitals and words of fewer than four letters are never corrected.
 
-The distance counts inserted, deleted and replaced letters, and neighbours that changed places (Damerau 1964, in its
-restricted form). One is allowed in a word of up to five letters, two in a longer one. Of several corrections the one
-at the smaller distance wins, then one with the same first letter, then the most frequent.
+The distance counts inserted, deleted and replaced letters, and swapped neighbours (Damerau 1964, in its restricted
+form). A word of up to five letters may have one such error, a longer word two. Of several corrections, the smallest
+distance wins, then the same first letter, then the most frequent word.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ def majority(languages: Iterable[str | None]) -> str | None:
 
 
 def news_of_language(snapshot: Snapshot, first_new: int) -> str:
-    """A note on the language of an index after a run, if its encoder does not read it; "" if it was so before, too.
+    """A note after a run that the encoder does not read the language of the index; "" if that was so before.
 
-    A run that adds most of the passages says it again: it may continue one that was interrupted.
+    A run that adds most of the passages gives the note in any case: the run before may have been interrupted.
 
     :param first_new: the passages that the run added have this id or a higher one.
     """
@@ -78,7 +78,7 @@ def news_of_language(snapshot: Snapshot, first_new: int) -> str:
 
 
 def note_on(language: str) -> str:
-    """Say that the encoder does not read a language, and how to make an index with one that does."""
+    """Say that the encoder does not read a language, and name one that reads it."""
     return (
         f"most of the text seems to be in {language}, but the encoder is for English, so searches hardly find it by "
         f"meaning: 'binocle index FOLDER --index NEW --model {MULTILINGUAL_MODEL}' makes an index that does"

@@ -3,15 +3,16 @@
     find "borrowed value" in Cargo.toml +lifetime -python
          a phrase             a token    required  excluded
 
-Passages without a phrase or a required word, and those with an excluded word, are no hits. Passages that hold a token
-come before those that do not, definitions before uses. An ordinary sentence has no exact part.
+Passages that lack a phrase or a required word, or hold an excluded word, are no hits. Passages with a token come first,
+definitions before uses. An ordinary sentence has no exact part.
 
-Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
-passage about the subject in other words is often the better one. There only the definition of such a name comes first.
-With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-If a query is a single word, such as Table, its definition comes first too, then all passages with it. A query that is a
-number is a token. So is one of signs alone, such as => or an emoji, and one like C++ or C#: the encoder knows few
-signs, full-text search none.
+Names of genes and brands look like names in code (mRNA, IL-10, GitHub). In a sentence of many words, a passage that
+treats the subject in other words is often better than one with the name. So only the definition of such a name comes
+first: with all passages that hold the name first, nDCG@10 on scifact fell from .739 to .730.
+
+If a query is a single word, such as Table, its definition comes first too, then all passages with it. A number as the
+whole query is a token. So are signs, such as => or an emoji, and names like C++ or C#: the encoder knows few signs,
+full-text search none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     Pattern = re.Pattern[str]
 
-# How well a passage holds a token: best where it is defined, then in the rest of the section or function of that name.
+# The rank of a passage that holds a token: the definition, the section or function below it, or another use.
 DEFINITION, UNDER_ITS_NAME, USE = 6, 5, 4
 DEFINITION_IN_OTHER_CASE, UNDER_ITS_NAME_IN_OTHER_CASE, USE_IN_OTHER_CASE = 3, 2, 1
 
@@ -151,7 +152,7 @@ class ExactQuery:
         return literals[0] if literals else None
 
     def passes(self, passage: str) -> bool:
-        """Whether a passage holds all that is required, in any case, and nothing that is excluded."""
+        """Whether a passage holds all required parts, in any case, and no excluded one."""
         if not (self.required or self.excluded):
             return True
         passage = composed(passage)
@@ -194,7 +195,7 @@ class ExactQuery:
 
 
 def parse(query: str) -> ExactQuery:
-    """Take a query apart. Without operators its text stays as it is, in Unicode form NFC."""
+    """Take a query apart. The text of a query without operators is unchanged, in Unicode form NFC."""
     query = composed(query)
     required: list[str] = []
     excluded: list[str] = []

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 
-_FREQUENT = {  # words that no other language of this table, nor English, has in this form
+_FREQUENT = {  # frequent words of one language that are no words of another in this table, or of English
     "German": "der das und ist nicht ein eine einen einem wie kann ich für mit auf wird sind bei werden oder auch wo "
     "wann warum welche welcher welches",
     "French": "le les des est une dans pour qui que sur avec pas ce cette sont aux du comment puis je où et quand "
@@ -44,7 +44,7 @@ _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 _LETTERS = 4  # of another script that tell a language
 _MANY_LETTERS = 20  # of a script in prose; 20 Chinese characters and no Japanese syllable mean Chinese
 _WORDS, _SHARE = 2, 0.3  # frequent words of a language, and their share of all words, that tell it in a query
-_DIFFERENT, _SHARE_OF_PROSE = 4, 0.1  # the same in prose, where as many words must differ: in code, few words repeat
+_DIFFERENT, _SHARE_OF_PROSE = 4, 0.1  # distinct frequent words in prose, and their share: in code, few words repeat
 _PROSE_WORDS = 20  # fewer may be a heading or a list of names
 _READ, _READ_OF_PROSE = 5_000, 600  # characters
 ENGLISH = "English"
