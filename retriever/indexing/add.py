@@ -50,7 +50,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class AddPolicy:
-    """The treatment of documents with an id that exists, and of documents that cannot be added."""
+    """What to do with a document whose id exists, and with one that cannot be added."""
 
     if_exists: IfExists = "replace"
     on_error: OnError = "stop"
@@ -69,7 +69,7 @@ class AddPolicy:
 def add(
     writer: Writer, encoder: Encoder, documents: Iterable[Mapping[str, Any]], policy: AddPolicy | None = None
 ) -> Report:
-    """Put documents into the store; one replaces an earlier one of the same id, unless that is equal.
+    """Put documents into the store. A document replaces an earlier one with its id, unless the two are equal.
 
     :raises InputError: naming the first that cannot be added, and how many were.
     """
@@ -88,7 +88,7 @@ def add(
 
 
 class Additions:
-    """Documents to add, against those that the index has.
+    """Documents to add, compared with the documents of the index.
 
     :param report: gets their ids, failures and counts.
     """
@@ -133,7 +133,7 @@ class Additions:
     def _check(self, item: Addition, *, is_new: bool) -> bool:
         """Tell whether to add a document.
 
-        :raises DocumentError: when its id is that of a file, or exists and must not, or the index cannot embed it.
+        :raises DocumentError: when a file has its id, its id must not exist yet, or the index cannot embed it.
         """
         label = f"document {item.number} has id {item.name!r}"
         self._check_embedding(item)
@@ -254,7 +254,7 @@ def sha256_of(text: str, title: str, metadata: Mapping[str, Any]) -> str:
 
 
 def with_metadata(sha256: str, text: str, title: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the hash of a document after a change of its metadata, whatever else it hashes."""
+    """Return the hash of a document after a change of its metadata. The rest of its content is unchanged."""
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         return sha256_of(text, title, after)
     return _xor(_xor(sha256, sha256_of(text, title, before)), sha256_of(text, title, after))

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Writes that wait for the end of a `with` block; `report` is of all of them then, and it takes no more.
+    """Writes that wait for the end of a `with` block. After it, `report` covers all of them, and the batch is closed.
 
-    Filters and ids mean the documents that the index has when the block ends. A document may be changed once: the same
-    id in two writes is an error. If several documents are added under one id, the last counts.
+    Filters and ids refer to the documents of the index at the end of the block. A document may be changed once: the
+    same id in two writes is an error. If several documents are added under one id, the last counts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Batch:
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Add documents, as `Retriever.add` does.
 
-        :raises InputError: naming the first that cannot be added, unless the batch skips such documents.
+        :raises InputError: naming the first invalid document, unless the batch skips invalid ones.
         """
         self._check_open()
         check_documents(documents)

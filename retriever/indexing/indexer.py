@@ -50,7 +50,7 @@ class _Passage:
 
 @dataclass(slots=True)
 class _Batch:
-    """Documents that wait for their commit, and their chunks that are not staged yet."""
+    """Documents to commit together, and those of their chunks that are not staged yet."""
 
     rows: list[Row] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Batch:
 
 
 class RowWriter(Protocol):
-    """The part of a writer that an indexer uses, of `Writer` or of a cluster's worker, which does not commit itself."""
+    """The methods of a writer that an indexer calls: `Writer` has them, and a cluster's worker, which never commits."""
 
     @property
     def head(self) -> Head:
@@ -259,9 +259,9 @@ def key_of(context: str) -> int:
 
 
 def own_key(name: str, context: str) -> int:
-    """Hash the id of a document and its context to 64 bits of BLAKE2b, the key to the vector that came with it.
+    """Hash the id of a document and its context to 64 bits of BLAKE2b: the key of a vector that came with a document.
 
-    No text has this key, so no other passage takes this vector.
+    No text has this key, so no other passage gets this vector.
     """
     text = f"{len(name)} {name}{context}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"own").digest(), "little", signed=True)

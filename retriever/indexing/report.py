@@ -45,7 +45,7 @@ class Report:
     missing: int = 0  # documents that stay without their files: too many are missing, so a disk may be away
     skipped: int = 0
     failed: int = 0
-    in_part: int = 0  # of the indexed files, those with a part that was not read
+    in_part: int = 0  # indexed files with a part that was not read
     chunks_total: int = 0
     embedded: int = 0
     reused: int = 0
@@ -54,10 +54,10 @@ class Report:
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)  # of the documents that `add` was given and the index now has
     failures: list[Failure] = field(default_factory=list)
-    note: str = ""  # what to know, such as missing folders, or a language that the encoder does not read
+    note: str = ""  # for people: missing folders, a language that the encoder does not read, and the like
 
     def count(self, entry: Entry, row: dict[str, Any], *, is_member: bool = False) -> None:
-        """Count a file by its state. One that was passed over is counted already, when the folder was scanned.
+        """Count a file by its state. The scan of the folder has already counted skipped files.
 
         :param is_member: whether it is a file in a file, which no scan sees.
         """

@@ -58,7 +58,7 @@ class SwitchReport:
     switched: bool = True  # False: the index had this encoder already
     chunks: int = 0
     embedded: int = 0
-    reused: int = 0  # vectors from before the last switch, or from one that was interrupted
+    reused: int = 0  # vectors from before the last switch, or from an interrupted switch
     seconds: float = 0.0
     note: str = ""  # the vector index no longer meets its requirements
 
@@ -213,9 +213,9 @@ def _embed(
     is_previous: bool,
     progress: OnProgress,
 ) -> None:
-    """Log a vector for each distinct text that has none of this encoder yet.
+    """Log a vector for each distinct text without a vector by this encoder.
 
-    :param is_previous: whether the encoder is the one before the last switch, so that the store has vectors of it.
+    :param is_previous: whether this was the encoder before the last switch: the store then has vectors by it.
     """
     done, start = 0, time.monotonic()
     pace = _Pace(min(_FIRST_SIZE, _BATCH_SIZE))

@@ -39,7 +39,7 @@ class VectorLog:
 
     @classmethod
     def open(cls, folder: Path, fingerprint: str, dim: int, model: str = "") -> VectorLog:
-        """Open the log of an encoder in `folder`, and delete that of any other encoder.
+        """Open the log of an encoder in `folder`, and delete the log of any other encoder.
 
         :param model: the encoder's name, noted beside the first vectors.
         """

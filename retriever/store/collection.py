@@ -29,7 +29,7 @@ _MAX_BYTES = 200  # of a name: a file system takes 255
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A named collection, as far as its small files tell."""
+    """A named collection, by its small files: its tables stay closed."""
 
     name: str
     path: str
@@ -114,9 +114,9 @@ def collections() -> list[Collection]:
 
 
 def remove_collection(name: str) -> Collection:
-    """Remove the index of a collection. The folders that it holds are not touched.
+    """Remove the index of a collection. The indexed folders are not touched.
 
-    After a removal that was interrupted, this removes the rest.
+    After an interrupted removal, the same call removes the rest.
 
     :raises NoIndexError: when there is none, or another process removed it meanwhile.
     :raises StoreError: when it is a symbolic link.
@@ -136,7 +136,7 @@ def remove_collection(name: str) -> Collection:
         collection, settings = _describe(path.name), _settings(path)
         with locked(open_location(path, patience=Patience(remedy="end that process"))):
             shutil.rmtree(removed, ignore_errors=True)
-            path.rename(removed)  # at once: a writer that waits finds no half of it
+            path.rename(removed)  # in one step: a waiting writer never sees half of an index
             _erase(removed)
     if settings and settings.id:
         trust.forget(settings.id)

@@ -33,7 +33,7 @@ _MIN_ROWS = 1_024  # of a large fragment
 
 
 class Commits:
-    """The committed state, as the one writer moves it on."""
+    """The committed state, which the one writer replaces with each commit."""
 
     def __init__(
         self, store: Store, head: Head, tag: str, backend: SearchBackend, earlier: Snapshot | None = None
@@ -212,7 +212,7 @@ class Commits:
         return all(file.name in names or file.lstat().st_mtime < oldest for file in files)
 
     def _can_compact(self, name: str) -> bool:
-        """Tell whether Lance can write the full-text index again, as it does when it merges fragments of the chunks."""
+        """Tell whether Lance can rewrite the full-text index: it must when it merges fragments of the chunks."""
         return name != "chunks" or (self.snapshot().has_current_text() and not self.snapshot().damaged_text())
 
     def _has_old_versions(self, name: str, keep: timedelta) -> bool:
@@ -238,6 +238,6 @@ class Commits:
 
 
 def _state_before(store: Store, head: Head) -> Head | None:
-    """Read the state that HEAD replaced; None if the last writer did not keep it, as an earlier Binocle does not."""
+    """Read the state that HEAD replaced; None if the last writer kept none: earlier versions of Binocle do not."""
     previous = store.previous()
     return previous if previous and head.commits - previous.commits in (0, 1) else None

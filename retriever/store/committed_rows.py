@@ -80,7 +80,7 @@ class CommittedRows:
             return table
 
     def check_pages(self) -> None:
-        """Check the descriptions of all pages of the tables, as is done for each index that the user did not make.
+        """Check the descriptions of all pages of the tables. An untrusted index is checked so before it is read.
 
         :raises DamagedError: when one is damaged.
         """
@@ -246,7 +246,7 @@ class CommittedRows:
         return self._taken(table, self._indices(table, ids), columns)
 
     def _indices(self, table: Table, ids: Sequence[int] | Ids) -> Positions:
-        """Return where the ids that the table has are among its ascending ids, ascending."""
+        """Return the positions of these ids among the ascending ids of the table; ids that it lacks are left out."""
         known, _ = self._row_offsets(table)
         requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]  # without the index it imports numpy.ma
         indices: Positions = np.searchsorted(known, requested[isin_sorted(requested, known)])
@@ -272,7 +272,7 @@ class CommittedRows:
         with self.lock:
             if table not in self._offsets:
                 ids = self.numbers(table, "id")
-                order = np.argsort(ids, kind="stable")  # as a rule they are in order, which takes no time
+                order = np.argsort(ids, kind="stable")  # fast, since they are nearly always in order
                 self._offsets[table] = ids[order], order
             return self._offsets[table]
 

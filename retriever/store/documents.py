@@ -78,7 +78,7 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
 
 
 def _rows_at(snapshot: Snapshot, path: str) -> pa.Table:
-    """Return the rows with this path; else those of the one file with this name, however its accents are written."""
+    """Return the rows with this path; if there are none, the one file with this path in another Unicode form."""
     rows = snapshot.document_rows
     exact = rows.filter(pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass")))
     if exact.num_rows or path.isascii():

@@ -1,7 +1,7 @@
 """The deadline for erasing deleted texts and vectors from the disk: a small file beside the index, until they are gone.
 
-It is written before the commit that deletes. After the deadline, the next writer erases before it does anything else,
-even if the process that set it was killed.
+It is written before the commit that deletes. The first writer after the deadline erases before it does anything else,
+even if the process that set the deadline was killed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def due(location: Location) -> float | None:
 
 
 def promise(location: Location, moment: float) -> float:
-    """Note that deleted rows are erased by this moment, or by an earlier one that was promised before; return it."""
+    """Note the moment by which deleted rows are erased, unless an earlier one is noted; return the noted moment."""
     earlier = due(location)
     moment = moment if earlier is None else min(moment, earlier)
     location.write(_FILE, json.dumps({"due": moment}).encode(), over=ANY)

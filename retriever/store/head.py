@@ -25,7 +25,7 @@ _FIRST = 1  # the format with the encoder in settings.json, from before an index
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of an index: its format, its folder, the parts of it that it holds, and how it reads pictures."""
+    """The settings of an index: its format, its folder, the indexed parts of it, and how pictures are read."""
 
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
@@ -166,7 +166,7 @@ class Head:
 
 
 def _to_json(head: Head) -> bytes:
-    """Write a state; an encoder that earlier versions know is written as they read it."""
+    """Write a state. An encoder that earlier versions of Binocle know is written in their form."""
     values = asdict(head)
     for encoder in filter(None, [values["encoder"], values["previous"]]):
         if not encoder["base_fingerprint"]:
@@ -189,7 +189,7 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
         if not is_index(location):
             raise removed_meanwhile(location) from None
         remedy = removal(location)
-        if name == SETTINGS:  # the file that shows that the others are ours
+        if name == SETTINGS:  # this file proves that the folder is an index
             remedy = f"{location} is no index, or not a whole one, so give another with --index"
         raise DamagedError(f"there is no {location}/{name}: {remedy}") from None
     except PermissionError:

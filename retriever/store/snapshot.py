@@ -70,9 +70,9 @@ class Snapshot(CommittedRows):
         return DocumentColumns(self.document_rows, self._carried)
 
     def select(self, where: Filter) -> Mask:
-        """Return which of `document_rows` pass a filter, or have a passage that passes it.
+        """Return a mask of the `document_rows` that pass a filter, or have a passage that passes it.
 
-        :raises InputError: when it names a key that no document has.
+        :raises InputError: when the filter names a key that no document has.
         """
         from .filters.evaluation import is_of_passages, select
 
@@ -125,7 +125,7 @@ class Snapshot(CommittedRows):
     def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
         """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.
 
-        :param every: of the chunks that contain all of them.
+        :param every: only of chunks that contain all of these words.
         """
         from lance.query import FullTextOperator, MatchQuery
 
@@ -160,8 +160,8 @@ class Snapshot(CommittedRows):
     def check_text(self, *, again: bool = False) -> None:
         """Compare Lance's full-text index with the noted checksums.
 
-        :param again: check those segments too that were checked before.
-        :raises DamagedError: when a checksum is another.
+        :param again: also check segments that an earlier call checked.
+        :raises DamagedError: when a checksum differs.
         """
         if self.damaged_text(again=again):
             raise self._text_error("other bytes than were written")
@@ -169,7 +169,7 @@ class Snapshot(CommittedRows):
     def damaged_text(self, *, again: bool = False) -> frozenset[str]:
         """Return the segments of Lance's full-text index with a wrong checksum. Nothing may open them.
 
-        :param again: check those too that an earlier call checked.
+        :param again: also check segments that an earlier call checked.
         """
         with self.reading("chunks"):
             segments = text_checksums.segments(self.chunks)

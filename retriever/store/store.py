@@ -129,7 +129,7 @@ class Store:
             )
 
     def repairing(self, remedy: str) -> str:
-        """Say which command repairs the index, and first the one that allows it if the user did not make it.
+        """Name the command that repairs the index; for an untrusted index, first the command that allows it.
 
         :param remedy: what the repair does, such as "builds it anew".
         """
@@ -148,7 +148,7 @@ class Store:
         return self.tagged_head()[0]
 
     def head_or_previous(self) -> tuple[Head, str]:
-        """Read the committed state; if that fails, the one before, with the reason."""
+        """Read the committed state; if that fails, the state before, with the reason."""
         try:
             return self.head(), ""
         except DamagedError as error:
@@ -195,9 +195,9 @@ def with_way_back(store: Store, error: DamagedError) -> DamagedError:
 
 @contextlib.contextmanager
 def locked(location: Location) -> Iterator[None]:
-    """Hold the writer's lock of an index that is there.
+    """Hold the writer's lock of an existing index.
 
-    :raises NoIndexError: when another process removed it, as one may that had the lock before.
+    :raises NoIndexError: when the process that had the lock before removed the index.
     """
     with location.locked():
         if not is_index(location):
@@ -207,9 +207,9 @@ def locked(location: Location) -> Iterator[None]:
 
 
 def go_back(store: Store, damaged: Head | None) -> None:
-    """Commit the state before the committed one again.
+    """Commit the state before the damaged one again.
 
-    :param damaged: the committed state, None if it cannot be read. One that was committed meanwhile stays.
+    :param damaged: the damaged state; None if it cannot be read. If another state is committed now, that stays.
     """
     store.check_trusted()
     with locked(store.location), writing(store.location):

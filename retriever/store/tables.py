@@ -85,8 +85,8 @@ def chunk_schema(dim: int, *, previous: bool = False, symbols: bool = True) -> p
 
 
 # Lance's tokenizer for full text: Unicode word boundaries, with a dictionary for Chinese, Japanese and Thai. It also
-# splits at punctuation, so that a query finds the parts of snake_case. English is stemmed (Snowball); then stop words
-# are removed, except those that stemming changes (any, because): hybrid search is no better without them.
+# splits at punctuation, so that a query finds the parts of snake_case. English is stemmed (Snowball) before stop words
+# are removed. Words that stemming changes (any, because) therefore stay: hybrid search is no better without them.
 # Scores are BM25 with k1 1.2 and b 0.75.
 FULL_TEXT: dict[str, Any] = {
     "base_tokenizer": "icu/split",
@@ -122,7 +122,7 @@ class TableLocation:
         return table
 
     def write(self, rows: Any, **options: Any) -> lance.LanceDataset:
-        """Write rows by Lance, which creates the table unless `mode` says to append or overwrite."""
+        """Write rows by Lance. It creates the table, unless `mode` is to append or overwrite."""
         return lance.write_dataset(rows, self.uri, storage_options=self.options, **options)
 
     def fragments(self, rows: pa.Table) -> list[Any]:
@@ -198,9 +198,9 @@ def _check_footer(file: Path) -> None:
 
 
 def drop_later_versions(location: TableLocation, version: int) -> None:
-    """Remove the versions that a killed writer left after this one, and manifests that a power cut left empty.
+    """Remove the newer versions of a killed writer, and manifests that a power cut left empty.
 
-    Lance cannot write to a table with such a manifest. Newer ones go first, so that there is never a gap.
+    Lance cannot write to a table with an empty manifest. The newest go first, so that there is never a gap.
     """
     for number, manifest in sorted(manifests(location), reverse=True):
         if number > version or not manifest.stat().st_size:
@@ -234,7 +234,7 @@ def _version_of(manifest: str) -> int:
 def check(location: TableLocation, table: lance.LanceDataset, known: frozenset[str] = frozenset()) -> frozenset[str]:
     """Check that an open table's files have their full length: on a full disk Lance may not notice a short write.
 
-    :param known: names that an earlier call returned, which are not checked again: written files do not change.
+    :param known: names that an earlier call returned. They are not checked again: written files do not change.
     :returns: the names of the files, and of the segments of the full-text index.
     :raises OSError: naming a file that was cut short.
     """

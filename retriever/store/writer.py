@@ -52,7 +52,7 @@ def open_writer(
 
     :param encoder_of: loads an encoder, to make the queries that measure a vector index.
     :param earlier: a state that was read before. If its vector index is still published, it is not loaded again.
-    :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
+    :raises LockedError: naming the process that writes, after the time of the location's `patience`.
     :raises UntrustedError: when the user neither made nor allowed the index.
     :raises NoIndexError: when the index was removed before this process had the lock.
     """
@@ -123,7 +123,7 @@ class Writer:
     def adopt(
         self, *, drop: Sequence[int], documents: list[Any], chunks: list[Any], next_document: int, next_chunk: int
     ) -> None:
-        """Commit as one step, with rows that other processes have written as fragments of the two tables."""
+        """Commit in one step, with the fragments of the two tables that other processes have written."""
         latest = self._commits.latest
 
         def append(table: TableLocation) -> lance.LanceDataset | None:
@@ -202,7 +202,7 @@ class Writer:
             self._note = self.forget(forgotten)
 
     def finish_erasure(self) -> None:
-        """Finish the erasure of a killed writer, or one that is due; the next `finish` returns its note."""
+        """Finish the erasure of a killed writer, or do an erasure that is due; the next `finish` returns its note."""
         self.erasure_due = erasure.due(self._location)
         if self.head.erase:
             self._note = self._erase()
@@ -214,7 +214,7 @@ class Writer:
         self.erasure_due = erasure.promise(self._location, moment)
 
     def erase_deleted(self) -> None:
-        """Erase deleted rows that wait for it; the next `finish` returns its note."""
+        """Erase the rows that were deleted and not erased yet; the next `finish` returns its note."""
         if self.erasure_due is not None:
             self.commit(drop=[], documents=document_schema().empty_table(), erase=True)
             self._note = self._erase()

@@ -1,4 +1,4 @@
-"""Compare a folder with the store: files to read, files that were only touched or moved, and files that are gone."""
+"""Compare a folder with the store: which files to read, and which were only touched, moved or removed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FolderChanges:
     away: list[tuple[str, Row]] = field(default_factory=list)  # kept: their folder of the collection is not there
     members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
-    outdated: int = 0  # files in `read` that are the same as before: an earlier version of their reader read them
+    outdated: int = 0  # unchanged files in `read`: an earlier version of their reader read them
     time_ns: int = field(default_factory=time.time_ns)  # when the scan began
 
     def account(self, entry: Entry, state: State, row: Row | None, members: list[Row]) -> None:
@@ -99,11 +99,11 @@ def find_changes(
 ) -> FolderChanges:
     """Compare a folder with the file rows of a snapshot. A file is hashed only if its size and times leave doubt.
 
-    :param within: the folders and files of a collection; documents elsewhere are dropped. Those below one that is not
-        there stay.
-    :param retry: read again what failed before or was forgotten.
-    :param ocr: languages. Files with pictures that were passed over, or read in other languages, are read again.
-    :param drop_missing: drop missing documents even if they may only be away.
+    :param within: the folders and files of a collection; documents elsewhere are dropped. Documents of a missing folder
+        stay.
+    :param retry: also read files that failed before or were forgotten.
+    :param ocr: languages. Files whose pictures were not read, or read in other languages, are read again.
+    :param drop_missing: drop missing documents even if a disk may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
     changes, seen_ns = FolderChanges(dict(gone)), read_last_scan(snapshot.store.location) - _RACY_NS

@@ -30,6 +30,6 @@ def read_last_scan(location: Location) -> int:
 
 
 def note_scan(location: Location, time_ns: int) -> None:
-    """Note that all files were compared, or read, in a scan that began at this time."""
+    """Note the start of a scan after which all changed files were read."""
     with contextlib.suppress(OSError):  # the disk is full: the next scan looks at more files than it needs to
         location.write(_FILE, json.dumps({"time_ns": time_ns}).encode(), over=ANY)

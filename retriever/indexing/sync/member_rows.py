@@ -19,7 +19,7 @@ class Members:
     def __init__(self, rows: dict[str, Row]) -> None:
         """Take the rows of members out of `rows`, which are by path.
 
-        A path below the path of another document is that of a member.
+        A path below the path of another document belongs to a member.
         """
         parents = {path.rpartition("/")[0] for path in rows}
         self._folders = {folder for parent in parents for folder in _paths_down_to(parent)}

@@ -33,10 +33,10 @@ def take_doubtful(
 ) -> list[tuple[str, Row]]:
     """Take the rows to keep out of `gone`, and return them with their paths.
 
-    They are kept if more than half of the indexed files are missing; else only those below a folder that is there
-    and empty, such as the mount point of a disk.
+    All are kept if more than half of the indexed files are missing. Otherwise only rows below an empty folder are kept:
+    it may be the mount point of a disk.
 
-    :param gone: path -> row of a file, or of a part of one, that is not in the folder.
+    :param gone: path -> row of a file, or of a part of a file, that is not in the folder.
     :param indexed: files with passages before the sync.
     :param ignored: folders that a rule passes over, each ending in "/": files below are not missing.
     :param folders: the folders of a collection: files elsewhere were taken out of it.

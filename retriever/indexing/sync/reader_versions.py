@@ -1,4 +1,4 @@
-"""Remember which version of its reader read a file, so that an update of the reader has the file read again."""
+"""Remember the version of the reader that read a file: after an update of the reader, the file is read again."""
 
 from __future__ import annotations
 

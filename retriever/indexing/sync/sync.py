@@ -173,7 +173,7 @@ def _index(
 
 
 def _count_skipped_now(changes: FolderChanges, snapshot: Snapshot) -> int:
-    """Count the documents that had a text before and are skipped now, with those in other files."""
+    """Count the documents, members of files included, that had a text before and are skipped now."""
     earlier = [changes.known.get(entry.path) for entry in changes.read]
     earlier += [row for rows in changes.members.values() for row in rows]
     paths = [row["path"] for row in earlier if row and row["state"] == "indexed"]
@@ -256,15 +256,15 @@ def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) 
 
 
 def _is_out_of_reach(row: Row) -> bool:
-    """Whether a file has vanished since the scan or its disk failed: the next run decides, with the row as it is."""
+    """Whether a file has vanished since the scan, or its disk failed. Its row stays, and the next run decides."""
     return row["state"] == "failed" and not row["sha256"] and row["reason"] != DENIED
 
 
 def row_of(entry: Entry, reading: Reading | None, *, is_member: bool = False) -> tuple[Row, Document | None]:
     """The document row of a file, and the document if it has text.
 
-    :param reading: None for an entry that is passed over.
-    :param is_member: whether it is a file in a file, which the next run reads only if that one changes.
+    :param reading: None for a skipped entry.
+    :param is_member: whether it is a file in a file. The next run reads it only if the outer file changes.
     """
     row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **mtime_fields(entry.mtime_ns)}
     if reading is None:

@@ -52,7 +52,7 @@ class FragmentColumns:
 
 
 def among(values: Ids, chosen: Ids) -> Mask:
-    """Return a mask of the values that are among the chosen ones, which ascend. Few chosen ones take less time."""
+    """Return a mask of the values that are among the chosen, ascending ones; the fewer are chosen, the faster."""
     return np.isin(values, chosen) if len(chosen) <= _MAX_COMPARED else isin_sorted(values, chosen)
 
 

@@ -111,7 +111,7 @@ def _load_segments(location: Location, names: Sequence[str], ids: Ids) -> list[_
 
 
 def _live(own: Ids, ids: Ids) -> Mask | None:
-    """Return a mask of the ids of a segment that the store has; None if it has all of them."""
+    """Return a mask of the ids of a segment that are still in the store; None if all are."""
     first = int(np.searchsorted(ids, own[0]))
     if np.array_equal(ids[first : first + len(own)], own):  # as a rule: a tenth of the time
         return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..store import Store
     from .search_backend import SearchBackend
 
-_POSITIONS_SHARE = 16  # a filter that passes fewer than one row in 16 is given as positions, not as a mask
+_POSITIONS_SHARE = 16  # if a filter passes fewer than one row in 16, the index gets positions instead of a mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LiveIndex:
         return top_k(np.hstack([scores, newer_scores]), np.hstack([ids, newer_ids]), k)
 
     def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
-        """Return what `search` returns for each query alone; None where that needs a search for each."""
+        """Return the same as `search` for each query alone; None if only separate searches give that."""
         is_whole = self.live_mask is None and self.unindexed is None
         return self.published.search_each(vectors, k) if is_whole and isinstance(self.published, FlatIndex) else None
 

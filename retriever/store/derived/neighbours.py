@@ -79,8 +79,8 @@ class LiveNeighbourhood:
     def document_cosines(self, ids: Ids, vector: Floats, cosines: Floats) -> Floats:
         """Return the cosines of a vector with the mean vectors of the documents of passages.
 
-        :param cosines: with the passages themselves. They stay for a document of one passage, and for one that came
-            later.
+        :param cosines: of the vector with the passages themselves. They are returned for a document of one passage, and
+            for a document without a mean vector yet.
         """
         positions, known = self.published.positions(ids)
         result = cosines.copy()

@@ -45,7 +45,7 @@ class RecentRows:
 
     @contextlib.contextmanager
     def reading_ahead(self) -> Iterator[None]:
-        """Keep eight times as many rows inside the `with` block, so that rows read ahead stay until their use."""
+        """Keep eight times as many rows inside the `with` block, so that rows read ahead stay until they are used."""
         with self._lock:
             self._users += 1
         try:

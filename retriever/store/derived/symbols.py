@@ -40,8 +40,8 @@ def _symbols_of(chunk: Mapping[str, Any], format_name: str) -> tuple[str, ...]:
 class PassageSymbols:
     """The symbols of all passages of a state.
 
-    :ivar owners: shape (passages,), the position of each one's document among the documents of the state.
-    :ivar column: the names with the passages of each. A method is there as Box.open and as open.
+    :ivar owners: shape (passages,), the position of each passage's document among the documents of the state.
+    :ivar column: the names with the passages of each. A method has two names, Box.open and open.
     """
 
     def __init__(self, ids: Ids, owners: Positions, column: Column) -> None:

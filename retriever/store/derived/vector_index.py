@@ -1,6 +1,6 @@
-"""Publish vector indexes: build one, put it where all machines find it, and commit the state that names it.
+"""Publish vector indexes: build an index, store it beside the tables, and commit a state that names it.
 
-Nobody searches an index before that commit.
+Searches use an index only after that commit.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class IndexPublisher:
         return renewal.note
 
     def _unmeasured(self, snapshot: Snapshot, spec: IndexSpec) -> tuple[BuiltIndex, IndexMetadata, str]:
-        """Build an index without requirements: of the chosen kind, or else of one that suits the number of rows."""
+        """Build an index without requirements: of the chosen kind, or of a kind that suits the number of rows."""
         builder = self._builder(snapshot)
         if spec == IndexSpec() and not self._commits.backend.build_shards:
             return *build_default(builder, snapshot.chunks.count_rows()), ""

@@ -1,5 +1,5 @@
 """Filters on documents: their algebra, the language that people write, and their evaluation on all documents at once.
 
-`filter` is the algebra that programs use (`F.tenant == "t1"`). `language` reads what people write, `json_form` what
-other programs send, `where` any of them. `columns` holds the values by key, and `evaluation` compares them.
+`filter` is the algebra that programs use (`F.tenant == "t1"`). `language` parses the filters of people, `json_form`
+those of other programs, and `where` takes any form. `columns` has the values by key, and `evaluation` compares them.
 """

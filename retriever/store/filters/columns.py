@@ -42,7 +42,7 @@ class Kinds:
     booleans: tuple[int, int]
     numbers: tuple[int, int]
     texts: tuple[int, int]
-    foreign: tuple[int, int]  # types that metadata cannot have, from an index that came from elsewhere
+    foreign: tuple[int, int]  # values of other types: metadata cannot have them, but an index from elsewhere may
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Column:
         self.starts = np.searchsorted(pairs, np.arange(len(order) + 1) * count)
 
     def equal(self, value: Any) -> tuple[int, int]:
-        """Return the codes of the values that equal this one and have its type, as a first and an end."""
+        """Return the range of codes of the values with this value and type: the first code and the end."""
         first, end = self._of_type(value)
         return bisect_left(self.values, value, first, end), bisect_right(self.values, value, first, end)
 

@@ -129,7 +129,7 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
 
 
 def _check_quoted_glob(where: Condition, documents: DocumentColumns, inside: Mask | None) -> None:
-    """Refuse a glob of paths in quotes, where it is a path like any other, unless there is such a document."""
+    """Refuse a quoted glob of paths that is no document's path: in quotes, a glob is a plain path."""
     if (where.key, where.operator) != ("path", "same") or not fields.GLOB_SIGNS.intersection(where.value):
         return
     mask = _paths(where, documents)
@@ -192,7 +192,7 @@ def _ordered(operator: str, column: Column, bound: Any) -> Mask:
 
 
 def _like_ordered(operator: str, column: Column, text: str) -> Mask:
-    """Compare numbers with a number, and all else as texts in small letters."""
+    """Compare numbers with a number, and other values as texts in lower case."""
     texts, codes = column.folded
     bisect = bisect_left if operator in ("lt", "gte") else bisect_right
     border = bisect(texts, fields.folded(text))
@@ -254,7 +254,7 @@ def _at(operator: str, value: Any, at: Doubles) -> Mask:
 def _paths(where: Condition, documents: DocumentColumns) -> Mask:
     """Compare paths with a glob. People also mean the paths that added documents state in their metadata.
 
-    For people, é is the same as one character and as a letter with a mark; a program's `glob` is exact.
+    For people, é as one character equals é as a letter with a mark; a program's `glob` is exact.
     """
     columns, globs, value = [documents.column("path")], where.operator != "same", where.value
     if where.operator != "glob":

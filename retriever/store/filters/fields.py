@@ -147,7 +147,7 @@ def folded(value: Any) -> str:
 
 
 def number(text: str) -> float | None:
-    """Read a number; None if the text is none, as nan and 2_020 are."""
+    """Read a number; None if the text is no number. Python reads nan and 2_020 as numbers, this function does not."""
     if not _NUMBER.fullmatch(text):
         return None
     with contextlib.suppress(ValueError):  # int first: a float has only 53 bits of a whole number

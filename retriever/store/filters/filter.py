@@ -249,7 +249,7 @@ class Field:
         return condition(self._key, "startswith", prefix)
 
     def glob(self, pattern: str) -> Filter:
-        """A text that matches a pattern: of a path as in .gitignore, of any other text as in `fnmatch`."""
+        """A text that matches a pattern: paths as in .gitignore, other texts as in `fnmatch`."""
         return condition(self._key, "glob", pattern)
 
     def __bool__(self) -> bool:

@@ -2,8 +2,8 @@
 
     {"type": "and", "filters": [{"type": "eq", "key": "tenant", "value": "t1"}, ...]}
 
-OpenAI's types are and, or, eq, ne, gt, gte, lt, lte, in and nin. The others that filters have are here too: not (with
-`filter`), exists (without `value`), between, startswith, glob, and the comparisons of the filter language.
+OpenAI's types are and, or, eq, ne, gt, gte, lt, lte, in and nin. Binocle adds not (with `filter`), exists (without
+`value`), between, startswith, glob, and the comparisons of the filter language.
 """
 
 from __future__ import annotations

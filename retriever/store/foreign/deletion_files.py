@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"ARROW1"
 _ROW_BYTES = 4  # bytes of a deleted row
-_OTHER_BYTES = 2**16  # bytes of all else in such a file, at most
+_OTHER_BYTES = 2**16  # bytes at most of a file besides its deleted rows
 _MAX_BYTES = 2**30  # whatever the manifest counts
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
@@ -28,7 +28,7 @@ _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 def check_deletions(table: lance.LanceDataset) -> None:
     """Check the deletion files of an open table in a folder.
 
-    :raises DamagedError: naming a file that does not hold the deleted rows that the table counts.
+    :raises DamagedError: naming a file whose deleted rows are not as many as the table says.
     """
     for fragment in table.get_fragments():
         deletion, name = fragment.metadata.deletion_file, fragment.deletion_file()

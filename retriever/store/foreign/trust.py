@@ -1,8 +1,8 @@
 """The indexes that this user made or allowed: only these are written, and only their model names are followed.
 
-Each has a file below the user's state folder, named by the random id in the settings of the index. It lists where the
-index is, and where copies of it are that the user allowed too. Nothing in the index itself can be proof: a downloaded
-archive belongs to the user who unpacks it.
+Each trusted index has a file below the user's state folder, named by the random id in the settings of the index. It
+lists the places of the index and of its allowed copies. Nothing in the index itself can be proof: a downloaded archive
+belongs to the user who unpacks it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def remember(location: Location, index_id: str) -> None:
 
 
 def forget(index_id: str) -> None:
-    """Trust an index no more: it was removed. Copies of it that the user allowed stay trusted.
+    """Forget the trust in a removed index. Its allowed copies stay trusted.
 
-    It warns if that cannot be recorded. Of a user without a home folder nothing is recorded.
+    It warns if the change cannot be recorded. For a user without a home folder, nothing is recorded.
     """
     try:
         file = _file(index_id)

@@ -281,7 +281,7 @@ def writer_at(folder: Path) -> str:
 
 
 def writer_in(file: Path | bytes) -> str:
-    """Name the process that a lock.json describes, as far as it does."""
+    """Name the process that a lock.json describes, with the parts that it has."""
     try:
         record = json.loads(file if isinstance(file, bytes) else read_regular(file, LARGEST))
         return f"process {record['pid']} on {record['host']}, since {record['since']}"

@@ -82,7 +82,7 @@ class Location(Protocol):
         ...
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the writer's lock, after waiting for it as long as `patience` says.
+        """Hold the writer's lock; wait for it at most for the time of `patience`.
 
         :raises LockedError: naming the process that holds it.
         """

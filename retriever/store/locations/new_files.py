@@ -60,7 +60,7 @@ class NewFiles:
         self._settled = {folder: present - _OVERWRITTEN for folder, present in names.items()}
 
     def settle_file(self, file: Path) -> None:
-        """Give a file the permissions of the index folder, and write it to the disk; one that is gone is ignored."""
+        """Give a file the permissions of the index folder, and flush it to the disk; a removed file is ignored."""
         with contextlib.suppress(FileNotFoundError):
             self._settle(file, os.O_NOFOLLOW | os.O_NONBLOCK, self._mode() & 0o666)
 
@@ -69,7 +69,7 @@ class NewFiles:
         self._settle(folder, os.O_DIRECTORY, self._mode())
 
     def settle_parents(self) -> None:
-        """Write the names of the folders above to the disk, as far as this user may read them."""
+        """Flush the folders above to the disk, so that the name of each is durable; unreadable ones are left out."""
         parents = self._folder.absolute().parents
         mount = next(number for number, parent in enumerate(parents) if parent.is_mount())
         for parent in parents[: mount + 1]:

@@ -39,9 +39,9 @@ def _named(name: str | os.PathLike[str], *, durable: bool) -> Location:
 
 
 def check_address(name: str) -> None:
-    """Refuse the address of a store that is not supported: it would become the name of a folder.
+    """Refuse the address of an unsupported store: it would become the name of a folder.
 
-    :raises InputError: for an address such as `gs://BUCKET`, and for that of a server.
+    :raises InputError: for an address such as `gs://BUCKET`, or the address of a server.
     """
     if name.startswith(("http://", "https://")):
         raise InputError(f"{name} is the address of a server: open it by RemoteRetriever({name!r})")

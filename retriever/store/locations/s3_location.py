@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .s3_objects import Objects
 
-_LEASE_SECONDS = 60.0  # a writer that has not renewed its lease for this time counts as dead
+_LEASE_SECONDS = 60.0  # after this time without a renewal of its lease, a writer counts as dead
 _POLL_SECONDS = 1.0  # between two attempts to take the lease; the first writer to ask for a free one gets it
 _LEASE = "lock.json"
 _FETCHED = "fetched"  # an empty file in the folder of an index that was downloaded or uploaded whole
@@ -222,7 +222,7 @@ class S3Location:
         return sum(size for _, _, size in self._objects.keys(""))
 
     def supersede(self, name: str) -> None:
-        """Mark the cached copy as replaced, and put an empty object beside the index, which tells other machines."""
+        """Mark the cached copy as replaced, and tell other machines by an empty object beside the index."""
         FolderLocation(self.cache).supersede(name)
         self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 

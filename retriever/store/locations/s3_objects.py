@@ -183,7 +183,7 @@ class S3Objects:
                 raise FileNotFoundError(f"s3://{self._bucket}/{self._prefix}/{key}") from None
             raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error}): {_ENVIRONMENT}") from None
         except (BotoCoreError, Boto3Error, KeyError) as error:
-            # Where the connection breaks in the headers, boto3 takes those before for all.
+            # If the connection breaks within the headers, boto3 takes the ones before for all of them.
             reason = f"an answer without {error}" if isinstance(error, KeyError) else error
             raise StoreError(
                 f"s3://{self._bucket}/{self._prefix} cannot be reached ({reason}): {_ENVIRONMENT}"
