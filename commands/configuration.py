@@ -75,9 +75,9 @@ def check_all(group: click.Group) -> str:
 
 
 def _text() -> str | None:
-    """The text of the file; None if there is none, or `BINOCLE_CONFIG` is set to nothing.
+    """The text of the file; None if there is no file, or `BINOCLE_CONFIG` is empty.
 
-    :raises InputError: when it cannot be read, or `BINOCLE_CONFIG` names one that is not there.
+    :raises InputError: when it cannot be read, or `BINOCLE_CONFIG` names a missing file.
     """
     file = configuration_file()
     if file is None or os.environ.get("BINOCLE_CONFIG") == "":
@@ -147,7 +147,7 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 def _value(option: click.Option, value: Any, context: click.Context) -> Any:
     """Check a value as the option does, and return it as a default of click.
 
-    :raises InputError: when it is of another type.
+    :raises InputError: when it has the wrong type.
     :raises click.BadParameter: when it is out of range.
     """
     if option.is_flag:

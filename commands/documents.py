@@ -183,7 +183,7 @@ def is_forgotten(retriever: Retriever, path: str) -> bool:
 def _path_in(root: Path | None, path: str, *, follow: bool = False) -> str:
     """The path relative to the indexed folder; "" if there is none, or the path lies outside.
 
-    :param follow: if the path names a symbolic link, return that of its target.
+    :param follow: if the path names a symbolic link, return the path of its target.
     """
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):

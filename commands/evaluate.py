@@ -111,9 +111,9 @@ def evaluate(
 
 
 def _with_judgements(data: Path, temporary: Path, split: str) -> tuple[Path, str | None]:
-    """Return a test collection itself; of an indexed folder without judgements, one that is made of its documents.
+    """Return a test collection itself; for an indexed folder without judgements, build one from its documents.
 
-    :returns: also the encoder of that index; None if no collection is made.
+    :returns: the collection, and the encoder of that index; None if no collection was built.
     """
     from ..retriever.documents.scan import INDEX_NAME, index_at
     from ..training.data.beir import is_collection

@@ -101,12 +101,12 @@ def index(
 ) -> int:
     """Index FOLDER, or bring its index up to date.
 
-    Without FOLDER, it brings the index of the current folder or of the nearest one above it up to date, or that of
-    --index; if there is none, it indexes the current folder. Only new and changed files are read and embedded. You may
+    Without FOLDER, it updates the index of --index, or the index of the current folder or of the nearest folder above
+    it. If there is none, it indexes the current folder. Only new and changed files are read and embedded. You may
     interrupt it: the next run continues there.
 
-    --name makes a collection of folders and files, searched from anywhere by 'binocle search QUERY -n NAME'. Without
-    FOLDER, it is brought up to date; with FOLDER, that is added.
+    --name makes a collection of folders and files, searched from anywhere by 'binocle search QUERY -n NAME'. With
+    FOLDER, it adds FOLDER to the collection; without, it updates the collection.
 
     If more than half of the documents are missing, or all below a folder that is now empty, a disk may not be mounted.
     The index then keeps them, and the exit code is 1. --yes drops them; on a terminal, the command asks.
@@ -187,7 +187,7 @@ def _index_and_folders(folders: tuple[Path, ...], index: Path | None) -> tuple[P
 
 
 def own_folder(retriever: Retriever) -> Path | None:
-    """The folder that an index is of; None if there is no index, or it has none, or that is not there."""
+    """The indexed folder; None if there is no index, if it has only added documents, or if the folder is missing."""
     with contextlib.suppress(NoIndexError):
         folder = retriever.folder
         return folder if folder and folder.is_dir() else None
@@ -276,8 +276,8 @@ def _find_unless_forgotten(retriever: Retriever, path: str) -> str | None:
 def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> int:
     """Take a document or a folder out of the index and erase it.
 
-    Everything that the index stored of it is erased from the disk, its name too. The file itself is not touched; it
-    stays out until 'binocle index --retry'. Without FOLDER, the index above PATH is used if the index of the
+    Its texts, its vectors and its name are erased from the index on the disk. The file itself is not touched; it stays
+    out until 'binocle index --retry'. Without FOLDER, the command uses the index above PATH if the index of the
     current folder lacks PATH. Exit 1 when it was forgotten already.
 
     \b

@@ -68,7 +68,7 @@ def open_index(
 
 
 def _index_of(folder: Path | None, *, narrow: bool) -> Path:
-    """The index of FOLDER or of the nearest folder above it; else the collection that the configuration names."""
+    """The index of FOLDER or of the nearest folder above it, or else the collection in the configuration."""
     from ..retriever.documents.scan import find_index, is_index
 
     start = folder or current_folder()
@@ -102,7 +102,7 @@ def current_folder() -> Path:
 
 
 def _check_inside(folder: Path, retriever: Retriever) -> None:
-    """Refuse a FOLDER that the index does not hold, so that a command never acts on an index of other documents."""
+    """Refuse a FOLDER outside of the index, so that a command never acts on an index of other documents."""
     folder_filter(folder, retriever.folder, retriever.location)
     roots, path = [each.resolve() for each in retriever.folders], folder.resolve()
     is_inside = any(path.is_relative_to(root) or root.is_relative_to(path) for root in roots)
@@ -190,7 +190,7 @@ def folder_above(path: Path) -> Path:
 
 
 def _above_glob(path: Path) -> Path:
-    """Return a path that exists; else the file that holds the member, or the part before the first wildcard."""
+    """Return a path that exists. For the path of a member, return its file; for a glob, the part before a wildcard."""
     if path.exists():
         return path
     file = next((above for above in path.parents if above.is_file()), None)
@@ -201,7 +201,7 @@ def _above_glob(path: Path) -> Path:
 
 
 def path_from_here(root: Path | None) -> Callable[[str], str]:
-    """A function that makes a path of the index one that opens from the current folder: absolute unless below it.
+    """A function that converts a path of the index: relative to the current folder if it lies below, else absolute.
 
     :param root: the indexed folder.
     """

@@ -112,7 +112,7 @@ def _read_states(inspector: Inspector, text: str, pair: str | None = None, *, ki
 
 
 def _chosen_view(texts: tuple[str, ...], show: str | None, word: str | None, *, drawn: bool) -> str:
-    """Return the view that the options ask for, or else the one that fits the number of texts."""
+    """Return the view that the options name, or the view for this number of texts."""
     if word is not None:
         if show is not None:
             raise click.UsageError(f"--word is a view of its own: it does not go with --show {show}")

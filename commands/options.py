@@ -30,7 +30,7 @@ _DAY = 24 * 3_600  # seconds
 class FilePath(click.Path):
     """Complete files and folders, and expand "~", as a shell does not in --out=~/x, nor an agent's program.
 
-    A name with accents is that of the existing file, however these are written there.
+    A name with accents means the existing file with this name, in any Unicode form.
     By default the command itself checks whether the path exists.
     """
 

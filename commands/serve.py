@@ -75,8 +75,8 @@ def serve(
 
     / is a search page for people. Programs ask /search, /similar, /context, /documents, /status and /metrics;
     /openapi.json describes them. Clients of OpenAI (embeddings, vector stores) and Cohere (rerank) can use it too. It
-    answers from the index as it is now: run 'binocle index' at any time. Programs on this machine only, unless --host
-    and --tokens say otherwise.
+    answers from the newest state of the index: run 'binocle index' at any time. Only programs on this machine reach it,
+    unless --host and --tokens allow others.
 
     \b
     binocle serve ~/notes

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def watch(folder: Path | None, index: Path | None, poll: float | None, wait: float, as_json: bool) -> None:
     """Keep the index of FOLDER up to date until you press Ctrl-C.
 
-    It indexes FOLDER as 'binocle index' does, which has the same default, and again whenever files change; a burst of
-    changes is one run. If FOLDER vanishes, its documents stay, and the watch goes on when it is back. Other programs
-    may search meanwhile. --name follows all folders of a collection.
+    It indexes FOLDER as 'binocle index' does, with the same default, and again whenever files change; a burst of
+    changes is one run. If FOLDER vanishes, its documents stay, and the watch goes on when FOLDER is back. Other
+    programs may search meanwhile. --name follows all folders of a collection.
 
     \b
     binocle watch ~/notes

@@ -39,7 +39,7 @@ def from_npy(data: bytes) -> NDArray[Any]:
 
 
 def isin_sorted(ids: Ids, known: Ids) -> Mask:
-    """Return a mask of the ids that are in `known`, which ascends; faster than `np.isin`."""
+    """Return a mask of the ids that are in `known`, an ascending array; faster than `np.isin`."""
     if not len(known):
         return np.zeros(len(ids), np.bool_)
     positions = np.searchsorted(known, ids).clip(max=len(known) - 1)

@@ -75,7 +75,7 @@ def with_python_numbers(settings: SettingsT) -> SettingsT:
 
 
 def _kind(settings: Any, name: str) -> tuple[Callable[[Any], bool], str]:
-    """Return the check of a number that the annotation of a setting asks for, and what to call such a number."""
+    """Return the check of a number for the annotation of a setting, and the words for such a number in messages."""
     [annotation] = (field.type for field in fields(settings) if field.name == name)
     if str(annotation).startswith("int"):
         return lambda value: is_whole(value, 0), "whole number"
@@ -144,7 +144,7 @@ def is_flag(value: Any) -> bool:
 
 
 def check_flags(**flags: Any) -> None:
-    """:raises InputError: for the first that is neither True nor False: the text "no" would count as True."""
+    """:raises InputError: naming the first value that is neither True nor False: the text "no" would count as True."""
     for name, value in flags.items():
         if not is_flag(value):
             raise InputError(f"{name} is True or False, not {value!r:.{_SHOWN}}")

@@ -25,7 +25,7 @@ _LATEST = 2**63 - 1  # nanoseconds since 1970 in 64 bits: the year 2262
 
 
 def open_regular(file: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file of the user's for reading, and never wait for a FIFO or a device that has taken its place.
+    """Open a regular file of the user for reading. A FIFO or a device in its place is refused, not waited for.
 
     :raises OSError: with ELOOP for a symbolic link, with ENXIO for anything else that is no regular file.
     """
@@ -102,8 +102,8 @@ def known_sha256(file: Path) -> str:
 def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str) -> Path:
     """Return the user's folder for files of a kind, absolute; the variable XDG_*_HOME names another.
 
-    A relative one is ignored, so that it is the same wherever the user is. Source: the XDG base directory
-    specification, freedesktop.org.
+    A relative value of the variable is ignored, as the XDG base directory specification (freedesktop.org) says: the
+    folder would depend on the current one.
 
     :raises InputError: when this user has no home folder, as in a container with an unknown user.
     """
@@ -115,7 +115,7 @@ def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str)
 
 
 def check_name(path: Path) -> None:
-    """:raises InputError: for a path that is not UTF-8, which libraries of weights and tables cannot open."""
+    """:raises InputError: for a path that is not UTF-8: libraries of weights and tables cannot open it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:

@@ -1,12 +1,12 @@
-"""Characters that a person does not see or that command a terminal: show them, escape them, or leave them out.
+"""Characters that are invisible or control a terminal: show them, escape them, or leave them out.
 
 Text from documents, and the names of files, may hold control characters, marks that reverse the order of letters, and
 letters without a shape. Output for people shows each as a symbol (`printable`). JSON has it as an escape (`json_text`).
 A prompt omits it (`visible`). The store keeps every character, so positions stay exact.
 
-Writing needs some of these characters, and there they stay. These are joiners within emoji and in Arabic and Indic
-scripts, and a variation selector behind its character. Marks of direction stay in a line with Arabic or Hebrew. The
-flags of England, Scotland and Wales are made of tags, and stay too.
+Some of these characters stay where a script needs them. Joiners stay within emoji and in Arabic and Indic scripts, a
+variation selector stays after its character. Marks of direction stay in a line with Arabic or Hebrew, and tags in the
+flags of England, Scotland and Wales.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _special() -> re.Pattern[str]:
 
 @cache
 def _escaped() -> re.Pattern[str]:
-    """Return the pattern of characters that JSON has as escapes."""
+    """Return the pattern of characters that `json_text` escapes."""
     return re.compile(f"[\x7f-\x9f\xad\u2028\u2029\ud800-\udfff{_INVISIBLE}]")
 
 
@@ -103,9 +103,9 @@ def printable_lines(text: str) -> str:
 
 
 def printable_path(path: str) -> str:
-    r"""Escape such characters in the name of a file, which must stay distinct: a line break is `\n`.
+    r"""Escape these characters in a file's name, so that names stay distinct: a line break is `\n`.
 
-    Then a backslash is doubled, and also in a name with one that would read as such an escape.
+    In a name with an escape, or with a backslash that would read as one, every backslash is doubled.
     """
     if _is_plain(path) and not ("\\" in path and _reads_as_escaped(path)):
         return path

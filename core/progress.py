@@ -13,7 +13,7 @@ _INTERVAL = 5.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: the stage under way, and the part of it that is done."""
+    """The progress of a run: its present stage, and the finished part of this stage."""
 
     stage: str  # the work under way, such as "embedding"
     done: int = 0  # items, of `total`

@@ -43,7 +43,7 @@ _LIGATURES = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": 
 
 
 def tokens(text: str) -> list[str]:
-    """Return the tokens of a text as they stand in it."""
+    """Return the tokens of a text, unchanged and in order."""
     return _ASCII_TOKEN.findall(text) if text.isascii() else split_words(text)
 
 

@@ -1,6 +1,6 @@
 """Split text into words, numbers and names.
 
-A word is letters and digits with their marks, which are the vowels in scripts such as Devanagari.
+A word is letters and digits with their marks. In scripts such as Devanagari, marks are the vowels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def word_spans(text: str, *, signs: bool = False, elisions: bool = False) -> Ite
 
 
 def split_words(text: str, *, signs: bool = False, elisions: bool = False) -> list[str]:
-    """Return the words of a text as they stand in it; see `word_spans`."""
+    """Return the words of a text, unchanged and in order; see `word_spans`."""
     return [text[start:end] for start, end in word_spans(text, signs=signs, elisions=elisions)]
 
 

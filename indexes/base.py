@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..core.errors import InputError
 
-SEARCH_DEPTH = 200  # neighbours that a search asks a vector index for, and that its latency is measured with
+SEARCH_DEPTH = 200  # neighbours that a search takes from a vector index; latency is measured with as many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -95,7 +95,7 @@ class ProductCode(Code):
         return f"PQ{self.parts(dim, values)}x{values['part_bits']}np"
 
     def rotation(self, dim: int, values: Values) -> str:
-        """Return OPQ with as many parts as the code, or an empty text without a learnt rotation."""
+        """Return OPQ with as many parts as the code has; "" without a learnt rotation."""
         return f"OPQ{self.parts(dim, values)}," * self.rotates
 
     def size(self, dim: int, values: Values) -> float:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _USUAL_DEPTH = 10  # answers that the search parameters are meant for
 _FILTER_COST = 7e5  # of a filtered search beside FAISS's own work, in multiply-adds of an exact search
 
-# A search that finds too few allowed vectors is paid in addition to the comparison of all of them. A filter may always
-# lie far from a query. So a search is tried only up to this share of the estimated cost of comparing all.
+# A search that finds too few allowed vectors is wasted: all of them are compared after it. Any filter may lie far from
+# a query. So a search is tried only if its estimated cost is at most this share of the cost of comparing all.
 _SEARCH_SHARE = 0.2
 
 

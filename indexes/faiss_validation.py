@@ -1,8 +1,8 @@
 """Compare a FAISS index from a file with the empty index that its parameters make, before a search trusts it.
 
 FAISS uses sizes, positions and links from its file as addresses, and checks only some of them. So every number of the
-index must equal the empty one's. What vectors add must fit their count: codes, the positions in lists, the links of a
-graph.
+index must equal the number in the empty index. The parts that vectors add (codes, positions in lists, links of a graph)
+must fit the count of vectors.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _check_lists(lists: Any, count: int) -> None:
 
 
 def _check_graph(graph: Any, count: int) -> None:
-    """Check that links above the ground lead to nodes of that level: FAISS checks that they lead to nodes at all."""
+    """Check that links on upper levels lead to nodes of that level: FAISS only checks that the nodes exist."""
     import faiss
 
     levels, starts = (faiss.vector_to_array(vector) for vector in (graph.levels, graph.cum_nneighbor_per_level))

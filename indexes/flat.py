@@ -57,11 +57,11 @@ class FlatIndex:
         return scores, ids
 
     def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
-        """Return what `search` returns for each query alone, to the last bit, by one matrix product for all.
+        """Return the same as `search` for each query alone, to the last bit, by one matrix product for all.
 
-        The product selects; its few best are computed again as `search` computes them.
+        The product selects the best vectors, whose scores are then computed as `search` computes them.
 
-        :returns: None where one product would be no faster, or might find others.
+        :returns: None if one product would be no faster, or might select other vectors.
         """
         if self.metric != "ip" or len(self.ids) > _NUMPY_ROWS or not 0 < k <= len(self.ids):
             return None

@@ -50,7 +50,7 @@ class IndexManifest:
 
     @property
     def spec(self) -> IndexSpec:
-        """The part of the manifest that builds such an index again: kind, parameters and metric."""
+        """The part of the manifest from which such an index can be built again: kind, parameters and metric."""
         return IndexSpec(self.kind, self.build, self.search, self.metric)
 
     @classmethod
@@ -148,7 +148,7 @@ def _checksum(data: bytes) -> str:
 
 
 class BuiltIndex(Protocol):
-    """An index that was built and that nobody searches yet: in a folder here, or in shards elsewhere."""
+    """A built index that is not published yet: in a folder here, or in shards elsewhere."""
 
     @property
     def manifest(self) -> IndexManifest:
@@ -169,7 +169,7 @@ class BuiltIndex(Protocol):
         ...
 
     def share_files(self, built: BuiltIndex) -> None:
-        """Keep one copy of the files that both have, such as the vectors."""
+        """Keep one copy of the files that this index and another have in common, such as the vectors."""
         ...
 
     def discard(self) -> None:

@@ -1,7 +1,7 @@
 """Build and publish vector indexes on disk: written aside, checksummed, renamed, and tied to a store version.
 
-Only files that were written here are read. The folder's name ends in the checksum of its manifest, and the
-store's commit holds that name. The manifest holds the checksum of every other file. Other bytes never reach FAISS.
+FAISS reads only the bytes that were written here. The store's commit has the name of the folder, and this name ends in
+the checksum of the folder's manifest. The manifest has the checksum of every other file.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _answer(path: str, arguments: list[str]) -> bytes | None:
 
 
 def _is_of_user(connection: socket) -> bool:
-    """Whether a process of this user listens, as far as the system tells."""
+    """Whether a process of this user seems to listen."""
     import _socket
 
     if not hasattr(_socket, "SO_PEERCRED"):

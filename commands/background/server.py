@@ -1,7 +1,7 @@
 """The process in the background: run commands one after the other, each as in a process of its own.
 
-It takes over the folder, the environment and the words of a request, and collects what the command prints. It ends by
-itself when nobody asked for the time that `--stay` says.
+It takes over the folder, the environment and the arguments of a request, and collects the output of the command. It
+ends by itself after the time of `--stay` without a request.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _end_starting() -> None:
 
 
 def _lock_file(path: Path) -> Path:
-    """The file that the process that stays has locked. Others write there that it must end."""
+    """The file that the process in the background has locked. Other processes write into it to end that one."""
     return path.with_name(f"{path.name}.lock")
 
 
@@ -122,7 +122,7 @@ def stay(program: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    """A socket for this user alone; the lock says that nobody else listens there."""
+    """A socket for this user alone; the lock ensures that no other process listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         path.unlink(missing_ok=True)
         mask = os.umask(0o177)
@@ -242,7 +242,7 @@ class _Output(io.BytesIO):
 
 
 class _Input(io.TextIOBase):
-    """The standard input of a client. Who reads it needs a process of its own."""
+    """The standard input of a client. A command that reads it must run in a process of its own."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -57,7 +57,7 @@ def _quick(context: click.Context, _option: click.Parameter, value: bool) -> boo
 
 
 class _Share(click.FloatRange):
-    """A share of all, so that 30 for 30 % sets no limit that everything passes."""
+    """A share from 0 to 1. It refuses 30 for 30 %: everything would pass such a limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = click.FLOAT.convert(value, param, ctx)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def refuse_given_options(names: Iterable[str], reason: str) -> None:
-    """Refuse the first of these options that stands on the command line, where it has no effect."""
+    """Refuse these options on the command line: they would have no effect. The error names the first."""
     refuse_options(names, f"has no effect here: {reason}")
 
 

@@ -63,7 +63,7 @@ def _check_kind(file: Path, parameter: click.Parameter, value: Any) -> None:
 
 
 def _kind(parameter: click.Parameter) -> tuple[str, tuple[type, ...]]:
-    """Return what an option takes, in words, and as the types that TOML has for it."""
+    """Return the value that an option takes, described in words and as types of TOML."""
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return "true or false", (bool,)
     if isinstance(parameter.type, click.types.IntParamType):
@@ -94,11 +94,11 @@ option = click.option(
 
 @contextlib.contextmanager
 def saved_with(folder: Path) -> Iterator[None]:
-    """Let a model that is trained here keep the options that this call was given, or took from a recipe.
+    """Keep the options of this call, from the command line or a recipe, in the model that it trains.
 
     The training writes them together with the model, so that no model lacks its recipe if the process is killed.
 
-    :param folder: of the model.
+    :param folder: the folder of the model.
     """
     from ...training.runs.run_folder import RECIPE
 
@@ -134,7 +134,7 @@ def _from_here(value: Any, folder: Path) -> Any:
 
 
 def _from_recipe(value: Any, folder: Path) -> Any:
-    """Return a relative path of a file or folder as one from the recipe's folder. Other names stay as they are."""
+    """Make a relative path of a file or folder start at the recipe's folder. Other values are returned unchanged."""
     if isinstance(value, tuple):
         names = [_from_recipe(each, folder) for each in value]
         return names[0] if len(names) == 1 else names

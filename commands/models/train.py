@@ -330,10 +330,10 @@ def tune(
     """Fit an index's encoder to its documents, without labels.
 
     Queries are made from the documents' own titles, sections, links, sentences and terms, or come from a log if you
-    have one. The encoder learns how its teacher ranks the passages, by default hybrid search, if the teacher is better.
-    With --adapter only a map of the query vectors learns this, and no passage is embedded anew.
-    The index changes only if queries from documents that it has not seen gain significantly, or those of a log that
-    were held back. 'binocle rollback' undoes it. Exit 1 when nothing changed.
+    have one. The encoder learns the ranking of its teacher, by default hybrid search, if the teacher ranks better.
+    With --adapter only a map of the query vectors learns it, and no passage is embedded anew.
+    The index changes only if held-out queries gain significantly: queries from other documents, or a part of the log.
+    'binocle rollback' undoes the change. Exit 1 when nothing changed.
 
     \b
     binocle tune ~/notes

@@ -31,7 +31,7 @@ _FIELDS = ("text", "char_start", "char_end", "line_start", "line_end", "page", "
 def answer(question: str, files: tuple[str, ...], reader: str, as_json: bool) -> int:
     """Answer QUESTION from the texts of FILEs.
 
-    Prints the span of each file that answers, the surest first, with its line and the probability that it is right.
+    Prints the answering span of each file, the surest first, with its line and the probability that it is right.
     The FILE "-", which is the default, is standard input. 'binocle search --answer' reads the best passages of an index
     instead. Exit 1 when no file has an answer.
 

@@ -1,4 +1,4 @@
-"""`binocle search --regex, --fixed, -l`: print lines of the stored texts, or paths, as grep prints those of files."""
+"""`binocle search --regex, --fixed, -l`: print matching lines of the stored texts, or paths, as grep does for files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OF_PASSAGES = (  # options that order or print passages
     *("copies", "join", "model", "ray", "min_relevance", "full", "open_first"),
 )
 _OF_LINES = ("ignore_case", "word", "after", "before", "around", "paths_without", "count_only")
-# Options that have no effect where only paths are printed.
+# Options without effect if only paths are printed.
 _OF_TEXTS = ("answers", "explain", "inverter", "per_document", "join", "full", "open_first")
 
 
@@ -144,7 +144,7 @@ def _files_without(retriever: Retriever, where: Where, documents: Iterable[Docum
 
 
 def _file_and_source(document: DocumentMatches) -> tuple[str, str]:
-    """The file of a document, which may be a part of it, and whether it is a file or was added."""
+    """The path of the file that a document is, or is a part of, and its source: "file" or "added"."""
     return file_of(document.path), document.source
 
 
@@ -170,7 +170,7 @@ def _print_paths(
     *,
     as_json: bool,
 ) -> None:
-    """Print paths of the index with their sources, "file" or "added", as they open from the current folder."""
+    """Print paths of the index, so that they open from the current folder, with their sources: "file" or "added"."""
     for stored, source in files:
         writer.count(stored if as_json or source != "file" else from_here(stored), None)
 

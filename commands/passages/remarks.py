@@ -32,7 +32,7 @@ def corrected(query: str, hits: Hits) -> str:
 
 
 def say_language(query: str, retriever: Retriever) -> None:
-    """Name an encoder for the language of the query, if the index has the default one and that is not for it."""
+    """Name an encoder for the language of the query, if the index has the default encoder and that is not for it."""
     from ...retriever.search.words.documents_language import MULTILINGUAL_MODEL, is_for_english
     from ...retriever.search.words.language import foreign_language
 

@@ -122,7 +122,7 @@ class _Result(NamedTuple):
 
     @property
     def answering(self) -> Hits:
-        """The hits that are not weak, or all that --min-relevance has left."""
+        """The hits that are not weak; with --min-relevance, all hits."""
         if self.ranking.min_relevance is not None:
             return self.hits
         return self.hits.replaced_by(hit for hit in self.hits if self.may_answer and not hit.weak)
@@ -235,8 +235,8 @@ def search(
     answers QUERY; files with its words in their names are named then.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
-    definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
-    every passage. Words with a minus at the end of QUERY (-word) must not.
+    definitions before uses; in a sentence, only the definition of a plain name does. "Words in quotes" and +word must
+    be in every passage. Words with a minus at the end of QUERY (-word) must not.
 
     With --regex or --fixed it prints the lines that match QUERY in the stored texts, as grep does, for PDF and office
     files too. With -l it prints paths alone, for programs: without --regex and --fixed those of the best N documents,
@@ -326,9 +326,9 @@ def _pattern(query: str) -> str:
 
 
 def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever, *, join: bool) -> _RankingOptions:
-    """Search by words alone, with a note, where the index names an encoder and the user has not allowed that.
+    """Rank by words alone, with a note, if the user has not allowed the encoder that the index names.
 
-    :param join: join neighbours, unless the user said whether to.
+    :param join: whether to join neighbours, unless an option says so.
     """
     ranking = ranking if ranking.join is not None else ranking._replace(join=join)
     if ranking.mode == "hybrid" and not retriever.trusted:

@@ -94,9 +94,9 @@ def optimize(
     """Choose the fastest vector index that meets your limits.
 
     The command builds several kinds of index beside the one in service and searches them with one half of the queries.
-    The other half proves the fastest one that meets the requirements, and it is published. If none meets them, nothing
-    changes: exit 1, with the nearest possibilities. Whenever 'binocle index' rebuilds the index, it measures again and
-    mends what no longer meets the requirements.
+    The other half proves the fastest one that meets the requirements, and it is put in service. If none meets them,
+    nothing changes: exit 1, with the nearest possibilities. Whenever 'binocle index' rebuilds the vector index, it
+    measures again; if it misses a requirement, it takes other search parameters or another kind of index.
 
     \b
     binocle optimize ~/notes

@@ -98,7 +98,7 @@ def _vectors(status: Status) -> str:
 
 
 def _repair(retriever: Retriever) -> str:
-    """The command that repairs the index, behind the one that allows it if the user did not make it."""
+    """The command that repairs the index; for an untrusted index, first the command that allows it."""
     repair = f"{command_hint('verify --repair')} rebuilds it"
     if retriever.trusted:
         return repair

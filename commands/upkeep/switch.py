@@ -61,7 +61,7 @@ def switch(model: str, folder: Path | None, index: Path | None, gpu: bool, wait:
 def rollback(folder: Path | None, index: Path | None, model: str | None, wait: float, as_json: bool) -> None:
     """Bring back the encoder before the last switch.
 
-    Passages that were there before the switch get their old vectors back. Those indexed since are embedded again.
+    Passages from before the switch get their old vectors back. Newer passages are embedded again.
 
     \b
     binocle rollback ~/notes

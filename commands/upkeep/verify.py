@@ -35,7 +35,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, wa
     --deep checks vectors too. A vector that lies far from where the words of its passage would put it is embedded
     again, and so is a random sample of the rest. The command prints how many wrong ones it can have missed.
 
-    With --repair, exit 0 when every fault was repaired; JSON says of each fault whether it was.
+    With --repair, exit 0 when every fault was repaired. JSON says for each fault whether it was repaired.
 
     \b
     binocle verify ~/notes

@@ -45,7 +45,7 @@ class OneThread:
 
 @cache
 def _functions() -> tuple[Any, Any]:
-    """The functions that tell and set the number of threads of the OpenBLAS that numpy was linked with."""
+    """The functions that get and set the number of threads of numpy's OpenBLAS."""
     module = import_module("numpy._core._multiarray_umath")
     try:
         library = ctypes.CDLL(module.__file__)  # numpy has loaded it; it finds the functions of OpenBLAS too

@@ -15,8 +15,8 @@ _T = TypeVar("_T")
 class Threads(ThreadPoolExecutor):
     """A `ThreadPoolExecutor` that runs a call in the caller's thread if no other thread can.
 
-    Once the main thread of a program has ended, Python's own accepts no call, though another thread or a handler of
-    `atexit` may still search and write. No thread can start where the system allows no more of them.
+    After the end of the main thread, Python's own executor accepts no call, though another thread or a handler of
+    `atexit` may still search and write. The system may also refuse a new thread.
     """
 
     def submit(self, call: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs) -> Future[_T]:

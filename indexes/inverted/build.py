@@ -33,7 +33,7 @@ class SegmentBuilder:
 
     def __init__(self) -> None:
         self._ids: list[Ids] = []
-        self._tokens = _Numbers()  # as they stand in the texts: each is analysed once
+        self._tokens = _Numbers()  # unchanged from the texts: each distinct token is analysed once
         self._numbers: list[Numbers] = []
         self._counts: list[int] = []  # tokens of each passage
 

@@ -6,10 +6,10 @@ BM25 (Robertson and Zaragoza 2009) with k1 1.2 and b .75: the score of a passage
 
 A term counts as often as the query has it. Statistics count the live passages of all segments.
 
-A search adds up the terms from the rarest to the most frequent. No term adds more than weight * idf * (k1 + 1). Once
-the remaining terms together cannot lift a new passage among the k best, they are looked up for the best passages alone:
-theirs are the longest posting lists (MaxScore: Turtle and Flood 1995, "Query Evaluation: Strategies and
-Optimizations").
+A search adds up the terms from the rarest to the most frequent. No term adds more than weight * idf * (k1 + 1). At some
+point the remaining terms together cannot lift a new passage among the k best. From there on, only the best passages are
+looked up in the posting lists, which are the longest ones (MaxScore: Turtle and Flood 1995, "Query Evaluation:
+Strategies and Optimizations").
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LiveSegment:
         return self.segment.ids[rows if self.live is None else rows[self.live[rows]]]
 
     def words(self, prefix: bytes, like: str = "", errors: int = 0) -> Iterator[tuple[str, int]]:
-        """Yield whole tokens with this prefix, and in how many live rows each is.
+        """Yield whole tokens with this prefix, each with the number of its live rows.
 
         :param like: only tokens that have most letters of this word, as `FieldPostings.similar` finds them.
         :raises DamagedError: when the field holds impossible values.
@@ -192,7 +192,7 @@ class LexicalIndex:
         return _best(scores, ids, k)
 
     def _weighted(self, terms: Sequence[str]) -> list[_Term]:
-        """Return the distinct terms with their postings, those first that can add most to a score."""
+        """Return the distinct terms with their postings, in descending order of their greatest possible score."""
         weights = Counter(terms)
         weighted = [
             _Term(weight * self._idf(postings.frequency) * (_K1 + 1), postings)
@@ -358,7 +358,7 @@ def _frequencies_of(rows: Positions, with_term: Rows, counts: NDArray[np.uint8])
 
 
 def _best(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
-    """Return the k highest scores and their ids, which ascend where scores are equal."""
+    """Return the k highest scores and their ids; equal scores in ascending order of id."""
     if 0 < k < len(scores):
         high = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
         scores, ids = scores[high], ids[high]

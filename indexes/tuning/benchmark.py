@@ -198,7 +198,7 @@ class BenchmarkResult:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self | None:
-        """Read what `as_dict` returned; None if the data is anything else."""
+        """Read a result of `as_dict`; None for any other data."""
         try:
             values = {name: data[_JSON_KEYS.get(name, name)] for name in cls.__slots__}
             requirements = Requirements(**values.pop("requirements"))

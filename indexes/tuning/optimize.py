@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MIN_VECTORS = 2_000  # below, exact search is faster than any build
 _REFINE_VECTORS = 50_000  # from here on, more lists are tried
 _MAX_LIST_FACTOR = 4  # times the root of the number of vectors: learning takes the square of the number of lists
-_HOPELESS = 4  # times as slow as another kind that meets the requirements: the sweep of a kind ends here
+_HOPELESS = 4  # the sweep of a kind ends where it is this many times slower than another kind that meets them
 _NAMES = [kind for kind in KINDS if kind != "factory"]
 
 
@@ -69,7 +69,7 @@ def check_kinds(kinds: Collection[str]) -> None:
 
 
 def candidates(count: int, dim: int, requirements: Requirements, kinds: Sequence[str] = ()) -> list[list[IndexSpec]]:
-    """Return the specs to build beside exact search, in rounds; a round is built only if none before it succeeds.
+    """Return the specs to build beside exact search, in rounds; a round is built only if all before it failed.
 
     Measured at 100,000 and a million vectors of dimension 384 (benchmarks/vectors/vectors.py): lists of FastScan codes
     answer as many queries a second as graphs of equal or higher recall, in a fourteenth of their memory or less. Codes
@@ -174,7 +174,7 @@ def _try(build: Build, spec: IndexSpec, sweeps: list[ParameterSweep], requiremen
 
 
 def _refine(build: Build, sweeps: list[ParameterSweep], requirements: Requirements, log: Log) -> None:
-    """With many vectors, build the best kind again with twice the lists, as long as that makes it faster."""
+    """With many vectors, build the best kind again with twice the lists, and so on while it gets faster."""
     count, last_tried = len(sweeps[0].index.ids), 0
     while count >= _REFINE_VECTORS and (passing := [sweep for sweep in sweeps[1:] if _meets(sweep, requirements)]):
         manifest = max(passing, key=_rate).built.manifest

@@ -1,10 +1,9 @@
 """Sweep the search parameters of one built index: find the fastest setting, and prove its recall on other queries.
 
-The proof starts from the fastest setting that meets the recall on the queries to choose by. Around it stands a ladder
-of settings, from deeper ones to somewhat shallower ones. On the held-out queries the ladder is walked down from its
-safest end, until the 95 % bound of a setting no longer meets the recall. In this order each test runs at the full
-level: fixed sequence testing, as in Angelopoulos et al. 2021, "Learn then Test". So the last setting that passed is
-proven as if it alone had been tried.
+The proof starts from the fastest setting that meets the recall on the first half of the queries. It tests a fixed
+sequence of settings around that one, from deeper ones to somewhat shallower ones, on the held-out queries. It stops at
+the first setting whose 95 % bound misses the recall. In a fixed sequence each test runs at the full level (Angelopoulos
+et al. 2021, "Learn then Test"). So the last setting that passed is proven as if it alone had been tried.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class TunedIndex:
     built: BuiltIndex  # to be published or discarded
     spec: IndexSpec
     benchmark: BenchmarkResult
-    note: str = ""  # after a rebuild: the requirement that was missed, and how that was mended
+    note: str = ""  # after a rebuild: the missed requirement, and the remedy
     requested: IndexSpec | None = None  # the spec that could not be built, if this one replaces it
 
     @property
@@ -60,7 +59,7 @@ class TunedIndex:
 
 @dataclass(slots=True)
 class ParameterSweep:
-    """One built index, and the settings that it was searched with."""
+    """One built index, and the settings with which it was searched."""
 
     built: BuiltIndex
     index: VectorIndex
