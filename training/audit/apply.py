@@ -81,7 +81,7 @@ def _has_vectors_of(retriever: Retriever, encoder: Path) -> bool:
 def check(retriever: Retriever, folder: str | Path | None) -> None:
     """Check that a defence can be applied, before the long audit that chooses it.
 
-    :raises InputError: when no defended encoder can be put there, or the index has one already.
+    :raises InputError: when the folder cannot take a defended encoder, or the index has a defence already.
     :raises StoreError: when the index cannot be written.
     """
     if isinstance(retriever.encoder, DefendedEncoder):

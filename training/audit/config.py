@@ -31,7 +31,7 @@ class AuditConfig:
     held_out: float = 0.2  # share of the documents that is attacked
     corrected_texts: int = 10  # of each setting, that the decoder's texts are corrected for
     quick: bool = False  # attacks in closed form, of one strength of each defence unless `settings` are given
-    suspects: Sequence[str] = ()  # encoders that a thief tries who does not know the index's; that one is added
+    suspects: Sequence[str] = ()  # encoders that a thief without knowledge tries, beside the index's own
     examples: int = 2  # shown of each length with the recovered text; 0 keeps all text out of the report
     seed: int = 0
 

@@ -107,7 +107,7 @@ def fit(setting: DefenceSetting, vectors: Floats, key: bytes) -> Defence:
 def check(settings: Sequence[DefenceSetting], dim: int) -> None:
     """Fit each defence to two vectors of `dim` dimensions, before hours of work.
 
-    :raises InputError: for one that vectors of this dimension cannot have.
+    :raises InputError: naming a defence that does not fit vectors of this dimension.
     """
     for setting in settings:
         fit(setting, np.eye(2, dim, dtype=np.float32), bytes(SECRET_BYTES))

@@ -34,7 +34,7 @@ class KnownText:
 
     passages: int  # compared
     copies: Value  # share with more than half of their runs of five tokens in the attacker's documents
-    sharing: Value  # share that are copies or have `overlap.LONG_RUN` tokens in a row from those documents
+    sharing: Value  # share that are copies, or repeat `overlap.LONG_RUN` tokens in a row from those documents
 
     @classmethod
     def measure(

@@ -114,9 +114,9 @@ class DefenceResult:
         return self.upper("f1") or 0.0
 
     def upper(self, measure: str) -> float | None:
-        """The highest upper bound of a measure at any length, of any attacker; None if there was nothing to measure.
+        """The highest upper bound of a measure over all lengths and attackers; None if there was nothing to measure.
 
-        Names and numbers count as well when they are picked out of candidates, with the rest of the text known.
+        It includes names and numbers that an attacker picks from candidates, with the rest of the text known.
         """
         bounds = [recovery.measures[measure].high for recovery in self._recoveries()]
         if measure in self.facts:
@@ -196,7 +196,7 @@ class AuditReport:
     frequent: ByLength  # the baseline of most frequent tokens, the same for every defence
     known: KnownText
     results: list[DefenceResult]
-    stored_length: int | None = None  # the length that stands for whole passages, attacked as they are stored
+    stored_length: int | None = None  # the length under which whole, stored passages are listed
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -208,7 +208,7 @@ class AuditReport:
 def _beats(rival: DefenceResult, result: DefenceResult) -> bool:
     """Whether a rival is no worse in leak and quality, and better in one of them beyond its 95 % interval.
 
-    A setting that was attacked too weakly beats none that was attacked well.
+    A rival with too weak an attack beats no setting with a strong one.
     """
     if rival.leak > result.leak or rival.keep < result.keep or (rival.unmeasured and not result.unmeasured):
         return False

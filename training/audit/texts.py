@@ -44,7 +44,7 @@ class LeakTexts:
     true: dict[int, list[str]]
     tokens: EncoderTokens
     notes: list[str]
-    known: KnownText  # passages that repeat the attacker's documents, which no attack counts
+    known: KnownText  # passages that repeat the attacker's documents; no attack counts them
     in_index: NDArray[np.bool_]  # of the corpus: texts of half of its documents, stolen in an attack without pairs
     stored: Mapping[str, Floats] = field(default_factory=dict)  # the stored vectors of whole passages, with headings
     stored_length: int | None = None  # the length that stands for whole passages: their median

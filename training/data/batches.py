@@ -39,19 +39,19 @@ class Batches:
     """Batches of row numbers, for a `DataLoader` as `batch_sampler`.
 
     Rows are sorted by length and cut into groups, and each epoch draws other batches from each group
-    (`length_groups`). Two rows of a batch meet again in the next epoch about 5 times as often as by chance at most,
-    so in-batch negatives change. The rows that fill no batch are others in each epoch.
+    (`length_groups`). Two rows of a batch meet again in the next epoch at most about 5 times as often as by chance,
+    so in-batch negatives change. Each epoch leaves other rows without a batch.
 
     With `different`, no text is twice in a batch: in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would
-    treat the second row's answer as wrong for the first. A row that does not fit waits for a batch that it fits. The
-    last waiting rows make short batches at the end. Every epoch has the same number of batches, so that a run can be
+    treat the second row's answer as wrong for the first. A row that does not fit waits for a later batch. The last
+    waiting rows make short batches at the end. Every epoch has the same number of batches, so that a run can be
     resumed by counting them.
 
     :param table: the rows.
-    :param rows: their numbers that take part.
+    :param rows: the numbers of the rows that take part.
     :param columns: the columns of texts.
     :param different: whether no two rows of a batch may share a text.
-    :param longest: maximum of characters that are read of a text.
+    :param longest: the number of characters at most that are read of a text.
     """
 
     def __init__(

@@ -248,9 +248,9 @@ def divide(documents: Iterable[str], texts: Iterable[str], share: float, maximum
 
 
 def _small_documents(salted: NDArray[np.uint64], count: int, maximum: int) -> NDArray[np.uint64]:
-    """Return documents of `count` rows at most, where the first one by hash has more.
+    """Return documents with at most `count` rows together, in order of their hash; larger documents are skipped.
 
-    If there is none, the one with the fewest rows, unless it has more than `maximum`.
+    If every document is larger, return the one with the fewest rows, unless it has more than `maximum`.
 
     :param salted: the hash of each row's document and the seed.
     """
@@ -300,7 +300,7 @@ def keep_apart(sets: Sequence[TrainingSet]) -> None:
 
 
 def are_held_out(texts: Sequence[str], share: float, seed: int) -> NDArray[np.bool_]:
-    """Tell which of these texts `prepare` holds out, where they are the rows."""
+    """Tell which of these texts `prepare` would hold out if they were its rows."""
     keys = np.array([hash_of(encodable(text)) for text in texts], np.uint64)
     held_out: NDArray[np.bool_] = hold_out(keys, share, _MAX_HELD_OUT, seed) == HELD_OUT
     return held_out

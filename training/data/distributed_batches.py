@@ -15,10 +15,10 @@ _SPARE_BATCHES = 64  # full batches in memory, to replace short ones
 class SharedBatches:
     """The parts of larger batches in order; accelerate deals them out to processes in turn.
 
-    Gathered across processes, the parts of a batch are one batch again, without duplicate texts. A short batch has too
-    few parts: a full one takes its place.
+    Gathered across processes, the parts form the whole batch again, without duplicate texts. A short batch has too few
+    parts, so a full batch replaces it.
 
-    :param batches: of as many rows as all processes take together.
+    :param batches: batches for all processes together.
     """
 
     def __init__(self, batches: Batches, processes: int) -> None:

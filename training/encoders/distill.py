@@ -170,7 +170,7 @@ def _is_trained(out: Path, start: Path, config: EncoderConfig, teacher: str) -> 
 
 
 def _make_start(start: Path, model: str, layers: int, texts: list[str], on_progress: OnProgress) -> None:
-    """Make the untrained student, unless the run that is resumed did."""
+    """Make the untrained student, unless the resumed run has one."""
     if start.is_dir():
         return
     part = start.with_suffix(".part")

@@ -62,7 +62,7 @@ def _expect_collection(retriever: Retriever, folder: Path) -> None:
 def count_documents(retriever: Retriever, judged: Qrels) -> int:
     """Count the documents that can be found.
 
-    :raises InputError: when none of them is judged relevant, as when ids are written in another way.
+    :raises InputError: when none of them is judged relevant: the ids of documents and judgements may not match.
     """
     indexed = {row["path"] for row in retriever.documents() if row["chunks"]}
     documents = {document for grades in judged.values() for document in relevant(grades)}

@@ -1,8 +1,7 @@
 """Read a file of judged rows: pairs, queries with passages, texts with their class or names, questions with answers.
 
 Formats are the same as for training: JSON lines, CSV or TSV with a header row, Parquet, and for heads CoNLL's columns
-and SQuAD's JSON. The column names tell the kind.
-Common data sets use other names than ours for the same columns; those are known too.
+and SQuAD's JSON. The column names decide the kind. Usual names of common data sets are known too.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def check_run_file(file: str | Path | None, data: str | Path) -> None:
 def write_run(file: Path, run: Run, tag: str) -> None:
     """Write a line for each document: query, Q0, document, rank, score, tag.
 
-    trec_eval sorts by score, in single precision, and not by rank. So a score that is not below the one before, because
-    passages are equal or exact words come first, is lowered a little below that.
+    trec_eval sorts by score, in single precision, and not by rank. If a score is not below the one before, because
+    passages are equal or exact words come first, it is lowered to just below that.
     """
     file.write_text("".join(_lines(run, tag)), "utf-8")
 

@@ -40,7 +40,7 @@ _GLANCE = 150  # held-out questions that are measured during the run
 _NONE = -1e9  # score of a passage without words
 _CANDIDATES = 16  # passages without the answer; the nearest in length is read
 _NO_ANSWER = [(0, 0)]  # [CLS]: no answer
-_WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
+_WITH_ANSWER = 0.8  # chance that the window of a long passage contains the answer
 
 
 class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
@@ -168,7 +168,7 @@ class ReaderTraining(HeadTraining[Question, "_Windows", ReaderConfig]):
 
 
 class _DocumentPassages:
-    """The passages of each document, to read a question with one that does not answer it."""
+    """The passages of each document, to pair a question with a passage that does not answer it."""
 
     def __init__(self, questions: Sequence[Question]) -> None:
         self._passages: dict[str, list[str]] = {}

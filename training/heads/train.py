@@ -93,11 +93,10 @@ def train_classifier(
 ) -> HeadResult:
     """Train a classifier of texts and write it to the folder `out`.
 
-    By default only a probe is fitted on the vectors of the base, which takes seconds and no torch. With
-    `config.contrastive` the encoder is tuned before, so that few rows of a class suffice. With `config.fine_tune` the
-    whole encoder is trained with a head, which a probe on the trained encoder replaces unless the head is better. In
-    both cases a probe on the base is fitted too, and a paired test on the same held-out rows says whether it would have
-    been enough.
+    By default a probe is fitted on the vectors of the base, in seconds and without torch. With `config.contrastive` the
+    encoder is tuned before, so that few rows of a class suffice. With `config.fine_tune` the whole encoder is trained
+    with a head; unless the head is better, a probe on the trained encoder replaces it. In both cases a probe on the
+    base is fitted too, and a paired test on the same held-out rows says whether that probe is enough.
 
     :param data: anything that `examples.read_examples` reads; with `label`, a folder with an index.
     :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.

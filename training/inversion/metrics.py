@@ -1,9 +1,9 @@
 """Measure how much of a text was recovered, by comparing it with the true text.
 
-- precision, recall, F1: of the encoder's own tokens as multisets, without special tokens. Common tokens, counted as
-  often as both texts have them, over recovered ones, over true ones, and the harmonic mean of both. This is the F1 of
-  SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), of tokens instead of words; vec2text (Morris et al. 2023,
-  arXiv:2310.06816) compares sets. A mean over texts. Tokens unknown to the encoder never count as recovered.
+- precision, recall, F1: of the encoder's own tokens as multisets, without special tokens. Precision is the share of
+  recovered tokens that the true text has, recall the share of true tokens that were recovered; F1 is their harmonic
+  mean. Values are means over texts. Tokens unknown to the encoder never count as recovered. SQuAD's F1 is the same with
+  words (Rajpurkar et al. 2016, arXiv:1606.05250); vec2text's compares sets (Morris et al. 2023, arXiv:2310.06816).
 - content F1: the F1 of content tokens alone, over texts that have any. Common tokens are left
   out; the caller names them.
 - exact: the share of texts with all tokens recovered in order. Information that most encoders drop, such as case,

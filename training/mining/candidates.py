@@ -51,7 +51,7 @@ class CandidateSource(Protocol):
         ...
 
     def bodies(self, ids: Ids) -> dict[int, str]:
-        """Return their texts without titles, as they stand in their documents."""
+        """Return the texts of these candidates, unchanged and without titles."""
         ...
 
 

@@ -72,7 +72,7 @@ class Filler:
     def fill(self, text: str, k: int = 5) -> list[list[TokenPrediction]]:
         """Predict the k likeliest tokens for each mask in the text, the likeliest first.
 
-        Each of several masks is filled as if the rest stayed masked.
+        With several masks, each prediction leaves the other masks unfilled.
         """
         if not is_whole(k, 1):
             raise InputError(f"k is how many words to give, a whole number from 1, not {k!r}")
@@ -84,10 +84,10 @@ class Filler:
         ]
 
     def fill_in_turn(self, text: str) -> list[FilledMask]:
-        """Fill the masks one after the other, the surest first, each in sight of those before it.
+        """Fill the masks one after the other, the surest first; each prediction sees the words filled before.
 
-        Filled at once, two masks may get words that do not go together. Reference: mask-predict decoding, Ghazvininejad
-        et al. 2019, arXiv:1904.09324, with one mask a step.
+        Masks that are filled at once may get words that do not go together. Reference: mask-predict decoding,
+        Ghazvininejad et al. 2019, arXiv:1904.09324, with one mask a step.
         """
         encoded = self._encode(text)
         ids = encoded["input_ids"][0]

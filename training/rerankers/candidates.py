@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...retriever.search.results.hit import Hit
     from ..data.dataset import TrainingSet
 
-_SOURCE = "document_id"  # metadata of a positive that is indexed as a document of its own
+_SOURCE = "document_id"  # metadata key of a positive that is indexed on its own: the document it comes from
 _BLOCK = 1_000  # rows in memory at a time
 _SEARCHED = 250  # queries searched together
 
@@ -36,7 +36,7 @@ class Positive:
 
     text: str
     path: str | None  # of its document in the index; None if unknown
-    source: str | None = None  # its document, where each positive is indexed as a document of its own
+    source: str | None = None  # the document of a positive that is indexed on its own
     left_out: bool = False  # in neither part of the data: it is not trained on, and is never a negative
 
 

@@ -83,7 +83,7 @@ def gains_by_weight(
 def _crossed(table: Floats) -> Floats:
     """Return each query's nDCG at the weight that is best for the other half of the queries.
 
-    The nDCG at the best weight for all would be the highest of ten, and too high for other queries.
+    The nDCG at the best weight for all queries is the highest of ten values, so it overestimates that of new queries.
 
     :param table: queries by weights.
     """

@@ -50,7 +50,7 @@ class FirstStage:
 
 @dataclass(slots=True)
 class RerankerRows:
-    """Rows to learn from and, where the data are pairs, the first stages that their candidates come from."""
+    """Rows to learn from and, if the data are pairs, the first stages that give their candidates."""
 
     data: TrainingSet
     stages: list[FirstStage] = field(default_factory=list)

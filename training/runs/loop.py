@@ -1,9 +1,9 @@
 """A training loop for modules that transformers' trainer does not fit, such as inverters.
 
-The number of a step and the seed determine everything in it: rows, random draws and learning rate. So a checkpoint is
-the weights, the optimizer's state and a number, and a resumed run takes the same steps as an uninterrupted one.
-There are two exceptions. The learning rate of a run that is limited by time follows the clock. And another number of
-threads, or another processor, adds float32 numbers in another order, and rounds differently.
+The number of a step and the seed determine everything in the step: rows, random draws and learning rate. So a
+checkpoint is the weights, the optimizer's state and a number, and a resumed run takes the same steps as an
+uninterrupted one. There are two exceptions. With a time limit, the learning rate follows the clock. And another number
+of threads, or another processor, adds float32 numbers in another order, and rounds differently.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_loop(
         if due:
             with pace.paused():
                 run.save(result.history, pace.seconds())
-    optimizer.zero_grad(set_to_none=True)  # gradients would stay as long as the module
+    optimizer.zero_grad(set_to_none=True)  # free the gradients: the module would keep them
     result.planned = pace.steps(run.step)
     result.steps, result.seconds = run.step, run.seconds + pace.seconds()
     result.texts_per_second = pace.texts_per_second(run.step)

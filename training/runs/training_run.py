@@ -113,7 +113,7 @@ class TrainingRun(Generic[ConfigT]):
 
     @property
     def patience(self) -> int | None:
-        """Evaluations in a row that are worse by more than chance, after which the run stops; None: it never does."""
+        """The run stops after so many evaluations in a row that are worse by more than chance; None: it never stops."""
         return getattr(self.config, "patience", None) or None
 
     @property
@@ -238,7 +238,7 @@ class TrainingRun(Generic[ConfigT]):
 
     @property
     def measuring_seconds(self) -> float | None:
-        """The time that measuring the base took, in whichever process, if it was measured."""
+        """The seconds that the measure of the base took, also in an earlier process of the run; None: not measured."""
         file = self.folder / _SECONDS
         return float(json.loads(file.read_text("utf-8"))) if file.is_file() else None
 

@@ -3,7 +3,7 @@
 The loss is that of `ranking_distillation`, without an encoder: the teacher's scores of all passages, and the cosines of
 the mapped query with them, are two distributions, and their KL divergence is minimised. The map begins as the identity,
 and a penalty keeps it near. At the end it is averaged with the identity (Wortsman et al. 2021, arXiv:2109.01903).
-Queries that were not learned from choose the share: see `weaken`.
+Held-out queries choose the share: see `weaken`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
     """Mix a map with the identity, and return it with its share.
 
     Without a log, generated queries choose the share that ranks best, or share .5 if they are few. With a log, the
-    share that agrees most with the teacher is chosen, among the shares by which generated queries do not lose much;
-    few of them exclude none. Share 0 is the identity.
+    share that agrees most with the teacher is chosen. Shares by which generated queries lose much are excluded, unless
+    these queries are few. Share 0 is the identity.
 
-    :param judges: queries that were not learned from.
-    :param log: queries of a log that were not learned from.
+    :param judges: held-out generated queries.
+    :param log: held-out queries of a log.
     """
     identity = np.eye(len(matrix), dtype=np.float32)
     vectors = judges.stored_vectors(base)

@@ -6,8 +6,8 @@ encoder, which then learns these rankings (`ranking_distillation`). Or only a li
 them (`adapter`), and no passage is embedded anew.
 
 At the end, paired tests on natural queries from held-out documents decide whether the index changes: search by meaning
-and hybrid search must not lose, and one must gain (`verdict`). Of a log of real queries, a part that was held back must
-gain instead.
+and hybrid search must not lose, and one of them must gain (`verdict`). With a log of real queries, a held-out part of
+the log must gain instead.
 """
 
 from __future__ import annotations

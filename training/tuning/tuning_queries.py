@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
 _CHOOSING = 0.1  # share of the documents; their queries choose the share of the base and do not teach
 _LOG_ALONE = 100  # queries; a log of so many replaces generated queries, which teach less
-_LOG_HELD_OUT = 0.2  # share of such a log that judges; as many more queries choose an adapter's share
+_LOG_HELD_OUT = 0.2  # share of the queries of a log that judge; as many again choose an adapter's share
 _MIN_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class TuningQueries:
-    """The queries of one tuning. None that teaches also judges or chooses."""
+    """The queries of one tuning: to teach, to judge and to choose. No query has two of these uses."""
 
     teaching: list[SyntheticPair]
     judging: list[SyntheticPair]  # natural ones, of held-out documents
@@ -102,7 +102,7 @@ def _split_log(config: TuningConfig) -> tuple[list[SyntheticPair], list[Syntheti
 def _natural(
     documents: Iterable[Source], headings: HeadingCounts, taught: frozenset[str], maximum: int, seed: int
 ) -> list[SyntheticPair]:
-    """Return natural queries that ask for one document: no title that others have too, and none that teaches."""
+    """Return natural queries that ask for one document: no title of several documents, and no query that teaches."""
     pairs = query_generation.make(documents, seed=seed)
     own = (pair for pair in pairs if normalised(pair.query) not in taught)
     return natural((pair for pair in own if not headings.is_shared(pair.query)), maximum, seed)

@@ -1,7 +1,7 @@
 """Judge a tuned encoder against its base, by meaning and in hybrid search, on queries made from held-out documents.
 
-Real queries of a log have no labels. Those that were held back tell whether the encoder ranks more as the teacher does.
-The queries made from documents, for which the teacher is better, tell whether that costs anything.
+Real queries of a log have no labels. The held-out ones tell whether the tuned encoder ranks more like the teacher.
+Queries made from documents, for which the teacher ranks better, tell whether the tuning costs anything.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Verdict:
 
 
 def judging_share(documents: int, share: float) -> float:
-    """Return the share of the documents that judges: as configured, but more if that would be too few."""
+    """Return the share of documents to hold out for the verdict: as configured, or more if that is too few."""
     return max(share, min(0.5, _JUDGES / max(1, documents)))
 
 

@@ -9,8 +9,8 @@ Both sets of vectors have the same shape. Their principal axes agree, apart from
 3. Grow twice more, from 90 and from 45 axes of the map so far, then with fewer neighbours and with more vectors.
 
 Neighbours are compared by CSLS, which corrects for vectors that are near to all others (Conneau et al. 2018,
-arXiv:1710.04087). That embeddings of two models can be translated without pairs was shown by vec2vec (Jha et al. 2025,
-arXiv:2505.12540) and mini-vec2vec (arXiv:2510.02348).
+arXiv:1710.04087). vec2vec (Jha et al. 2025, arXiv:2505.12540) and mini-vec2vec (arXiv:2510.02348) showed that
+embeddings of two models can be translated without pairs.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class CandidateAttack:
         return results
 
     def _rank(self, texts: Sequence[str], vectors: Floats, target: Floats) -> tuple[float, float]:
-        """The chance that the first text is taken as the nearest, and its rank; equally near ones share both."""
+        """The chance that the first text is chosen as the nearest, and its rank; equally near texts share both."""
         scores = vectors[[self._row_of[text] for text in texts]] @ target
         nearer, equal = int((scores > scores[0]).sum()), int((scores == scores[0]).sum())
         return (0.0 if nearer else 1 / equal), nearer + (equal + 1) / 2

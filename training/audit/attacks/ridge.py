@@ -1,6 +1,6 @@
 """Read the tokens of texts from vectors by ridge regression: an attack in closed form.
 
-The chance that a text has a token is taken as linear in the vector. The fit takes seconds and needs a thousand texts,
+The model of a token's probability in a text is linear in the vector. The fit takes seconds and needs a thousand texts,
 so no time limit weakens this attack, and it averages out the noise of a defence.
 """
 
@@ -68,7 +68,7 @@ class RidgeBag:
 
 
 def _occurrences(texts: Iterable[Sequence[int]]) -> tuple[list[Occurrence], list[Integers]]:
-    """Name the occurrences that are frequent enough, and number each text's own by position in that list."""
+    """Return the frequent occurrences, and for each text the positions of its own occurrences in this list."""
     by_text: list[list[Occurrence]] = []
     for text in texts:
         times: Counter[int] = Counter()

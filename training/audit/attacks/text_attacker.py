@@ -64,8 +64,8 @@ class TextAttacker:
 
         The first of an audit's attackers learns from the vectors as they are stored.
 
-        :param steps: of each decoder except the first, which takes four times as many.
-        :param seconds: a limit of time; the first decoder has four times as much.
+        :param steps: the steps of a decoder; the first decoder takes four times as many.
+        :param seconds: the time limit of a decoder; the first decoder has four times as much.
         """
         from ...inversion.text import BagInversion
         from ...inversion.text_batches import TextBatches

@@ -212,7 +212,7 @@ def _lengths(report: Report) -> str:
 
 
 def _candidates(report: Report) -> Iterable[str]:
-    """Lay out the facts that a thief with candidates picks, and the indexed texts that he tells."""
+    """Lay out the attacks with candidates: the facts that a thief picks, and the indexed texts that he recognizes."""
     kinds = list(dict.fromkeys(kind for setting in report["settings"] for kind in setting["facts"]))
     if not kinds:
         return

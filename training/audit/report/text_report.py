@@ -102,7 +102,7 @@ def _short(value: Value) -> str:
 
 
 def _f1s(by_length: ByLength, lengths: Iterable[int]) -> str:
-    """F1 of each length; blank where an attacker had none of it."""
+    """F1 of each length; blank for a length without texts."""
     return "".join(f"{by_length[length]['f1']:>8.3f}" if length in by_length else " " * 8 for length in lengths)
 
 

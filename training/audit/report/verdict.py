@@ -40,9 +40,9 @@ def verdict(report: AuditReport) -> list[str]:
 
 
 def _leak(result: DefenceResult) -> tuple[bool, float, float]:
-    """Order settings by their leak, then by quality; those last that were attacked too weakly.
+    """Order settings by their leak, then by quality. Settings with too weak an attack come last.
 
-    The first of them is on the Pareto front.
+    The first setting is on the Pareto front.
     """
     return bool(result.unmeasured), result.leak, -result.keep
 
@@ -80,7 +80,7 @@ def _picks(result: DefenceResult) -> str:
 def _known(known: KnownText, plain: DefenceResult) -> str:
     """Say how much text the attacker has anyway.
 
-    :param plain: of the vectors as they are stored.
+    :param plain: the result for the vectors as they are stored.
     """
     recognized = "."
     if plain.membership and plain.membership.value is not None:

@@ -100,7 +100,7 @@ def compare(
 
     :param contenders: each "MODEL[@POOLING][@MODE][+RERANKER]", or "lexical" for BM25 alone: see `contenders`.
     :param data: test collections, and files of judged rows (see `judged_rows`).
-    :param modes: for models that name none; with several modes, each model takes part once in each.
+    :param modes: the modes of models without a mode of their own; with several modes, each model is measured in each.
     :param baseline: the contender that the others are compared with, spelled as in `contenders`; by default the first.
     :param measures: by default one for each data set: nDCG@10, Spearman, AP or MAP.
     :param rerank_depth: the number of passages that a RERANKER reads.
@@ -199,7 +199,7 @@ def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
 def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[MeasureColumn]:
     """Return a column for each measure of each data set.
 
-    :raises InputError: for a measure that is unknown, or that no data set has.
+    :raises InputError: for an unknown measure, or a measure that no data set has.
     """
     known = {measure.lower(): measure for of_kind in _MEASURES.values() for measure in of_kind}
     for measure in measures:

@@ -31,7 +31,7 @@ class MeasureColumn:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One contender's value of a column. The baseline has no difference, nor has a value that was not measured."""
+    """One contender's value of a column. The baseline and unmeasured values have no difference."""
 
     value: float
     low: float
@@ -72,7 +72,7 @@ class Comparison:
         return contender != self.baseline and any(cell and baseline for cell, baseline in cells)
 
     def statements(self) -> list[str]:
-        """Say for each contender in a sentence where it is better or worse than the baseline, and where not."""
+        """Say for each contender in a sentence where it is better than the baseline, worse, or not different."""
         return [self._statement(contender) for contender in self.contenders if contender != self.baseline]
 
     def _statement(self, contender: str) -> str:

@@ -22,6 +22,6 @@ def counts(
 
 
 def span_f1(hits: NDArray[Any], totals: NDArray[Any]) -> float:
-    """Return F1 over all spans of all texts; 0 where there are none, as seqeval has it."""
+    """Return F1 over all spans of all texts; 0 without spans, as in seqeval."""
     total = totals.sum()
     return float(2 * hits.sum() / total) if total else 0.0

@@ -90,10 +90,10 @@ class ClassifierTraining(HeadTraining[Example, "_Batch", ClassifierConfig]):
         return measures[0].value
 
     def judge(self, head: EncoderWithHead) -> tuple[dict[str, Any], list[Estimate]]:
-        """Calibrate the model as it will be served, and measure it.
+        """Calibrate the saved model, and measure it.
 
         A probe on the vectors of the trained encoder replaces the head, unless the head is right more often on the
-        held-out rows: the probe has the words of the texts too, and learns a rare class from few rows.
+        held-out rows. The probe also reads the words of the texts, and learns a rare class from few rows.
         """
         rows = self.examples.held_out
         targets = self.examples.targets(rows)

@@ -1,4 +1,4 @@
-"""Fit a probe on the vectors of an encoder: a base as it is, or one that was tuned before. It takes no torch."""
+"""Fit a probe on the vectors of an encoder: an unchanged base, or a tuned encoder. Needs no torch."""
 
 from __future__ import annotations
 
