@@ -80,7 +80,7 @@ class AsyncCalls(AsyncWrites):
     async def asearch(
         self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Unpack[SearchOptions]
     ) -> Hits:
-        """Await `search` in one of a few threads; one that has not begun can be cancelled.
+        """Await `search` in one of a few threads. A search that waits for a thread can be cancelled.
 
         :param options: as in `search`; the wait for a free thread counts towards the `deadline`.
         """
