@@ -57,7 +57,7 @@ _READERS: dict[str, tuple[str, str]] = {
 VERSIONS = {
     "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
     "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 2, "latex": 2, "ini": 2,
-    "man": 2,
+    "man": 2, "email": 2, "mailbox": 2,
 }  # fmt: skip
 
 _LANGUAGES = {

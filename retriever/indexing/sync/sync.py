@@ -114,8 +114,9 @@ def sync(
 
 
 def _note_of_outdated(changes: FolderChanges) -> str:
-    files = "1 file was" if changes.outdated == 1 else f"{changes.outdated:,} files were"
-    return f"{files} read again, since their reader has changed" if changes.outdated else ""
+    if changes.outdated == 1:
+        return "1 file was read again, since its reader has changed"
+    return f"{changes.outdated:,} files were read again, since their reader has changed" if changes.outdated else ""
 
 
 def _languages(ocr: str) -> tuple[str, str]:

@@ -32,6 +32,8 @@ _SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # parts of a saved 
 _INLINE_TYPES = frozenset(
     {"text/plain", "text/html", "text/x-patch", "text/x-diff"}
 )  # read as part of the mail, even with a file name
+# Invitations and contacts, with their endings: attached also where they are another version of the body.
+_CARDS = {"text/calendar": ".ics", "text/vcard": ".vcf", "text/x-vcard": ".vcf"}
 _ENDINGS = MimeTypes()  # its own table, without those of the machine
 _NO_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 _MAX_DEPTH = 20
@@ -164,9 +166,9 @@ class _MailReader:
         if part.is_multipart():
             for child in _children(part):
                 self._add_files(child, depth + 1)
-        elif _is_attachment(part, part.get_content_type()):
+        elif _is_attachment(part, kind := part.get_content_type()):
             is_shown = part.get("Content-ID") is not None or not _file_name(part)
-            if part.get_content_disposition() == "attachment" or not is_shown:
+            if part.get_content_disposition() == "attachment" or kind in _CARDS or not is_shown:
                 self._attach(part)
 
     def _attach(self, part: Message) -> None:
@@ -190,15 +192,17 @@ def _preferred(versions: list[Message]) -> list[Message]:
 
 
 def _is_attachment(part: Message, kind: str) -> bool:
-    """Whether a part is a file beside the text, also without a name: any that is no text."""
-    if part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text":
+    """Whether a part is a file beside the text, also without a name: any but text, and cards."""
+    if part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text" or kind in _CARDS:
         return True
     return bool(_file_name(part)) and kind not in _INLINE_TYPES
 
 
 def _unnamed(kind: str) -> str:
     """The name of an attachment without one: its ending decides how it is read."""
-    return "unnamed" + ("" if kind == "application/octet-stream" else _ENDINGS.guess_extension(kind) or "")
+    if kind == "application/octet-stream":
+        return "unnamed"
+    return "unnamed" + (_CARDS.get(kind) or _ENDINGS.guess_extension(kind) or "")
 
 
 def _bytes(part: Message) -> bytes:

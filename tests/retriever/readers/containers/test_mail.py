@@ -6,6 +6,7 @@ import pytest
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import UnsupportedError, read
+from binocle.retriever.readers.containers.mail import attachments
 
 from ..sample_files import MAIL, outline, reading
 
@@ -84,8 +85,31 @@ def test_the_page_of_a_saved_web_page_and_of_an_invitation_is_read() -> None:
         page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"
         return f"Subject: x\nMIME-Version: 1.0\n{page}--X\nContent-Type: {part}\n\nBEGIN {{}}\n--X--\n"
 
-    for mail in multipart("related", "text/css"), multipart("alternative", "text/calendar"):
+    for mail in multipart("related", "text/css"), multipart("alternative", "text/x-amp-html"):
         assert reading(mail, "a.mht").text == "Subject: x\n\nsaid"
+    assert reading(multipart("alternative", "text/calendar"), "a.eml").text.endswith("\n\nAttachments: unnamed.ics")
+
+
+def test_an_invitation_and_a_contact_without_a_name_are_documents_of_their_own() -> None:
+    calendar = (
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Budget\nLOCATION:Room 4\\, se\n cond floor\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    parts = "".join(
+        f"--X\nContent-Type: {kind}; charset=utf-8\n\n{text}\n"
+        for kind, text in (
+            ("text/plain", "You are invited."),
+            ("text/html", "<p>You are invited."),
+            ("text/calendar; method=REQUEST", calendar),
+            ("text/x-vcard", "BEGIN:VCARD\nFN:Ann\nEND:VCARD"),
+        )
+    )
+    mail = f"Subject: x\nContent-Type: multipart/alternative; boundary=X\n\n{parts}--X--\n"
+    assert reading(mail, "a.eml").text == "Subject: x\n\nYou are invited.\n\nAttachments: unnamed.ics, unnamed.vcf"
+    invitation, contact = attachments(mail.encode(), "a.eml")
+    assert (invitation.name, contact.name) == ("unnamed.ics", "unnamed.vcf")
+    document = reading(invitation.read(), invitation.name)
+    assert "LOCATION:Room 4, second floor" in document.text
+    assert "Budget" in str(document.parts)
 
 
 def test_a_text_part_with_a_file_name_is_read_unless_it_is_an_attachment() -> None:
