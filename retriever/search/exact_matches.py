@@ -92,25 +92,18 @@ class ExactMatches:
             self._levels.update(zip(rows, levels, strict=True))
         return [self._levels[number] for number in ids.tolist()]
 
-    def first(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
-        if self._parts.required or self._parts.excluded:
-            passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
-            candidates = candidates.take(np.flatnonzero(passing))
-        return candidates.take(np.argsort(-self.levels(candidates, mode), kind="stable"))
+    def passing(self, candidates: Candidates) -> Candidates:
+        """Leave out passages that fail the exact parts."""
+        if not (self._parts.required or self._parts.excluded):
+            return candidates
+        passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
+        return candidates.take(np.flatnonzero(passing))
 
     def levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
-        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal.
-
-        If the query is a single word, passages with it come before those without: cosines with a word say little, and
-        some passages of few words are near to every word.
-        """
+        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
         if mode == "semantic" or not len(candidates.ids):
             return np.zeros(len(candidates.ids), np.intp)
-        levels: list[tuple[int, ...]] = list(self._levels_of(candidates.ids))
-        if len(self._words.stems) == 1:
-            has_word = (candidates.lexical > 0).tolist()
-            levels = [(*level, word) for level, word in zip(levels, has_word, strict=True)]
+        levels = self._levels_of(candidates.ids)
         order = {level: number for number, level in enumerate(sorted(set(levels)))}
         return np.array([order[level] for level in levels], np.intp)
 

@@ -8,7 +8,8 @@ the order of the first stage. Among those reached, the score is the mean of two 
 first stage's. The model folder sets the weights; by default the reranker alone decides.
 
 The exact parts of a query decide first: see `exact`. Passages with an identifier of the query come before the others,
-also after a reranker: it has learnt from questions in words, and reads an identifier in pieces.
+also after a reranker: it has learnt from questions in words, and reads an identifier in pieces. If a query has one or
+two different words, passages with all of them come before the others.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker",
 _THREADS = 32  # searches by words at once
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
+_SHORT = 2  # different words of a query that a passage has to hold to come first
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
 
 
@@ -284,7 +286,8 @@ class Query:
             candidates = candidates.take(np.flatnonzero(candidates.ids != selection.without))
         candidates = candidates.take(np.flatnonzero(~isin_sorted(candidates.ids, known)))
         if self._exact:
-            candidates = self._exact.first(candidates, selection.mode)
+            candidates = self._exact.passing(candidates)
+        candidates = candidates.take(np.argsort(-self._word_levels(candidates, selection.mode), kind="stable"))
         if earlier is None or not len(earlier.ids):
             return candidates
         self._deeper.append(np.sort(candidates.ids))
@@ -292,12 +295,25 @@ class Query:
 
     def _levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
         """Number the levels that decide before scores, from 0: the depth of the search, then the exact parts."""
-        levels = np.zeros(len(candidates.ids), np.intp)
-        if self._exact:
-            levels += self._exact.levels(candidates, mode)
+        levels = self._word_levels(candidates, mode)
         for ids in self._deeper:
             levels[~isin_sorted(candidates.ids, ids)] += levels.max(initial=0) + 1
         return levels
+
+    def _word_levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
+        """Number how well each candidate holds the exact parts and, if the query is short, all of its words, from 0.
+
+        Cosines with one or two words say little, and some passages of few words are near to every word.
+        """
+        levels = np.zeros(len(candidates.ids), np.intp)
+        if mode == "semantic" or not len(levels):
+            return levels
+        if self._exact:
+            levels = self._exact.levels(candidates, mode)
+        if mode == "hybrid" and len(set(self._words.stems)) <= _SHORT:
+            shares = relevances.shares(self._snapshot.lexical, self._words.stems, candidates.ids)
+            levels = 2 * levels + (shares > relevances.NEARLY_ALL)
+        return levels - levels.min()
 
     def _are_deeper(self, ids: Ids) -> NDArray[np.bool_]:
         """Whether each candidate was found by a deeper search than the first."""
@@ -305,7 +321,7 @@ class Query:
 
     def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
         """Add to the scores, if exact parts decide, so that each level is above the next: scores fall with the rank."""
-        if not (self._exact and self._exact.levels(candidates, mode).any()):
+        if not self._word_levels(candidates, mode).any():
             return candidates
         score = candidates.score + self._levels(candidates, mode) * (np.ptp(candidates.score) + 1)
         return replace(candidates, score=score.astype(np.float32))

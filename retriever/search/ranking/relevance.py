@@ -55,6 +55,7 @@ FIRST = 3  # passages whose sentences are compared
 HIGHER = 0.3  # cosine of a sentence above that of its passage, at most: no more is expected, so none is compared
 _SENTENCE = 0.1  # a sentence is nearer to a query than its passage, also by chance
 _SENTENCES = 24  # of the first three passages, at most
+NEARLY_ALL = 1 - 1e-6  # a greater share is that of all words
 _MAX_WORDS = 64  # different words of a query that are looked up
 
 
@@ -89,7 +90,7 @@ def relevance(
     fewer = _FEWER * np.log10(highest_count / np.clip(passages, lowest, highest_count))
     evidence = (weights * np.nan_to_num(values)).sum(0) + np.where(np.isnan(cosines), 0.0, fewer)
     raw = 1 / (1 + np.exp(-evidence))
-    raw = np.where(shares > 1 - 1e-6, np.maximum(raw, ALL_WORDS), raw)
+    raw = np.where(shares > NEARLY_ALL, np.maximum(raw, ALL_WORDS), raw)
     return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))
 
 

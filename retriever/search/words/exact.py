@@ -10,9 +10,8 @@ Names of genes and brands look like names in code (mRNA, IL-10, GitHub). In a se
 treats the subject in other words is often better than one with the name. So only the definition of such a name comes
 first: with all passages that hold the name first, nDCG@10 on scifact fell from .739 to .730.
 
-If a query is a single word, such as Table, its definition comes first too, then all passages with it. A number as the
-whole query is a token. So are signs, such as => or an emoji, and names like C++ or C#: the encoder knows few signs,
-full-text search none.
+If a query is a single word, such as Table, its definition comes first too. A number as the whole query is a token. So
+are signs, such as => or an emoji, and names like C++ or C#: the encoder knows few signs, full-text search none.
 """
 
 from __future__ import annotations
