@@ -5,7 +5,7 @@
 
 The folder of --data holds scifact/ and cranfield/ in BEIR's layout, that of --unseen cacm/ and cisi/ with the files of
 `benchmarks.collections`. Documents are indexed without their titles. A query is some words of a title, drawn at
-random, and its one relevant document is that of the title, whether the text has the words or not. Each query is
+random. Its one relevant document is that of the title, whether the text has the words or not. Each query is
 searched twice: as queries of any length are ranked, and with the passages that hold all words first.
 """
 
