@@ -285,6 +285,9 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
     """
     retriever, document = open_cited(path, _find_unless_forgotten, folder, index, wait=wait)
     if document is None:
+        if retriever.snapshot().head.erase:
+            print_note(retriever.delete(path).note)  # a write finishes the erasure that an earlier run began
+            print_note("what an earlier run had left on the disk is erased now")
         echo(f"{printable_path(path_as_printed(path))} was forgotten already")
         return EXIT_NEGATIVE
     report = retriever.delete(document, folder=document, erase=True)

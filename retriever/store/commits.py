@@ -234,7 +234,7 @@ class Commits:
             *self.store.path.glob(SWITCHING),
         ]
         if left:
-            raise OSError(f"{left[0]} cannot be removed: the next command that writes tries to erase it again")
+            raise OSError(f"{left[0]} cannot be removed")
 
 
 def _state_before(store: Store, head: Head) -> Head | None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import StoreError
 from . import erasure, tombstones
 from .commits import Commits
 from .derived import benchmark_queries, neighbours, text_index
@@ -291,7 +292,7 @@ class Writer:
         :returns: a note if the vector index was damaged, or no longer met its requirements; else "".
         """
         notes, self._note = [self._note], ""
-        with writing(self._location):
+        with self._naming_unerased(), writing(self._location):
             if new_rows:
                 self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
@@ -302,6 +303,17 @@ class Writer:
             self._compare_neighbours(rebuild=rebuild)
             self._commits.tidy()
         return "; ".join(filter(None, notes))
+
+    @contextlib.contextmanager
+    def _naming_unerased(self) -> Iterator[None]:
+        """Add to an error that deleted rows wait to be erased, if so: they are in no search any more."""
+        try:
+            yield
+        except StoreError as error:
+            if not self.head.erase:
+                raise
+            unerased = "deleted texts are still on the disk: the next command that writes tries to erase them again"
+            raise type(error)(f"{error}; {unerased}") from error
 
     def _compare_neighbours(self, *, rebuild: bool) -> None:
         """Commit the neighbours of each passage, if many passages changed."""

@@ -221,7 +221,7 @@ class FolderLocation:
                 if folder.stat().st_mtime < (begun if folder.name.startswith(".") else before):
                     shutil.rmtree(folder, ignore_errors=True)
             if math.isinf(before) and folder.exists():
-                raise OSError(f"{folder} cannot be removed: the next command that writes tries to erase it again")
+                raise OSError(f"{folder} cannot be removed")
 
 
 @contextlib.contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from binocle import Retriever
+from binocle.retriever.store.derived import text_index
 
 
 def test_similar_leaves_the_passage_itself_out(here: Path, run):
@@ -168,6 +170,30 @@ def test_forget_erases_what_was_stored(here: Path, run, write):
     left = [file for file in (here / ".binocle").rglob("*") if file.is_file() and b"xylophone" in file.read_bytes()]
     assert left == []
     assert (here / "secret.txt").is_file()
+
+
+def test_forgetting_again_erases_what_a_full_disk_kept(here: Path, run, write, monkeypatch):
+    write(here, {"secret.txt": "The password is xylophone.\n"})
+    run("index", ".")
+
+    def fill(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text_index, "update", fill)
+        result = run("forget", "secret.txt")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"binocle: cannot write to {here / '.binocle'} ([Errno 28] No space left on device); what was committed before "
+        "is kept; deleted texts are still on the disk: the next command that writes tries to erase them again\n"
+    )
+    assert run("forget", "secret.txt") == (
+        1,
+        "secret.txt was forgotten already\n",
+        "what an earlier run had left on the disk is erased now\n",
+    )
+    left = [file for file in (here / ".binocle").rglob("*") if file.is_file() and b"xylophone" in file.read_bytes()]
+    assert left == []
 
 
 def test_forget_takes_a_folder(here: Path, run, monkeypatch):
