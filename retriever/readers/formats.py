@@ -55,7 +55,7 @@ _READERS: dict[str, tuple[str, str]] = {
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
 # Calendars, contacts and .asc files were text, and .properties files were ini.
 VERSIONS = {
-    "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 2, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
+    "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 3, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
     "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 2, "latex": 2, "ini": 2,
     "man": 2, "email": 2, "mailbox": 2,
 }  # fmt: skip

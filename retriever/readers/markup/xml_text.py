@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 _SECTIONS = name_set("""
     article front body back sec section chapter part appendix app book topic concept task reference channel item
     entry feed div div1 div2 div3 abstract ack ref-list boxed-text fig table-wrap bibliography glossary sect1 sect2
-    sect3
+    sect3 sect4 sect5 simplesect preface refentry refsect1 refsect2 refsect3 refsection
 """)
-_TITLES = name_set("title article-title head book-title")
+_TITLES = name_set("title article-title head book-title refname")
 _DROPPED = name_set("script style binary annotation alternatives-source context-group")
 _TEXT_ONLY = name_set("svg xliff tmx")  # attributes hold drawings here, or ids of texts to translate
 _ROWS = name_set("tr row")
 _INLINE = name_set("italic bold sub sup xref ext-link i b em strong emphasis a span tspan monospace underline sc")
 
-_TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
-_PARAGRAPHS = name_set("p para")
-_NOT_IN_RECORD = _ROWS | _PARAGRAPHS
+_TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info", "refnamediv"}
+_PARAGRAPHS = name_set("p para simpara")
+_VERBATIM = name_set("programlisting screen literallayout preformat codeblock")
+_NOT_IN_RECORD = _ROWS | _PARAGRAPHS | _VERBATIM
 _MAX_RECORD_LENGTH = 600  # characters
 _MAX_RECORD_ELEMENTS = 120
 _MAX_VALUE = 200  # characters of a value that stands behind its name
@@ -45,7 +46,8 @@ _MAX_VALUE = 200  # characters of a value that stands behind its name
 _MIN_SHARE = 0.9  # of the text: less is a loss, not a stray sign that the parser drops
 _TAG = re.compile(r"<[^<>]*>")
 _COMMENT_OR_TAG = re.compile(rf"<!--.*?-->|{_TAG.pattern}", re.DOTALL)
-_ENTITY = re.compile(r"&(\w{2,31};)")
+_LITERAL = r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)"
+_ENTITY = re.compile(rf"{_LITERAL}|&([A-Za-z_][\w.-]{{0,60}};)", re.DOTALL)
 _TEX_AROUND = re.compile(
     r"\\documentclass.*?\\begin\{document\}|\\(?:begin|end)\{[a-z]+\*?\}|\$", re.DOTALL
 )  # around a formula
@@ -105,17 +107,24 @@ def _without_tags(source: str) -> str:
 
 
 def _replace_entities(source: str) -> str:
-    """Replace entities that HTML names by their letters; entities of XML and of the file itself stay."""
+    """Replace entities that HTML names by their letters, and unknown ones by their names, as `null` for `&null;`.
+
+    Entities of XML and of the file itself stay.
+    """
     unchanged = {
         "amp;",
         "lt;",
         "gt;",
         "quot;",
         "apos;",
-        *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source)),
+        *(f"{name};" for name in re.findall(r"<!ENTITY\s+([\w.-]+)", source)),
     }
-    named = html5.keys() - unchanged
-    return _ENTITY.sub(lambda match: _escape(html5[match[1]]) if match[1] in named else match[0], source)
+
+    def text_of(match: re.Match[str]) -> str:
+        name = match[1]
+        return match[0] if name is None or name in unchanged else _escape(html5.get(name, name[:-1]))
+
+    return _ENTITY.sub(text_of, source)
 
 
 def _escape(letters: str) -> str:
@@ -148,18 +157,30 @@ class _XmlReader:
             self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
         elif _is_title(element):
             self._add_title(element, depth)
-        elif _is_mixed(element):
+        elif name in _VERBATIM:
+            line = int(element.sourceline or 1)  # the builder counts the empty lines above the text
+            self._builder.add(_text(element), line=line, heading=self._headings.path, kind="code")
+        elif _is_mixed(element) and not _has_blocks(element):
             self._add_block(element)
         elif _is_record(element):
             self._add(element, _named(element) if self._has_names else collapse_spaces(_text(element)), gap="\n")
         else:
-            self._builder.add(_key(element), line=_first_line(element), heading=self._headings.path, gap="\n")
-            outer, self._columns = self._columns, _columns(element) if name == "table" else self._columns
-            for child in element:
-                self.add_element(child, depth)
-            self._columns = outer
+            self._add_children(element, depth)
         if section:
             self._headings.leave(depth)
+
+    def _add_children(self, element: Any, depth: int) -> None:
+        """Add the elements in one, and the texts beside them."""
+        self._builder.add(_key(element), line=_first_line(element), heading=self._headings.path, gap="\n")
+        self._add(element, collapse_spaces(element.text or ""))
+        outer = self._columns
+        if local_name(element) == "table":
+            self._columns = _columns(element)
+        for child in element:
+            self.add_element(child, depth)
+            if child.tail and child.tail.strip():
+                self._builder.add(collapse_spaces(child.tail), line=_line_behind(child), heading=self._headings.path)
+        self._columns = outer
 
     def _add_title(self, element: Any, depth: int) -> None:
         text = collapse_spaces(_text(element))
@@ -272,6 +293,13 @@ def _is_mixed(element: Any) -> bool:
     return _has_own_text(element) or any(local_name(child) in _INLINE for child in element)
 
 
+def _has_blocks(element: Any) -> bool:
+    """Whether paragraphs or listings stand in an element that is none itself; text beside them is a block."""
+    return local_name(element) not in _PARAGRAPHS and any(
+        local_name(node) in _PARAGRAPHS | _VERBATIM for node in element.iterdescendants("*")
+    )
+
+
 def _text(element: Any) -> str:
     """All text in an element, with white space between the children of a pure container."""
     pieces: list[str] = []
@@ -316,6 +344,13 @@ def _last_line(element: Any) -> int:
     texts = ((int(node.sourceline or 1), (node.text or "").rstrip()) for node in element.iter("*"))
     ends = (line + text.count("\n") for line, text in texts)
     return max(int(element.sourceline or 1) + _text(element).rstrip().count("\n"), *ends)
+
+
+def _line_behind(element: Any) -> int:
+    """The line on which the text behind an element begins, if no tag in it is longer than a line."""
+    tail = str(element.tail)
+    inside = sum(text.count("\n") for text in element.itertext())
+    return int(element.sourceline or 1) + inside + tail.count("\n", 0, len(tail) - len(tail.lstrip()))
 
 
 def _first_line(element: Any) -> int:

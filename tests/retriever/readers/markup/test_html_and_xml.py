@@ -305,6 +305,53 @@ def test_html_entities_in_xml_are_read_as_letters(doctype: str) -> None:
     assert reading(source, "a.xml").text == "café x & <y< —"
 
 
+def test_entities_of_another_file_are_read_by_their_names() -> None:
+    source = "<a><p>A &catch; block in &php.ini; is &null; <!-- &a; --></p><c><![CDATA[x = &y; z]]></c></a>"
+    document = reading(source, "a.xml")
+    assert document.text == "A catch block in php.ini is null\n\nx = &y; z"
+    assert document.metadata == {}
+
+
+DOCBOOK = """<refentry>
+<refnamediv><refname>preg_match</refname>
+<refpurpose>Match a pattern</refpurpose></refnamediv>
+<refsect1>
+ &reftitle.description;
+ <para>It returns &true;.</para>
+ <note><simpara>Be careful.</simpara></note>
+</refsect1>
+<refsect1><title>Examples</title>
+ <example><title>Finding</title>
+  <programlisting>
+<![CDATA[
+if (a)
+    b();
+]]>
+  </programlisting>
+  &outputs;
+  <screen>1</screen>
+ </example>
+</refsect1>
+</refentry>
+"""
+
+
+def test_pages_of_docbook_have_headings_paragraphs_and_listings() -> None:
+    document = reading(DOCBOOK, "a.xml")
+    assert document.title == "preg_match"
+    assert outline(document) == [
+        (("preg_match",), 2, "prose", "preg_match"),
+        (("preg_match",), 3, "prose", "Match a pattern\n\nreftitle.description"),
+        (("preg_match",), 6, "prose", "It returns true."),
+        (("preg_match",), 7, "prose", "Be careful."),
+        (("preg_match", "Examples"), 9, "prose", "Examples"),
+        (("preg_match", "Examples"), 10, "prose", "Finding"),
+        (("preg_match", "Examples"), 13, "code", "if (a)\n    b();"),
+        (("preg_match", "Examples"), 17, "prose", "outputs"),
+        (("preg_match", "Examples"), 18, "code", "1"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("declared", "written"), [("utf-16", "utf-8"), ("utf-16", "cp1252"), ("utf-8", "cp1252"), ("iso-8859-1", "cp1252")]
 )
