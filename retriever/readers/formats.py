@@ -56,7 +56,7 @@ _READERS: dict[str, tuple[str, str]] = {
 # Calendars, contacts and .asc files were text, and .properties files were ini.
 VERSIONS = {
     "docx": 2, "xlsx": 2, "pptx": 2, "ods": 2, "xml": 3, "pdf": 3, "epub": 3, "odt": 3, "odp": 3, "html": 3,
-    "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 2, "latex": 2, "ini": 2,
+    "markdown": 2, "notebook": 2, "subtitles": 2, "po": 2, "text": 3, "latex": 2, "ini": 2,
     "man": 2, "email": 2, "mailbox": 2,
 }  # fmt: skip
 

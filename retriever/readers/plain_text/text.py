@@ -26,11 +26,23 @@ _CUE_CHARACTERS = {"amp": "&", "lt": "<", "gt": ">", "nbsp": " ", "lrm": "", "rl
 _CUE_ESCAPE = re.compile(f"&({'|'.join(_CUE_CHARACTERS)});")
 _QUOTED = re.compile(r'"[^"]*"')
 _DELIMITERS = ",;\t|"
+_DATED = re.compile(  # a date or a time, perhaps in brackets, or behind a weekday and a month
+    r"\W{0,3}(?:[^\W\d]{2,10}[, ]{1,3}){0,2}"
+    r"(?:\d{1,4}([-/.])\d{1,2}\1\d{1,4}|(?:(?:\d{1,2}[-/.])?\d{1,2} )?\d{1,2}:\d{2}|\d{6,10}[-T ]{1,3}\d)"
+)
+_SAMPLE = 200  # lines
 
 
 def read_text(data: bytes, format_name: str) -> Document:
-    """Read a text file as prose."""
-    return _one_part(decode(data), format_name, "prose")
+    """Read a text file as prose; a log or an exported chat as a table, which is cut between lines."""
+    text = decode(data)
+    return _one_part(text, format_name, "table" if _has_dated_lines(text) else "prose")
+
+
+def _has_dated_lines(text: str) -> bool:
+    """Whether a third of the first lines begin with a date or a time."""
+    lines = [line for line in text[: 500 * _SAMPLE].split("\n", _SAMPLE)[:_SAMPLE] if line.strip()]
+    return len(lines) > 2 and 3 * sum(map(bool, map(_DATED.match, lines))) >= len(lines)
 
 
 def read_properties(data: bytes, format_name: str) -> Document:

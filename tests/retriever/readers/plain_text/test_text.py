@@ -107,6 +107,45 @@ def test_a_part_begins_at_the_first_line_with_text() -> None:
     assert outline(document) == [((), 3, "prose", "  first\nsecond")]
 
 
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        *(
+            "2015-07-29 19:30:34,221 - ",
+            "2024-01-02T10:00:00Z ",
+            "081109 203615 ",
+            "- 1117838570 2005.06.03 ",
+            "12:34:56 ",
+        ),
+        *(
+            "[Sun Dec 04 04:47:44 2005] ",
+            "Dec 10 06:55:46 ",
+            "Jul  1 09:00:55 ",
+            "17/06/09 20:10:40 ",
+            "03-17 16:13:38.811 ",
+        ),
+        *("[12.03.21, 10:15] Ann: ", "1/2/21, 9:05 - Ann: ", "[10.30 16:49:06] ", "20171223-22:15:29:606|"),
+    ],
+)
+def test_a_log_is_cut_between_its_lines(stamp: str) -> None:
+    document = reading("\n".join([f"{stamp}it began: now", f"{stamp}it failed", "\tat line 7", f"{stamp}end"]), "a.log")
+    assert [(kind, line) for _, line, kind, _ in outline(document)] == [("table", 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "On 3 May 2020 we met\nand at 10:15 we\nleft the house in\n2020 for good\n",
+        "1. one\n2. two\n3. three\n4. four\n",
+        "numpy==1.11.1\npandas==0.18.1\nscipy==0.17.1\n",
+        "2010, 2011 Ann\n2012, 2013 Bob\n2014-2015 Eve\n",
+        "2024-01-02 10:00 one line\n",
+    ],
+)
+def test_other_texts_are_prose(text: str) -> None:
+    assert [kind for _, _, kind, _ in outline(reading(text, "a.txt"))] == ["prose"]
+
+
 @pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\xef\xbb\xbf", b"\xe2\x80\x83\n"])
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.csv", "a.json", "a"])
 def test_an_empty_text_gives_a_document_without_parts(data: bytes, name: str) -> None:
