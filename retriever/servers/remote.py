@@ -271,9 +271,14 @@ class RemoteRetriever(AsyncWrites):
         body = {"ids": names, "metadata": _plain_values(metadata), "where": _sent(where), "mode": mode}
         return self._write("PATCH", body)
 
-    def delete(self, *ids: str | os.PathLike[str], where: Where = None) -> Report:
-        """Remove documents by id or by a filter."""
-        return self._write("DELETE", {"ids": list(ids), "where": _sent(where)})
+    def delete(
+        self, *ids: str | os.PathLike[str], where: Where = None, erase: bool | Literal["later"] = False
+    ) -> Report:
+        """Remove documents by id or by a filter.
+
+        :param erase: erase texts and vectors from the server's disk: now, or "later", as in `Retriever.delete`.
+        """
+        return self._write("DELETE", {"ids": list(ids), "where": _sent(where), "erase": erase or None})
 
     def status(self) -> dict[str, Any]:
         """Return the name of the index, its version, documents by state, passages and encoder."""

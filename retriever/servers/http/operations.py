@@ -143,7 +143,7 @@ def delete(caller: Caller, request: shapes.DeleteInput) -> Answer:
     where = filter_of(request.where)
     if not request.ids and where is None:
         raise InputError("nothing is chosen: give ids, or a filter as where")
-    return _report(caller.documents.delete(*request.ids, where=where, wait=_WAIT))
+    return _report(caller.documents.delete(*request.ids, where=where, erase=request.erase, wait=_WAIT))
 
 
 def delete_one(caller: Caller, request: shapes.IdInput) -> Answer:

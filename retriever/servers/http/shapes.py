@@ -202,6 +202,13 @@ class DeleteInput(Input):
 
     ids: Ids = []
     where: Where = None
+    erase: Annotated[
+        bool | Literal["later"],
+        Field(
+            description="Erase texts and vectors from the disk: now, which builds the indexes anew, or later, at a "
+            "quiet moment within an hour. Otherwise they leave it with later writes."
+        ),
+    ] = False
 
 
 class Nothing(Input):

@@ -197,6 +197,23 @@ def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
         assert [record.id for record in remote.iterate()] == ["first"]
 
 
+def test_deleted_documents_are_erased_from_the_disk_of_the_server(tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    retriever.add([{"id": name, "text": f"The {name} sails.", "metadata": {"x": 1}} for name in ("zebra", "walrus")])
+
+    def is_on_disk(word):
+        return any(word.encode() in path.read_bytes() for path in (tmp_path / "added").rglob("*") if path.is_file())
+
+    with serving(retriever, writable=True) as address, RemoteRetriever(address) as remote:
+        assert is_on_disk("zebra") and is_on_disk("walrus")
+        assert remote.delete("zebra", erase=True).removed == 1
+        assert (is_on_disk("zebra"), is_on_disk("walrus")) == (False, True)
+        assert remote.delete(where={"x": 1}, erase="later").removed == 1
+        assert retriever.status().erase_by is not None
+        with pytest.raises(InputError, match="erase"):
+            remote.delete("walrus", erase="soon")
+
+
 def test_documents_are_added_with_all_their_fields(tmp_path, tiny_model, serving):
     here, there = (Retriever.open(tmp_path / name, model=tiny_model) for name in ("here", "there"))
     vector = here.encoder.encode(["moon"])[0]
