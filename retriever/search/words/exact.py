@@ -110,6 +110,7 @@ _AFTER_OPTION = (
 )
 
 # Functions of C, Java or JavaScript have no keyword: a name, parameters and a block, unless the line is a statement.
+_PARAMETERS = r"\((?:[^;{}()]++|\((?:[^;{}()]++|\([^;{}()]*+\))*+\))*+\)"  # closed before the block, as no callback is
 _NO_STATEMENT = r"(?![ \t]*(?:if|else|for|while|switch|match|return|case|await|new|throw|yield|do|in|and|or|not)\b)"
 
 
@@ -340,6 +341,6 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
         rf"[ \t]*\((?:[\w-]+[:/])?def[\w-]*\*?[ \t]+\(?{name}(?!-)",
         rf"{_BLOCK_OF_TERRAFORM}{name}\"",
         rf"[ \t]*{_CREATE}{name}",
-        rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]{{0,2000}}\)[^;{{}}()]*\{{",
+        rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*{_PARAMETERS}[^;{{}}()]*\{{",
     )
     return re.compile(rf"^(?:{'|'.join(lines)})", flags)

@@ -205,6 +205,18 @@ def test_a_sentence_of_words_is_itself(sentence):
         ("--all", "--all-of --allow", 0),
         ("two words", "Two\n   words", USE_IN_OTHER_CASE),
         ("東京", "在東京都内", USE),
+        *(
+            ("run_all", call, USE)  # a call with a callback is no definition
+            for call in (
+                "run_all('~([a-z])~', function ($match) {",
+                "echo run_all('x', function () {",
+                "run_all(() => {",
+                'run_all("/", async (request, answer) => {',
+                "run_all(new Task() { int run() {",
+            )
+        ),
+        ("run_all", "static int run_all(const char *name, void (*done)(int (*)(void), int)) {", DEFINITION),
+        ("run_all", "public List<T> run_all(@Named(value = make(3)) T one)\n    throws Error {", DEFINITION),
     ],
 )
 def test_definitions_are_better_than_uses(literal, passage, expected):
