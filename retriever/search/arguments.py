@@ -10,10 +10,10 @@ from ...core.vectors import unit_vector
 from ...core.words import encodable
 from ..store.filters.where import among, parse
 from .mode import Mode, check_mode
-from .query import Reranking, Selection
 from .ranking.relevance import check_relevance
 from .request import SearchRequest
 from .results.joining import check_join
+from .selection import Reranking, Selection
 
 if TYPE_CHECKING:
     import os

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,22 +35,21 @@ from .ranking.neighbours import Ranking
 from .results.duplicates import RankedPassage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
+from .selection import DEEPER, Selection
 from .steps import finish
 from .word_search import MAX_TERMS, WordSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
-    from ..models.reranker import Reranker
-    from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
     from .deadline import Deadline
     from .mode import Mode
-    from .results.diversity import Diversity
     from .results.duplicates import Group
+    from .selection import Reranking
     from .steps import Rows, Steps
     from .words.exact import ExactQuery
 
@@ -58,65 +57,8 @@ if TYPE_CHECKING:
 
 _STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker", "sentences")  # in a fixed order
 _THREADS = 32  # searches by words at once
-_DEEPER = 8  # times as many candidates, if too few hits remain without copies
-_DEEPEST = 100_000  # candidates of a query with excluded words: their vectors take 150 MB
 _SHORT = 2  # different words of a query that a passage has to hold to come first
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
-
-
-@dataclass(frozen=True, slots=True)
-class Reranking:
-    """A reranker and its limits."""
-
-    reranker: Reranker
-    depth: int  # the number of best passages of the first stage that it reads
-    seconds: float | None  # the time for its scores; None: no limit
-
-    def scores(self, query: str, passages: list[str], deadline: Deadline | None = None) -> Floats:
-        """Score the passages from the first on, until the time is over."""
-        remaining = None if deadline is None else deadline.remaining
-        limits = [limit for limit in (self.seconds, remaining) if limit is not None]
-        if not limits:
-            return self.reranker.score(query, passages)
-        if min(limits) <= 0:
-            return np.empty(0, np.float32)
-        return self.reranker.score_within(min(limits), query, passages)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which passages become hits."""
-
-    k: int
-    mode: Mode
-    where: Filter | None
-    without: int | None = None  # the id of a passage to leave out
-    reranking: Reranking | None = None
-    per_document: int | None = None  # passages of a document, as in `duplicates.select`
-    collapse: bool = True  # leave out copies, and passages beyond the limit of a document
-    with_vectors: bool = False  # give each hit the stored vector of its passage
-    by_document: bool = False  # give the best passage of each of k documents
-    diversity: Diversity | None = None  # choose among more than k passages, for hits that differ
-    offset: int = 0  # passages on earlier pages, the first of the k
-
-    @property
-    def pool(self) -> int:
-        """The number of passages to choose the hits from."""
-        return self.diversity.pool_of(self.k) if self.diversity else self.k
-
-    @property
-    def pages(self) -> Sequence[int]:
-        """The numbers of passages at which pages end."""
-        return self.diversity.blocks(self.pool) if self.diversity else [self.offset]
-
-    def deepest(self, depth: int, passages: int, *, excludes_words: bool) -> int:
-        """Return how many candidates to take at most, of so many passages, if the first `depth` fill no page."""
-        if self.by_document:
-            return passages
-        deepest = _DEEPER * max(depth, self.k) if self.collapse else self.k
-        if excludes_words:
-            deepest = max(deepest, _DEEPEST)  # the best candidates may all hold an excluded word
-        return min(passages, deepest)
 
 
 class Query:
@@ -204,7 +146,7 @@ class Query:
             candidates, chosen = self._choose(stage, selection)
             if len(chosen) >= selection.pool or depth >= deepest or len(batch.ids) < depth:
                 return stage, candidates, chosen
-            depth *= _DEEPER
+            depth *= DEEPER
 
     def _ids_with_words(self, exact: ExactMatches, passing: Passing | None) -> list[int]:
         with self._timed("exact"):

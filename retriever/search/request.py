@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
     from .deadline import Deadline
     from .mode import Mode
-    from .query import Selection
     from .results.hits import Hits
+    from .selection import Selection
     from .steps import Steps
 
 _TOGETHER = 64  # searches that read their rows at once
