@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import InputError, NotFoundError
+from .admission import completed_change, completed_document, faults_outside, stored_columns
 from .asynchronous import AsyncCalls
-from .documents.metadata import plain
-from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_document, check_documents
+from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_documents
 from .indexing.batch import Batch
 from .indexing.delete import Erase, delete
 from .indexing.report import DocumentError
@@ -23,16 +22,12 @@ from .reads import DocumentReads
 from .search.results.currency import Currency, check_cited, check_passage
 from .search.similar import check, similar
 from .store import records
-from .store.filters import fields
-from .store.filters.columns import DocumentColumns
-from .store.filters.evaluation import evaluate
 from .store.filters.fields import shown
-from .store.filters.filter import Condition, Filter, Junction, Negation, Within
+from .store.filters.filter import Filter, Within
 from .store.filters.where import parse
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -168,7 +163,7 @@ class Scope(DocumentReads, AsyncCalls):
             under a key that it compares.
         """
         choose = self._chosen(ids or (), where, must_exist=True)
-        change = MetadataChange.of(self._retained(metadata, mode), mode)
+        change = MetadataChange.of(completed_change(metadata, mode, self._inside), mode)
         with self._writing(wait) as writer:
             return update(writer, choose, change, self._check_changed)
 
@@ -227,21 +222,9 @@ class Scope(DocumentReads, AsyncCalls):
 
         return choose
 
-    def _retained(self, metadata: Mapping[str, Any], mode: Change) -> dict[str, Any]:
-        """Complete new metadata with the values that the scope demands; other values under these keys stay."""
-        if not isinstance(metadata, Mapping):
-            raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
-        _check_single("the change", metadata, self._inside)
-        demanded = dict(_equalities(self._inside))
-        removed = {key: value for key, value in demanded.items() if metadata.get(key) is None}
-        return {
-            **metadata,
-            **(removed if mode == "replace" else {key: removed[key] for key in removed if key in metadata}),
-        }
-
     def _check_changed(self, rows: list[dict[str, Any]]) -> None:
         """Refuse a change after which a document would not pass the filter of the scope."""
-        if fault := next(filter(None, _outside([repr(row["path"]) for row in rows], rows, self._inside)), None):
+        if fault := next(filter(None, faults_outside([repr(row["path"]) for row in rows], rows, self._inside)), None):
             raise InputError(fault)
 
     def __repr__(self) -> str:
@@ -260,11 +243,11 @@ class Scope(DocumentReads, AsyncCalls):
             rows: dict[int, dict[str, Any]] = {}
             for number, document in batch:
                 try:
-                    admitted[number] = _with_values(number, document, self._inside)
-                    rows[number] = _row(number, admitted[number])
+                    admitted[number] = completed_document(number, document, self._inside)
+                    rows[number] = stored_columns(number, admitted[number])
                 except InputError as error:
                     admitted[number] = DocumentError(number, _id_of(document), str(error))
-            refused = _outside([f"{number}" for number in rows], list(rows.values()), self._inside)
+            refused = faults_outside([f"{number}" for number in rows], list(rows.values()), self._inside)
             faults = {number: fault for number, fault in zip(rows, refused, strict=True) if fault}
             faults |= self._faults_of_ids([(number, _id_of(admitted[number])) for number in rows])
             for number, fault in faults.items():
@@ -289,7 +272,8 @@ class _ScopeBatch(Batch):
 
     def __init__(self, policy: AddPolicy, scope: Scope) -> None:
         super().__init__(policy, scope._chosen, scope._check_changed)  # noqa: SLF001 - it is a part of the scope
-        self._admitted, self._retained, self._faults_of_ids = scope._admitted, scope._retained, scope._faults_of_ids  # noqa: SLF001 - as above
+        self._inside = scope._inside  # noqa: SLF001 - as above
+        self._admitted, self._faults_of_ids = scope._admitted, scope._faults_of_ids  # noqa: SLF001 - as above
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
         self._check_open()
@@ -304,7 +288,7 @@ class _ScopeBatch(Batch):
         where: Where = None,
         mode: Change = "merge",
     ) -> None:
-        super().update(metadata=self._retained(metadata, mode), ids=ids, where=where, mode=mode)
+        super().update(metadata=completed_change(metadata, mode, self._inside), ids=ids, where=where, mode=mode)
 
     def commit(self, writer: Writer, encoder: Encoder | None) -> None:
         names: list[tuple[int, str | None]] = [
@@ -325,96 +309,3 @@ def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:
 def _id_of(document: Any) -> str | None:
     name = document.get("id") if hasattr(document, "keys") else None
     return name if isinstance(name, str) else None
-
-
-def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> Mapping[str, Any]:
-    """Complete a document with the values that a scope demands; other values under these keys stay."""
-    if not hasattr(document, "keys"):
-        raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
-    metadata = document.get("metadata") or {}
-    if not isinstance(metadata, Mapping):
-        raise InputError(f"document {number} has metadata of type {type(metadata).__name__}: expected a mapping")
-    _check_single(f"document {number}", metadata, inside)
-    demanded = {key: value for key, value in _equalities(inside) if metadata.get(key) is None}
-    return {**document, "metadata": {**metadata, **demanded}}
-
-
-def _check_single(subject: str, metadata: Mapping[str, Any], inside: Filter) -> None:
-    """Refuse several values under a key that a scope compares.
-
-    A list passes a filter if one of its values does. Another value could put the document into another scope too.
-    """
-    for key in _compared(inside):
-        values = metadata.get(key)
-        if isinstance(values, (list, tuple, set, frozenset)) and len(values) > 1:
-            raise InputError(
-                f"{subject} has {len(values)} values under {key!r}, which this scope compares: expected one"
-            )
-
-
-def _compared(inside: Filter) -> Iterator[str]:
-    """Yield the metadata keys that a filter compares."""
-    if isinstance(inside, Condition) and inside.operator != "exists" and inside.key not in fields.BUILT_IN:
-        yield inside.key.removeprefix(fields.METADATA)
-    elif isinstance(inside, Junction):
-        for part in inside.parts:
-            yield from _compared(part)
-    elif isinstance(inside, Negation):
-        yield from _compared(inside.part)
-    elif isinstance(inside, Within):
-        yield from _compared(inside.scope)
-
-
-def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
-    """Yield the keys of metadata and their values that a filter demands."""
-    if isinstance(inside, Condition) and inside.key not in fields.BUILT_IN:
-        key, value = inside.key.removeprefix(fields.METADATA), inside.value
-        if inside.operator in ("eq", "same"):
-            yield key, value
-        elif inside.operator == "like" and not fields.GLOB_SIGNS.intersection(value):
-            number = fields.number(value)
-            yield key, value if number is None else number
-    if isinstance(inside, Junction) and inside.operator == "and":
-        for part in inside.parts:
-            yield from _equalities(part)
-    if isinstance(inside, Within):
-        yield from _equalities(inside.scope)
-
-
-def _outside(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filter) -> list[str]:
-    """Say of each document why it does not pass the filter of a scope; "" if it does.
-
-    :param labels: the names of the documents in messages.
-    :param rows: the columns of the documents.
-    """
-    if not rows:
-        return []
-    mask = evaluate(inside, DocumentColumns(pa.Table.from_pylist(list(rows))))
-    expected = f"expected one that passes {inside!r}"
-    return [
-        "" if passes else f"document {label} is outside of this scope: {expected}"
-        for label, passes in zip(labels, mask.tolist(), strict=True)
-    ]
-
-
-def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that filters read, with the values that the document will have in the store."""
-    metadata = {key: plain(value) for key, value in document["metadata"].items() if value is not None}
-    try:
-        encoded = json.dumps(metadata)
-    except (TypeError, ValueError):
-        raise InputError(f"document {number} has metadata that cannot be kept: {shown(metadata)}") from None
-    text, title, name = (str(document.get(key) or "") for key in ("text", "title", "id"))
-    is_markdown = document.get("format") == "markdown"
-    addition = check_document(number, document) if is_markdown else None
-    if isinstance(addition, Addition):
-        title = addition.document.title
-    size = len(text.encode("utf-8", "replace"))
-    row = {
-        "path": name,
-        "source": "added",
-        "size": size,
-        "mtime_ns": 0,
-        "format": "markdown" if is_markdown else "text",
-    }
-    return row | {"title": title, "metadata": encoded}
