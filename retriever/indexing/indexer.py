@@ -47,6 +47,23 @@ class _Passage:
     key: int
     vector: Floats | None = None  # from the caller, with the document; None: from the encoder
 
+    def row(self, number: int) -> Row:
+        """Return the row of the chunks table with this id, without vectors."""
+        return {
+            "id": number,
+            "document": self.document,
+            "key": self.key,
+            "char_start": self.chunk.start,
+            "char_end": self.chunk.end,
+            "line_start": self.chunk.line_start,
+            "line_end": self.chunk.line_end,
+            "page": self.chunk.page,
+            "heading": list(self.chunk.heading),
+            "text": self.chunk.text,
+            "context": self.context,
+            SYMBOLS: list(self.chunk.symbols) or None,
+        }
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -178,23 +195,7 @@ class Indexer:
         if not waiting:
             return
         vectors, previous = self._vectors(waiting)
-        rows = [
-            {
-                "id": self._next_chunk + position,
-                "document": passage.document,
-                "key": passage.key,
-                "char_start": passage.chunk.start,
-                "char_end": passage.chunk.end,
-                "line_start": passage.chunk.line_start,
-                "line_end": passage.chunk.line_end,
-                "page": passage.chunk.page,
-                "heading": list(passage.chunk.heading),
-                "text": passage.chunk.text,
-                "context": passage.context,
-                SYMBOLS: list(passage.chunk.symbols) or None,
-            }
-            for position, passage in enumerate(waiting)
-        ]
+        rows = [passage.row(self._next_chunk + position) for position, passage in enumerate(waiting)]
         has_symbols = self._writer.snapshot().has_symbols
         schema = chunk_schema(self._encoder.dim, previous=self._has_previous, symbols=has_symbols)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))

@@ -216,7 +216,7 @@ def choose_distractors(data: TrainingSet) -> list[str]:
         return texts
     queries = list(dict.fromkeys(table["query"].to_pylist()))
     sample = np.linspace(0, len(queries) - 1, min(_CHOOSING, len(queries))).astype(np.int64)
-    bm25 = BM25(texts)
+    bm25 = BM25.of(texts)
     rankings = [np.argsort(-bm25.scores(queries[number]), kind="stable")[:missing] for number in sample]
     by_rank = chain.from_iterable(zip(*rankings, strict=True))
     return [texts[number] for number in islice(dict.fromkeys(by_rank), missing)]

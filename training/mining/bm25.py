@@ -6,6 +6,7 @@ Searches use `indexes/inverted/lexical_index.py`.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,38 +52,45 @@ def term_scores(idf: Any, counts: Any, relative_length: Any) -> Any:
     return idf * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative_length))
 
 
+@dataclass(frozen=True, slots=True)
 class BM25:
     """An inverted index of passages by the stems of full-text search, without stems that are too common."""
 
-    def __init__(self, passages: Sequence[str]) -> None:
+    size: int  # passages
+    numbers: dict[str, int]  # stem -> its number
+    starts: NDArray[np.intp]  # where the postings of each stem begin, shape (stems + 1,)
+    passages: NDArray[np.int32]  # the passage of each posting
+    weights: Floats  # the score of each posting
+
+    @classmethod
+    def of(cls, passages: Sequence[str]) -> BM25:
+        """Index passages."""
         counted = [Counter(query_stems(text)) for text in passages]
         frequency = Counter(stem for counts in counted for stem in counts)
         maximum = max(2, COMMON * len(passages))
         indexed = [stem for stem, number in frequency.items() if number <= maximum]
-        self._size = len(passages)
-        self._numbers = {stem: number for number, stem in enumerate(indexed)}
+        numbers = {stem: number for number, stem in enumerate(indexed)}
         postings = [
-            (self._numbers[stem], passage, count)
+            (numbers[stem], passage, count)
             for passage, counts in enumerate(counted)
             for stem, count in counts.items()
-            if stem in self._numbers
+            if stem in numbers
         ]
         table = np.array(postings, np.int32).reshape(-1, 3)
         table = table[np.argsort(table[:, 0], kind="stable")]
-        self._starts = np.searchsorted(table[:, 0], np.arange(len(indexed) + 1))
-        self._passages = table[:, 1]
+        starts = np.searchsorted(table[:, 0], np.arange(len(indexed) + 1))
         lengths = np.array([counts.total() for counts in counted], np.float32)
         relative = lengths / max(1.0, float(lengths.mean()))
-        idf = inverse_frequency(np.diff(self._starts), self._size)
-        scores = term_scores(idf[table[:, 0]], table[:, 2].astype(np.float32), relative[self._passages])
-        self._weights = scores.astype(np.float32)
+        idf = inverse_frequency(np.diff(starts), len(passages))
+        scores = term_scores(idf[table[:, 0]], table[:, 2].astype(np.float32), relative[table[:, 1]])
+        return cls(len(passages), numbers, starts, table[:, 1], scores.astype(np.float32))
 
     def scores(self, query: str) -> Floats:
         """Return the score of every passage, shape (passages,); each different word of the query counts once."""
-        scores = np.zeros(self._size, np.float32)
+        scores = np.zeros(self.size, np.float32)
         for stem in set(query_stems(query)):
-            number = self._numbers.get(stem)
+            number = self.numbers.get(stem)
             if number is not None:
-                postings = slice(self._starts[number], self._starts[number + 1])
-                scores[self._passages[postings]] += self._weights[postings]
+                postings = slice(self.starts[number], self.starts[number + 1])
+                scores[self.passages[postings]] += self.weights[postings]
         return scores

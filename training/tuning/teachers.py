@@ -89,7 +89,7 @@ class Hybrid:
 
     def __init__(self, encoder: Encoder, passages: Sequence[str], vectors: Floats) -> None:
         self._encoder, self._vectors = encoder, vectors
-        self._bm25 = BM25(passages)
+        self._bm25 = BM25.of(passages)
 
     def scores(self, queries: Sequence[str]) -> Floats:
         """Score every passage by BM25 and by one product with all vectors."""

@@ -219,7 +219,7 @@ class Judges:
 
     @cached_property
     def _lexical(self) -> Floats:
-        bm25 = BM25(self.texts)
+        bm25 = BM25.of(self.texts)
         return standard_rows(np.stack([bm25.scores(query) for query in self.queries]))
 
     @cached_property

@@ -463,7 +463,7 @@ def test_too_few_documents_are_told(tmp_path, tiny_model):
 
 def test_bm25_is_the_formula_over_the_stems_of_full_text_search():
     passages = ["The retrying worker retries", "retried once", "a queue", "a server", "a task", "a file"]
-    scores = BM25(passages).scores("Retry retrying worker worker")
+    scores = BM25.of(passages).scores("Retry retrying worker worker")
     lengths = np.array([3, 2, 1, 1, 1, 1])  # without stop words
     counts = {"retri": np.array([2, 1, 0, 0, 0, 0]), "worker": np.array([1, 0, 0, 0, 0, 0])}
     expected = np.zeros(6)
