@@ -53,7 +53,7 @@ _NAMES = ("file_path", "file_name", "url")  # keys of the metadata of a byte str
 class BinocleRetriever:
     """The best documents and passages for a text, an embedding or both.
 
-    A text is searched by words and meaning; the meaning is that of the embedding if there is one.
+    A text is searched by words and meaning. An embedding, if there is one, replaces the vector of the text.
     """
 
     def __init__(
@@ -272,8 +272,8 @@ def _text(document: Document, fields: Iterable[str], separator: str) -> str:
 class BinocleConverter:
     """Files and folders as whole documents, by Binocle's readers: also attachments and members of archives.
 
-    Of a folder it reads the files that an index would have. Text that a person does not see is left out. A document has
-    the path of its file as id, so that it replaces the one of an earlier run.
+    It reads the files of a folder that an index would have, without text that a person does not see. The id of a
+    document is the path of its file, so that it replaces the document of an earlier run.
     """
 
     def __init__(self, exclude: list[str] | None = None) -> None:

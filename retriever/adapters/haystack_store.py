@@ -181,7 +181,7 @@ class BinocleDocumentStore:
         return [whole_document(record, vector=vectors.get(record.id)) for record in records]
 
     def _read(self, read: Callable[[], _T], empty: _T) -> _T:
-        """Read from the index; one that is not there yet has nothing."""
+        """Read from the index; a missing index has no documents."""
         try:
             return read()
         except NoIndexError:

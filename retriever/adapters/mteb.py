@@ -46,7 +46,7 @@ __all__ = ["BinocleEncoder", "BinocleIndex", "BinocleReranker", "BinocleSearch"]
 
 _TOGETHER = 64  # queries searched at once
 _METRICS = {
-    None: "cosine",  # as MTEB compares vectors of a model that says nothing
+    None: "cosine",  # MTEB's choice for a model that names no similarity
     ScoringFunction.COSINE: "cosine",
     ScoringFunction.DOT_PRODUCT: "ip",
     ScoringFunction.EUCLIDEAN: "l2",
@@ -74,7 +74,7 @@ class BinocleSearch:
         :param model: the folder or name of an encoder; all-MiniLM-L6-v2 unless given.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         :param rerank: a cross-encoder that reranks the first `rerank_depth` passages.
-        :param depth: the number of documents ranked for each query, as far as the task asks for so many.
+        :param depth: the number of documents to rank for each query, at most; a task may ask for fewer.
         :param folder: keep the index of each task below this folder; by default it is temporary.
         """
         self.encoder = load_encoder() if model is None else load_encoder(model)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..search.results.hit import Hit
     from ..store.records import Record
 
-CALLS = CallPool()  # one for all adapters, so that many of them do not have more threads than the machine bears
+CALLS = CallPool()  # one for all adapters, so that many adapters do not start too many threads
 
 
 def reads_of(index: Any) -> Any:
@@ -102,9 +102,9 @@ def present(index: Any, ids: Iterable[str], *, vectors: bool = False) -> dict[st
 
 
 def search_documents(index: Any, k: int, **search: Any) -> list[Hit]:
-    """Return the best hits: k of them in different documents if those were added, with any passages of files.
+    """Return the k best hits: one for each added document, and any number for a file.
 
-    An index that is not there yet has none. Copies are hits, too: whoever stores two equal documents expects both.
+    A missing index has no hits. Copies are hits too: whoever stores two equal documents expects both.
 
     :param search: arguments of `Retriever.search`.
     """

@@ -24,11 +24,11 @@ _ENDINGS = {name: ending for ending, (name, reader) in FORMATS.items() if reader
 
 
 def passages(text: str, metadata: Mapping[str, Any], encoder: Encoder, *, taken: int = 0) -> list[Chunk]:
-    """Return the passages of a text; it is cut as its `format` in the metadata says, else as the name of its file.
+    """Return the passages of a text. The `format` in the metadata, or else the name of the file, decides how to cut it.
 
     Markdown is cut at its headings, for example, and source code at its definitions. The text of a PDF has no headings.
 
-    :param taken: tokens of each passage that the encoder reads besides it; at most half of all.
+    :param taken: tokens that the encoder reads together with each passage; they take at most half of its room.
     """
     room = max(encoder.max_tokens - taken, encoder.max_tokens // 2)
     return chunk(_document(text, metadata), encoder.offsets, room)

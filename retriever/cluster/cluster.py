@@ -241,7 +241,7 @@ class Cluster:
 
 def connect(address: str) -> Any:
     """Connect to a Ray cluster and return the `ray` module."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a cluster that Ray starts here reports to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or a cluster that starts here reports to Ray's makers
     try:
         import ray
     except ImportError:

@@ -86,7 +86,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
 
     @lru_cache(_HEADINGS)
     def heading_of(path: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-        """The heading that a passage gets, and the tokens that it leaves for the text."""
+        """The heading of a passage, and the number of tokens that remain for its text."""
         heading = _shorten(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
         return heading, max_tokens - len(offsets([" > ".join(heading)])[0]) - _MARGIN
 
@@ -110,7 +110,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
 
 
 def whole(document: Document) -> Chunk:
-    """Return a document as one passage, which may have no text."""
+    """Return a document as one passage, perhaps without text."""
     text, lines = document.text.strip(), LineCounter(document)
     start = len(document.text) - len(document.text.lstrip()) if text else 0
     end = start + len(text)
@@ -155,7 +155,7 @@ def _pieces(text: str, section: Section, offsets: Offsets, room: int) -> Iterato
 
 
 def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield spans of bounded length that end, if possible, at a blank line, else a line, else a word."""
+    """Yield spans of bounded length. They end at a blank line if possible, or else at a line, or else at a word."""
     while end - start > _WINDOW:
         limit = start + _WINDOW
         cut = max(text.rfind("\n\n", start + _WINDOW // 2, limit), -1)

@@ -99,7 +99,7 @@ class Document:
 
 
 def add_unread(metadata: dict[str, Any], reason: str) -> None:
-    """Add a reason why a part of the file is not in the text, behind those that the metadata has."""
+    """Add to the metadata the reason why a part of the file is not in the text."""
     metadata[UNREAD] = "; ".join(filter(None, [metadata.get(UNREAD), reason]))
 
 

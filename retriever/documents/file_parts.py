@@ -87,9 +87,9 @@ def open_document(path: str | os.PathLike[str]) -> FileBytes:
 
 
 def file_around(path: str | os.PathLike[str]) -> str:
-    """Return the path of the file that a member of it lies below: the nearest path above that is there.
+    """Return the path of the file that contains a member: the nearest existing path above it.
 
-    :raises OSError: when there is none, or it is no regular file.
+    :raises OSError: when no such path exists, or it is no regular file.
     """
     outer = os.fspath(path)
     while (outer := os.path.dirname(outer)) not in {"", "/"}:  # noqa: PTH120 - of text, thousands of times

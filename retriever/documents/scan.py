@@ -43,8 +43,8 @@ def scan(
     followed, so nothing outside `root` is listed; a link's target inside `root` is listed under its own path.
 
     :param leave_out: a folder to omit without an entry: the index itself.
-    :param within: only these folders and files below `root`, whatever a rule says of them. One that is not there, or
-        has become a symbolic link, gives no entry.
+    :param within: only these folders and files below `root`; no rule excludes them. A missing one, or one that became a
+        symbolic link, gives no entry.
     :param exclude: patterns as in `.gitignore`; they override every file of patterns.
     """
     real = os.path.realpath(root)
@@ -142,7 +142,7 @@ def _list_folder(root: str, folder: _Folder, leave_out: Container[str]) -> Itera
 
 
 def _name(name: str, siblings: Container[str]) -> str:
-    """Return a name to report; one that is not UTF-8 is escaped, and differs from every other in its folder."""
+    """Return a name to report. A name that is not UTF-8 is escaped, and stays distinct in its folder."""
     if _is_utf8(name):
         return name
     escaped = os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
 """Divide a document into sections, which the chunker cuts one by one.
 
-In prose a section is the text below a heading, and a tiny one joins the next. Code is divided as its definitions are
-nested: one that fits the encoder is one section with all in it. A larger one is divided into those inside it, and
-small neighbours join (cAST, Zhang et al. 2025, arXiv:2506.15655).
+In prose a section is the text below a heading; a tiny section joins the next. Code is divided at its definitions: a
+definition that fits the encoder is one section, with all definitions inside it. A larger definition is divided into
+the ones inside it, and small neighbours join (cAST, Zhang et al. 2025, arXiv:2506.15655).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BATCH = 256  # sections tokenized together
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Neighbouring parts on one page and under one heading, except for small ones that joined."""
+    """Neighbouring parts on one page and under one heading; small parts of another heading may have joined."""
 
     parts: tuple[Part, ...]
     size: int = 0  # tokens, of code alone
@@ -131,7 +131,7 @@ def _is_tiny(text: str, offsets: Offsets) -> bool:
 
 
 def _counted(whole: list[Section], text: str, offsets: Offsets) -> list[Section]:
-    """Count the tokens of each section; the characters of one that is far too long for a passage."""
+    """Count the tokens of each section; for a section far too long for a passage, count its characters instead."""
     counted = []
     for start in range(0, len(whole), _BATCH):
         batch = whole[start : start + _BATCH]
@@ -145,7 +145,7 @@ def _counted(whole: list[Section], text: str, offsets: Offsets) -> list[Section]
 
 
 def _pack(whole: Sequence[Section], room: Callable[[Path], int], depth: int) -> Iterator[Section]:
-    """Join the sections of each definition that fits, divide the others, and join small neighbours."""
+    """Join the sections of each definition that fits, divide the other definitions, and join small neighbours."""
     pending: Section | None = None
     for _, group in groupby(whole, key=lambda section: section.parts[0].heading[: depth + 1]):
         members = list(group)

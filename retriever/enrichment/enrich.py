@@ -40,7 +40,7 @@ _PASSAGES = 4_096  # labelled and committed together
 
 @dataclass(slots=True)
 class EnrichReport:
-    """The documents that got values under each key, and those that lost them."""
+    """The counts of documents that got values under each key, and that lost values."""
 
     labelled: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
@@ -152,14 +152,14 @@ def _load_waiting(heads: Sequence[StoredHead], encoder: Encoder, snapshot: Snaps
 
 
 def _in_place_of(earlier: StoredHead | None, head: StoredHead) -> StoredHead:
-    """Return a new head that knows which values are taken out before it: those of another head of its key."""
+    """Return a new head that knows which values to remove before its own: the values of an earlier head of its key."""
     if earlier is None or earlier == head:
         return head
     return replace(head, earlier_keys=tuple(dict.fromkeys([*earlier.keys, *earlier.earlier_keys])))
 
 
 def _take_out(writer: Writer, stored: dict[str, StoredHead], report: EnrichReport) -> None:
-    """Remove the values of heads that are marked so or replaced, then the heads that are marked so."""
+    """Remove the values of heads that are marked as removed, or replaced; then remove the marked heads."""
     for head in [head for head in stored.values() if head.is_removed or head.earlier_keys]:
         snapshot, keys = writer.snapshot(), head.earlier_keys or head.keys
         rows = snapshot.document_rows.filter(with_keys(snapshot, keys)).to_pylist()

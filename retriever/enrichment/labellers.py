@@ -1,4 +1,4 @@
-"""The values that a head gives documents: from their stored vectors where it can, else from their passages.
+"""The values that a head gives documents: from their stored vectors if they suffice, or else from their passages.
 
 A classifier's logits are averaged over the passages of a document. A tagger's names are gathered from all of them.
 """
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
     from ..store.stored_heads import StoredHead
 
-_REFERENCE = 4_000  # documents that names of labels are compared on, beside those to label
-_LIKELY = 0.5  # least probability of a name that a tagger found, unless a precision is promised
+_REFERENCE = 4_000  # more documents, beside those to label, with which names of labels are compared
+_LIKELY = 0.5  # least probability of a tagger's name, unless a precision is promised
 _MAX_NAMES = 100  # of a label in one document, the most frequent
 
 

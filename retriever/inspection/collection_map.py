@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_PASSAGES = 3_000  # passages that are shown
 _AROUND = 5  # shown passages that place another one
-_SOFTNESS = 0.05  # of cosines: a passage that is nearer by this counts e times as much
+_SOFTNESS = 0.05  # of cosines: a passage whose cosine is higher by this counts e times as much
 _COLUMNS = ["id", "document", "char_start", "char_end", "line_start"]
 _FOLDERS, _DEEPEST = 8, 16  # folders that get a name, and how deep they are
 
@@ -61,7 +61,7 @@ class CollectionMap:
         return np.flatnonzero(live)
 
     def positions(self, snapshot: Snapshot, passages: Ids) -> list[list[float] | None]:
-        """Place passages: one that is not shown is near the shown ones of like meaning. None if it is gone.
+        """Place passages on the map: an unshown passage near shown ones of similar meaning. None for a removed one.
 
         :param snapshot: a state with the same encoder.
         """
@@ -88,7 +88,8 @@ class CollectionMap:
 def folders(paths: Sequence[str]) -> tuple[list[str], list[int]]:
     """Divide documents by folder: the names of at most 8 folders, largest first, and the number of each path's folder.
 
-    The largest folder is divided as long as there are not too many. A folder that was divided, and "", has the rest.
+    The largest folder is divided into its folders until there would be too many. Files that are in none of the folders
+    below a divided folder count to the divided folder itself, or to "".
     """
     parts = [path.split("/", _DEEPEST)[:-1] for path in paths]
     groups: dict[tuple[str, ...], list[int]] = {(): list(range(len(paths)))}

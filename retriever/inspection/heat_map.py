@@ -32,7 +32,7 @@ class Matrix:
 
 
 def heat_map(matrix: Matrix) -> str:
-    """Draw a matrix as SVG that stands by itself; the text stays text and is escaped."""
+    """Draw a matrix as a self-contained SVG; its texts are escaped, and stay texts."""
     left = 12 + _LETTER * max(map(len, map(printable, matrix.rows)))
     top = 36 + _LETTER * max(map(len, map(printable, matrix.columns)))
     width, height = left + _CELL * len(matrix.columns) + 12, top + _CELL * len(matrix.rows) + 12

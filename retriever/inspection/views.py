@@ -48,7 +48,7 @@ def attention_matrix(text: TokenStates, layer: int | None = None, head: int | No
 
 
 def attention_matrices(text: TokenStates) -> list[Matrix]:
-    """Return the rollout, the mean of each layer, and each head unless the text is too long for all of them."""
+    """Return the rollout, the mean of each layer, and each head; no heads for a text that is too long."""
     layers, heads, tokens, _ = text.attention.shape
     numbers = range(1, layers + 1)
     matrices = [attention_matrix(text), *(attention_matrix(text, layer) for layer in numbers)]

@@ -36,15 +36,15 @@ class Status:
     folder: str | None
     folders: list[str]  # of a collection: folders and files; else that folder
     exclude: list[str]  # patterns of files that are left out, as in .gitignore
-    ocr: str  # the languages that a run reads pictures in, as Tesseract names them; "" if it reads none
+    ocr: str  # the languages in which runs read pictures, as Tesseract names them; "": pictures are not read
     model: str
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str
     dim: int
     passage_tokens: int | None  # of the longest passage, if the encoder reads more; None: as many as it reads
-    switching: dict[str, Any] | None  # the encoder that `switch` puts in service, its texts, and those embedded so far
+    switching: dict[str, Any] | None  # of an unfinished `switch`: its encoder, its texts, and the embedded ones
     documents: dict[str, int]  # by state; forgotten files are counted without their names
-    in_part: int  # of the indexed documents, those with a part that was not read
+    in_part: int  # indexed documents with a part that was not read
     chunks: int
     unread_language: str | None  # of most of the text, if the encoder is for English and that is in another language
     bytes: int

@@ -76,7 +76,7 @@ def verify(
     """Find the faults of a snapshot.
 
     :param root: the indexed folder, None if only documents were added.
-    :param deep: also look for vectors that do not belong to their texts, which embeds a few per cent of them.
+    :param deep: also look for vectors that do not belong to their texts; a few per cent are embedded for that.
     """
     stored = list(faults(snapshot, root))
     hidden = _hidden_text(snapshot)
@@ -129,7 +129,7 @@ def _concealed(row: dict[str, Any]) -> Any:
 
 
 def documents_to_drop(faults: Iterable[Fault]) -> set[str]:
-    """The paths of documents that are not stored as they were read.
+    """The paths of documents whose stored text is not the text that was read.
 
     A file that cannot be read now is not among them: the stored text may be the last copy.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
 
 
-_SMALL = 1_000  # rows of an index that is embedded whole, which takes seconds
+_SMALL = 1_000  # an index of at most so many rows is embedded whole, in seconds
 _CHANCE = 0.01  # share of vectors of random other texts that lie nearer than the threshold of suspicion
 _FIRST_MIN, _FIRST_MAX = 0.03, 0.1  # share of the rows that are embedded first
 _STEP, _MIN_STEP = 0.02, 20  # share and minimum of the rows in each further round, until a round has no wrong vector
@@ -215,7 +215,7 @@ class _Checker:
         wrong = _are_apart(stored, right) | _differs(self.snapshot, ids, stored)
         for position in np.flatnonzero(wrong):
             key, context = (table[name][position].as_py() for name in ("key", "context"))
-            if key == key_of(context):  # else another text was embedded, which is a fault of its own
+            if key == key_of(context):  # a wrong key is another fault: another text was embedded
                 self._right[key] = right[position]
                 self._collect(table, int(position), stored[position], right[position])
 
@@ -279,7 +279,7 @@ def _differs(snapshot: Snapshot, ids: Integers, stored: Floats) -> Mask:
     try:
         published = np.ascontiguousarray(snapshot.index.reconstruct(ids))
     except BinocleError:
-        return np.zeros(len(ids), np.bool_)  # it lacks some of them, which is a fault of its own
+        return np.zeros(len(ids), np.bool_)  # missing rows are another fault
     different: Mask = (published.view(np.uint32) != np.ascontiguousarray(stored).view(np.uint32)).any(1)
     return different
 

@@ -1,13 +1,13 @@
 """Search for the text nearest to a vector: change proposals, encode them again, and keep the changes that help.
 
-The loop through the real encoder is that of vec2text's corrector (Morris et al. 2023, arXiv:2310.06816). Theirs is a
-second model, which rewrites a text from two vectors. Here the decoder that made the proposals says which other tokens
-could be at each position, and a beam of the nearest texts goes on. So no second model is trained, and every encoder
-will do.
+The loop through the real encoder is that of vec2text's corrector (Morris et al. 2023, arXiv:2310.06816). That corrector
+is a second model, which rewrites a text from two vectors. Here the decoder that made the proposals says which other
+tokens could be at each position, and a beam of the nearest texts goes on. So no second model is trained, and the search
+works with every encoder.
 
-Single changes cannot put words into order, so each round also moves stretches and exchanges tokens. A search that has
-stopped rising begins again from the nearest text with some changes at random (iterated local search: Lourenço et al.
-2003, doi:10.1007/0-306-48056-5_11), as long as there is time.
+Single changes cannot put words into order, so each round also moves spans and exchanges tokens. When the score stops
+rising and there is time, the search starts again from the nearest text with some random changes (iterated local search:
+Lourenço et al. 2003, doi:10.1007/0-306-48056-5_11).
 
 A text's score is its cosine plus a weight times the likelihood of its tokens. The weight falls with the distance of the
 nearest text: the decoder guides a search that is far away, and the vector decides one that is near. With a constant
@@ -104,7 +104,7 @@ def correct(
     :param vector: (dim,) of length 1.
     :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
     :param longest: maximum number of tokens in a text.
-    :param rounds: maximum number of rounds, which does not depend on the machine's speed.
+    :param rounds: maximum number of rounds: a limit that does not depend on the machine's speed.
     :param starts: maximum number of new starts; after the last one, the search ends when its cosine stops rising.
     """
     return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds, rounds, starts)

@@ -24,7 +24,7 @@ _WORDS = 12  # to return
 
 @dataclass(frozen=True, slots=True)
 class RetainedFacts:
-    """The words and facts of a text that are read back from its vector, and the facts that are not."""
+    """The words and facts of a text that can be read back from its vector, and the facts that cannot."""
 
     words: tuple[str, ...]  # read back, likeliest first
     retained: tuple[str, ...]  # numbers and names that are read back

@@ -167,7 +167,7 @@ class EmbeddingInverter:
         rounds: int | None = None,
         starts: int | None = None,
     ) -> Correction:
-        """Return the nearest text that correction finds in time, whatever its cosine.
+        """Return the nearest text that correction finds in time, even if its cosine is low.
 
         :param vector: (dim,) of length 1.
         :param rounds: a limit that does not depend on the machine's speed.

@@ -129,7 +129,7 @@ class TokenProposer:
         return [texts[row * each : (row + 1) * each] for row in range(len(vectors))]
 
     def _fill(self, vectors: Tensor, bags: Tensor, lengths: Sequence[int]) -> list[Ids]:
-        """Fill texts of these lengths, the surest positions first, the rest in view of them.
+        """Fill texts of these lengths, the surest positions first; each further position sees the filled ones.
 
         A token is likelier the more often the bag expects it, and less likely the more often the text has it.
         """

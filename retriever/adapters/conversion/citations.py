@@ -28,12 +28,12 @@ def citation(hit: Hit) -> dict[str, Any]:
 
 
 def passage_metadata(hit: Hit) -> dict[str, Any]:
-    """Return the metadata of a hit's document, with its citation, and with its path as `source` unless it has one."""
+    """Return the metadata of a hit's document with the citation. The path is the `source`, unless metadata has one."""
     return {"source": hit.path, **from_metadata(hit.metadata), "citation": citation(hit), "relevance": hit.relevance}
 
 
 def passage_id(hit: Hit) -> str:
-    """Return a name for a passage, which is the same as long as it stands there."""
+    """Return a name for a passage: its path and its characters."""
     return f"{hit.path}#{hit.char_start}-{hit.char_end}"
 
 

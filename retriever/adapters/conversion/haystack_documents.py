@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...search.results.hit import Hit
     from ...store.records import Record
 
-_FIELDS = "binocle_haystack"  # the key of metadata with the fields of a document that are no metadata, as JSON
+_FIELDS = "binocle_haystack"  # the metadata key of a document's other fields, as JSON
 OWN = (_FIELDS, LENGTH)
 
 

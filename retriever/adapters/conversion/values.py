@@ -57,7 +57,7 @@ def from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exists(key: str) -> Filter:
-    """Pass documents that have a value under a key, which is not null."""
+    """Pass documents that have a value other than null under a key."""
     return F.metadata[key].exists() | (_any_encoded(key) & ~_has_encoded(key, None))
 
 
