@@ -107,7 +107,7 @@ def find_changes(
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
     changes, seen_ns = FolderChanges(dict(gone)), read_last_scan(snapshot.store.location) - _RACY_NS
-    members, indexed = Members(gone), count_indexed(gone.items())
+    members, indexed = Members.removed_from(gone), count_indexed(gone.items())
     report = changes.report
     fresh: list[Entry] = []
     entries = cut(root, scan(root, leave_out=leave_out, within=within, exclude=exclude))
