@@ -11,8 +11,9 @@ import json
 import os
 import ssl
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from urllib.parse import SplitResult, quote, urlsplit
 
 import numpy as np
@@ -28,6 +29,7 @@ from ...core.errors import (
     StoreError,
     UntrustedError,
 )
+from ...core.version import __version__
 from ...core.words import encodable
 from ..asynchronous import AsyncWrites, CallPool, from_now
 from ..documents.metadata import plain
@@ -46,6 +48,8 @@ from .limits import MAX_BODY, MAX_DEPTH, MAX_QUERIES
 
 if TYPE_CHECKING:
     from ..store.records import Id
+
+_T = TypeVar("_T")
 
 _THREADS = 32  # of async calls, which wait for the server
 _UNKNOWN = -1  # the row ids of a hit, which a server keeps to itself
@@ -129,7 +133,7 @@ class RemoteRetriever(AsyncWrites):
         :param options: as in `Retriever.search`.
         """
         body = {"query": _encodable(query), "vector": vector, **_search_body(k, where, ids, rerank, deadline, options)}
-        return _hits(self._ask("POST", "/search", body))
+        return self._ask(_hits, "POST", "/search", body)
 
     def search_many(
         self,
@@ -153,7 +157,7 @@ class RemoteRetriever(AsyncWrites):
         answers: list[Hits] = []
         for some_texts, some_vectors in _requests(pairs, body):
             queries = {"queries": some_texts, "vectors": some_vectors, "deadline": _seconds_left(end)}
-            answers += map(_hits, self._ask("POST", "/search/many", body | queries)["results"])
+            answers += self._ask(_all_hits, "POST", "/search/many", body | queries)
         return answers
 
     async def asearch(
@@ -168,7 +172,7 @@ class RemoteRetriever(AsyncWrites):
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
-        return _hits(self._ask("POST", "/similar", {"path": path, "line": line, "k": k, "where": _sent(where)}))
+        return self._ask(_hits, "POST", "/similar", {"path": path, "line": line, "k": k, "where": _sent(where)})
 
     def context(
         self,
@@ -184,9 +188,8 @@ class RemoteRetriever(AsyncWrites):
         :param options: as in `Retriever.context`; the tokens are those of the encoder.
         """
         body = {"query": _encodable(query), "where": _sent(where), "rerank": rerank, **options}
-        answer = self._ask("POST", "/context", body | {"deadline": _seconds_left(options.get("deadline"))})
-        passages = tuple(map(_passage, answer["sources"]))
-        return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
+        body |= {"deadline": _seconds_left(options.get("deadline"))}
+        return self._ask(partial(_context, query=query), "POST", "/context", body)
 
     # Documents
 
@@ -202,13 +205,13 @@ class RemoteRetriever(AsyncWrites):
         :raises NotFoundError: when one is not there.
         """
         if isinstance(ids, (str, os.PathLike)) or not isinstance(ids, Iterable):
-            return _record(self._ask("GET", f"/documents/{_quoted(name_of(ids))}"))
+            return self._ask(_record, "GET", f"/documents/{_quoted(name_of(ids))}")
         names = [name_of(name) for name in ids]
         return [self.get(name) for name in names]
 
     def count(self, where: Where = None) -> int:
         """Count the documents, or only documents that pass a filter."""
-        return int(self._ask("GET", "/count", query={"where": _in_url(where)})["count"])
+        return self._ask(lambda answer: int(answer["count"]), "GET", "/count", query={"where": _in_url(where)})
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, (str, os.PathLike)) and self.count(among(None, [name])) > 0
@@ -222,7 +225,7 @@ class RemoteRetriever(AsyncWrites):
     def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
         """Return the text of a document, or its lines from the first to the last, counted from 1."""
         query = None if lines is None else {"lines": "{}-{}".format(*first_and_last(lines))}
-        return str(self._ask("GET", f"/documents/{_quoted(name_of(path))}", query=query)["text"])
+        return self._ask(lambda answer: str(answer["text"]), "GET", f"/documents/{_quoted(name_of(path))}", query=query)
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
@@ -235,16 +238,16 @@ class RemoteRetriever(AsyncWrites):
     def _pages(self, where: Where, after: str | None, remaining: float) -> Iterator[Record]:
         while remaining > 0:
             query = {"limit": min(_PAGE, remaining), "text": "true", "after": after, "where": _in_url(where)}
-            page = self._ask("GET", "/documents", query=query)
-            yield from map(_record, page["documents"])
-            remaining, after = remaining - len(page["documents"]), page["next_after"]
+            page, after = self._ask(_page, "GET", "/documents", query=query)
+            yield from page
+            remaining -= len(page)
             if after is None:
                 return
 
     def facets(self, fields: str | Iterable[str], where: Where = None) -> dict[str, Facet]:
         """Return the values that documents have under some keys, with counts."""
-        answer = self._ask("GET", "/facets", query={"facets": facet_keys(fields), "where": _in_url(where)})
-        return {key: _facet(facet) for key, facet in answer["facets"].items()}
+        query = {"facets": facet_keys(fields), "where": _in_url(where)}
+        return self._ask(_facets, "GET", "/facets", query=query)
 
     def add(
         self,
@@ -282,7 +285,7 @@ class RemoteRetriever(AsyncWrites):
 
     def status(self) -> dict[str, Any]:
         """Return the name of the index, its version, documents by state, passages and encoder."""
-        return self._ask("GET", "/status")
+        return self._ask(dict, "GET", "/status")
 
     # The connection
 
@@ -312,30 +315,42 @@ class RemoteRetriever(AsyncWrites):
         return f"<RemoteRetriever of {self.url}>"
 
     def _write(self, method: str, body: Mapping[str, Any]) -> Report:
-        return _report(self._ask(method, "/documents", body, is_write=True))
+        return self._ask(_report, method, "/documents", body, is_write=True)
 
     def _ask(
         self,
+        read: Callable[[dict[str, Any]], _T],
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
         *,
         is_write: bool = False,
-    ) -> dict[str, Any]:
+    ) -> _T:
+        """Send a request, and read its answer.
+
+        :param read: makes the result of the answer's fields.
+        """
         pairs = [(name, value) for name, values in (query or {}).items() for value in _values(values)]
         url = (
             self._prefix + path + ("?" + "&".join(f"{name}={_quoted(value)}" for name, value in pairs) if pairs else "")
         )
-        fields = None if body is None else {name: value for name, value in body.items() if value is not None}
-        content = None if fields is None else _json(fields)
+        values = None if body is None else {name: value for name, value in body.items() if value is not None}
+        content = None if values is None else _json(values)
         try:
             status, answer, is_late = self._exchange(method, url, content, is_write=is_write)
         except TimeoutError:
             raise DeadlineError(f"{self.url} gave no answer within {self._seconds:g} seconds") from None
         except (OSError, http.client.HTTPException) as error:
             raise StoreError(f"no server answers at {self.url}: {error}: is 'binocle serve' running there?") from None
-        return _checked(self.url, status, answer, is_late=is_late)
+        fields = _checked(self.url, status, answer, is_late=is_late)
+        try:
+            return read(fields)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise StoreError(
+                f"{self.url} answered {method} {path} with other fields: expected the address of 'binocle serve', of "
+                f"version {__version__}"
+            ) from None
 
     def _exchange(self, method: str, url: str, content: str | None, *, is_write: bool) -> tuple[int, bytes, bool]:
         """Send a request; on a new connection if the server had closed the old one, as it does after some seconds.
@@ -547,6 +562,10 @@ def _hits(answer: Mapping[str, Any]) -> Hits:
     )
 
 
+def _all_hits(answer: Mapping[str, Any]) -> list[Hits]:
+    return list(map(_hits, answer["results"]))
+
+
 def _hit(row: Mapping[str, Any]) -> Hit:
     copies = tuple(Copy(**{**copy, "heading": tuple(copy["heading"])}, passage=_UNKNOWN) for copy in row["copies"])
     tuples = {name: tuple(row[name]) for name in ("heading", "symbols")}
@@ -561,6 +580,19 @@ def _passage(source: Mapping[str, Any]) -> Passage:
     fields = {name: value for name, value in source.items() if name != "citation"}
     tuples = {"heading": tuple(source["heading"]), "hidden": tuple(map(tuple, source["hidden"]))}
     return Passage(**fields | tuples, hits=())
+
+
+def _context(answer: Mapping[str, Any], query: str) -> Context:
+    passages = tuple(map(_passage, answer["sources"]))
+    return Context(answer["text"], passages, answer["tokens"], query, answer.get("answerable"))
+
+
+def _page(answer: Mapping[str, Any]) -> tuple[list[Record], str | None]:
+    return [_record(row) for row in answer["documents"]], answer["next_after"]
+
+
+def _facets(answer: Mapping[str, Any]) -> dict[str, Facet]:
+    return {key: _facet(facet) for key, facet in answer["facets"].items()}
 
 
 def _record(row: Mapping[str, Any]) -> Record:

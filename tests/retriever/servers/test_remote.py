@@ -373,11 +373,56 @@ def test_server_that_is_slow_gone_or_another_one_is_an_error_of_one_line(retriev
             remote.search("bread")
         release.set()
         with pytest.raises(StoreError, match="without JSON: expected the address of"):
-            RemoteRetriever(address)._ask("GET", "/metrics")
+            RemoteRetriever(address)._ask(dict, "GET", "/metrics")
         with pytest.raises(InputError, match=r"open it by RemoteRetriever\('http"):
             Retriever.open(address)
     with pytest.raises(StoreError, match="no server answers at http://127"):
         remote.search("bread")
+
+
+class OtherFields(BaseHTTPRequestHandler):
+    """Another server, or one of another version."""
+
+    fields = b"{}"
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.fields)))
+        self.end_headers()
+        self.wfile.write(self.fields)
+
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the names of the library
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize(
+    "fields", [b"{}", b'{"hits": [{"rank": 1, "of_a_later_version": 2}], "documents": 5, "text": []}']
+)
+def test_an_answer_with_other_fields_is_an_error_of_one_line(fields, monkeypatch):
+    monkeypatch.setattr(OtherFields, "fields", fields)
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherFields) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with RemoteRetriever(f"http://127.0.0.1:{server.server_port}") as remote:
+            for call in (
+                lambda: remote.search("bread"),
+                lambda: remote.search_many(["bread"]),
+                lambda: remote.similar("a.md", 1),
+                lambda: remote.context("bread"),
+                lambda: remote.get("a.md"),
+                lambda: list(remote.iterate()),
+                lambda: remote.facets("type"),
+                lambda: remote.add([{"text": "bread"}]),
+                lambda: remote.update(["a"], metadata={"b": 1}),
+                lambda: remote.delete("a"),
+            ):
+                with pytest.raises(
+                    StoreError, match="with other fields: expected the address of 'binocle serve', of ver"
+                ):
+                    call()
+        server.shutdown()
 
 
 FORKS = """
