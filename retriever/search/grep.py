@@ -65,7 +65,8 @@ _START, _END = "\ue000", "\ue001"  # around matches: characters of private use
 class Line:
     """A line of a document that matches, or a line of context around a match.
 
-    Lines are numbered as in citations: in HTML and XML, by the first line of the passage in the source.
+    Lines are numbered as in citations. In HTML and XML a line has the number of its passage's first line in the
+    source, unless the passage has as many lines as its source.
     """
 
     number: int
@@ -253,15 +254,21 @@ def _numbering(path: str, text: str, lines: list[str], chunks: list[Row]) -> lis
         position = chunk["char_start"]
         first_lines.append(earlier)
     offset = chunks[0]["line_start"] - 1 - first_lines[0] if file_of(path) != path else 0  # of a part of a file
+    newlines = [text.count("\n", chunk["char_start"], chunk["char_end"]) for chunk in chunks]
     counts_text = all(
-        (chunk["line_start"], chunk["line_end"])
-        == (1 + offset + line, 1 + offset + line + text.count("\n", chunk["char_start"], chunk["char_end"]))
-        for chunk, line in zip(chunks, first_lines, strict=True)
+        (chunk["line_start"], chunk["line_end"]) == (1 + offset + first, 1 + offset + first + count)
+        for chunk, first, count in zip(chunks, first_lines, newlines, strict=True)
     )
     numbering = []
     for number in range(len(lines)):
-        chunk = chunks[max(bisect_right(first_lines, number) - 1, 0)]
-        numbering.append((number + 1 + offset if counts_text else chunk["line_start"], chunk["page"]))
+        index = max(bisect_right(first_lines, number) - 1, 0)
+        chunk, below = chunks[index], max(number - first_lines[index], 0)
+        line = chunk["line_start"]
+        if counts_text:
+            line = number + 1 + offset
+        elif chunk["line_end"] - line == newlines[index]:  # the passage has the lines of its source
+            line = min(line + below, chunk["line_end"])
+        numbering.append((line, chunk["page"]))
     return numbering
 
 

@@ -114,10 +114,12 @@ def test_lines_are_numbered_as_citations_number_them(tmp_path, tiny_model, monke
     monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
     monkeypatch.setattr(large_files, "MAX_WHOLE", 2_000)
     (tmp_path / "page.html").write_text("<html><body>\n\n\n<p>first words</p>\n\n\n<p>a needle</p>\n</body></html>\n")
+    (tmp_path / "code.html").write_text("<html>\n\n<pre>\none\ntwo needles\nthree</pre>\n")
     (tmp_path / "big.log").write_text("".join(f"line {number}\n" for number in range(1, 400)) + "one needle\n")
     retriever = Retriever.open(tmp_path, model=tiny_model)
     retriever.sync()
-    part, page = lines_of(retriever, "needle")
+    part, code, page = lines_of(retriever, "needle")
+    assert code == ("code.html", 5, "two needles")
     assert file_parts.file_of(part[0]) == "big.log" != part[0]
     assert part[1:] == (400, "one needle")
     (hit,) = retriever.search("needle", 1, mode="lexical", where="path=page.html")
