@@ -255,7 +255,8 @@ class Query:
         if mode == "hybrid" and len(set(self._words.stems)) <= _SHORT:
             shares = relevances.shares(self._snapshot.lexical, self._words.stems, candidates.ids)
             levels = 2 * levels + (shares > relevances.NEARLY_ALL)
-        return levels - levels.min()
+        levels -= levels.min()
+        return levels
 
     def _are_deeper(self, ids: Ids) -> NDArray[np.bool_]:
         """Whether each candidate was found by a deeper search than the first."""
