@@ -493,7 +493,8 @@ def _requests(
 
     :param body: the other fields of each request.
     """
-    depth = sum(number for number in (body["k"], body.get("offset")) if is_whole(number, 1))
+    depths: list[Any] = [body["k"], body.get("offset")]
+    depth = sum(number for number in depths if is_whole(number, 1))
     limit = max(1, min(MAX_QUERIES, MAX_DEPTH // max(1, depth)))
     room = MAX_BODY - len(_json(body)) - 1_000  # of the names of fields
     batch: list[tuple[Any, Any]] = []

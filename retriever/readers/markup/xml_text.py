@@ -349,7 +349,7 @@ def _last_line(element: Any) -> int:
 def _line_behind(element: Any) -> int:
     """The line on which the text behind an element begins, if no tag in it is longer than a line."""
     tail = str(element.tail)
-    inside = sum(text.count("\n") for text in element.itertext())
+    inside = sum(str(text).count("\n") for text in element.itertext())
     return int(element.sourceline or 1) + inside + tail.count("\n", 0, len(tail) - len(tail.lstrip()))
 
 
