@@ -206,7 +206,7 @@ def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     return results | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
 
 
-def _collection(name: str, data: Path, work: Path) -> Path:
+def collection_folder(name: str, data: Path, work: Path) -> Path:
     """Return the folder of a collection, which is made if it has no files of its own."""
     if name == "squad":
         return collections.squad(data / "squad11" / "squad11_dev.jsonl.gz", work / name)
@@ -219,7 +219,7 @@ def _each_collection(data: Path, work: Path, seeds: list[int], names: list[str],
     """Each seed tunes the same index; held-out documents say whether the result would have been published."""
     results: dict[str, Any] = {}
     for name in names:
-        folder, index = _collection(name, data, work), work / f"{name}-index"
+        folder, index = collection_folder(name, data, work), work / f"{name}-index"
         before = {mode: evaluate(folder, mode=mode, index=index) for mode in ("semantic", "hybrid")}
         runs = [gains(folder, index, seed, before) for seed in seeds]
         results[name] = {"runs": runs} | {
