@@ -70,10 +70,11 @@ class BertNumpy:
         yield hidden, None
         padding = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
         near = padding + rotary.local_bias(tokens)
+        angles = [rotary.angles(is_global, tokens, size) for is_global in (False, True)]
         for number, layer in enumerate(self._layers):
             inputs = self._norm(hidden, layer.attention_norm) if number else hidden
             bias = padding if rotary.is_global[number] else near
-            means, attention = self._attend(inputs, bias, layer, rotary.angles(number, tokens, size))
+            means, attention = self._attend(inputs, bias, layer, angles[rotary.is_global[number]])
             hidden = hidden + self._dense(means, layer.attention_output)
             inputs = self._norm(hidden, layer.output_norm)
             expanded = _gelu(self._dense(inputs, layer.intermediate)) * self._dense(inputs, layer.gate)

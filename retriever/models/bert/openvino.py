@@ -21,7 +21,7 @@ from .weight_names import CLASSIFIER, EMBEDDING_NORM, FINAL_NORM, HEAD_NORM, POO
 from .weights import distance_bias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Literal
 
     import openvino as ov
@@ -221,18 +221,19 @@ class _Layers:
         is_far = op.convert(op.greater(away, self.scalar(distance)), "f32")
         return op.unsqueeze(is_far * self.scalar(-1e9), self.axes(0, 1))
 
-    def turned(self, x: Any, angles: tuple[Floats, Floats]) -> Any:
+    def angles(self, ids: Any, rotary: Rotary, *, is_global: bool) -> list[Any]:
+        """Return the cosines and sines of a kind of layer, each (tokens, head size), cut from the longest text's."""
+        values = rotary.angles(is_global, self._config.max_positions, self.dim // self._config.heads)
+        tokens, axes = self.tokens(ids), self.axes
+        return [self.op.slice(self.constant(array), axes(0), tokens, axes(1), axes(0)) for array in values]
+
+    def turned(self, x: Any, angles: Sequence[Any]) -> Any:
         """Turn queries or keys, (texts, heads, tokens, head size), by the angles of their positions."""
-        op = self.op
-        tokens = op.gather(op.shape_of(x), self.axes(2), self.axes(0))
-        cosines, sines = (
-            op.slice(self.constant(values), self.axes(0), tokens, self.axes(1), self.axes(0)) for values in angles
-        )
-        size = angles[0].shape[1]
+        op, half = self.op, self.dim // self._config.heads // 2
         first, second = (
-            op.slice(x, self.axes(start), self.axes(start + size // 2), self.axes(1), self.axes(3))
-            for start in (0, size // 2)
+            op.slice(x, self.axes(start), self.axes(start + half), self.axes(1), self.axes(3)) for start in (0, half)
         )
+        cosines, sines = angles
         return x * cosines + op.concat([second * self.scalar(-1), first], -1) * sines
 
     def attention(
@@ -241,11 +242,11 @@ class _Layers:
         queries: Any,
         states: Any,
         bias: Any,
-        angles: tuple[Floats, Floats] | None = None,
+        angles: Sequence[Any] = (),
     ) -> Any:
         """Return the attention of the queries to the states, its heads side by side.
 
-        The queries are the first ones, or all.
+        The queries are those of all states, or of each text's first token, which has the angle 0.
 
         :param bias: added to the scores: (texts, heads or 1, queries or 1, tokens).
         :param angles: cosines and sines that queries and keys are turned by.
@@ -258,8 +259,9 @@ class _Layers:
 
         query = heads(self.dense(queries, layer.query) * self.scalar(size**-0.5))
         key, value = heads(self.dense(states, layer.key)), heads(self.dense(states, layer.value))
-        if angles is not None:
-            query, key = self.turned(query, angles), self.turned(key, angles)
+        if angles:
+            key = self.turned(key, angles)
+            query = self.turned(query, angles) if queries is states else query
         shares = op.softmax(op.matmul(query, key, False, True) + bias, -1)
         attended = op.transpose(op.matmul(shares, value, False, False), self.axes(0, 2, 1, 3))
         return op.reshape(attended, self.axes(0, 0, self.dim), True)
@@ -410,6 +412,7 @@ def _rotary_states(
     op, axes = layers.op, layers.axes
     hidden = layers.whole(layers.norm(layers.words(ids), EMBEDDING_NORM))
     near = bias + layers.local_bias(ids, rotary.distance)
+    angles = [layers.angles(ids, rotary, is_global=is_global) for is_global in (False, True)]
     for number in range(config.layers):
         layer = LayerNames(number)
         states = layers.norm(hidden, layer.attention_norm) if number else hidden
@@ -418,8 +421,7 @@ def _rotary_states(
             queries, hidden = layers.first(states), layers.first(hidden)
             if not rotary.is_global[number]:
                 added = op.slice(near, axes(0), axes(1), axes(1), axes(2))
-        angles = rotary.angles(number, config.max_positions, layers.dim // config.heads)
-        attended = layers.attention(layer, queries, states, added, angles)
+        attended = layers.attention(layer, queries, states, added, angles[rotary.is_global[number]])
         hidden = hidden + layers.dense(attended, layer.attention_output)
         states = layers.norm(hidden, layer.output_norm)
         expanded = op.gelu(layers.dense(states, layer.intermediate), "erf") * layers.dense(states, layer.gate)

@@ -51,12 +51,12 @@ class Rotary:
         pooling: Pooling = "mean" if config.get("classifier_pooling") == "mean" else "cls"
         return cls(global_base, local_base, window // 2, tuple(kind == _GLOBAL for kind in types), pooling)
 
-    def angles(self, number: int, tokens: int, size: int) -> tuple[Floats, Floats]:
-        """Return the cosines and sines of a layer's angles, each (tokens, size of a head).
+    def angles(self, is_global: bool, tokens: int, size: int) -> tuple[Floats, Floats]:
+        """Return the cosines and sines of the angles in a kind of layer, each (tokens, size of a head).
 
         The second half of a head's numbers has the angles of the first half.
         """
-        base = self.global_base if self.is_global[number] else self.local_base
+        base = self.global_base if is_global else self.local_base
         frequencies = 1 / base ** (np.arange(0, size, 2, dtype=np.float32) / np.float32(size))
         angles = np.arange(tokens, dtype=np.float32)[:, None] * frequencies.astype(np.float32)
         both = np.concatenate([angles, angles], axis=1)
