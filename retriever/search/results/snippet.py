@@ -14,6 +14,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, count, groupby
 from typing import TYPE_CHECKING
 
@@ -267,7 +268,10 @@ def _pieces(body: str, width: int, indent: str, below: str) -> list[str]:
     """Wrap a line to a width in columns of a terminal: letters of Chinese, Japanese and Korean take two."""
     if not body.isascii():
         body = "".join(letter + _COLUMN * (unicodedata.east_asian_width(letter) in "WF") for letter in body)
-    pieces = textwrap.wrap(body, width, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+    wrap = partial(textwrap.wrap, body, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+    pieces = wrap(width)
+    if any(piece.lstrip().startswith(_COLUMN) for piece in pieces):  # the line above ends within a letter
+        pieces = wrap(width - 1)
     return [piece.replace(_COLUMN, "") for piece in pieces]
 
 

@@ -76,6 +76,11 @@ def passage(text, query="cancel", *, width=40, form="text"):
     return [line[4:] for line in shown(query, text=text, width=width, format=form).splitlines()[1:]]
 
 
+def test_no_line_ends_within_a_letter_that_takes_two_columns():
+    lines = passage("x" + "日" * 40, "x", width=40)
+    assert lines == ["x" + "日" * 16, "日" * 17, "日" * 7]  # at most 34 columns each
+
+
 def test_a_paragraph_wrapped_wider_than_is_shown_flows_on():
     text = "It was a bright cold day in April, and the clocks\nwere striking thirteen. Winston Smith, his chin\nnuzzled.\n\nNext."
     assert passage(text) == [
