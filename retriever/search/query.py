@@ -9,7 +9,7 @@ first stage's. The model folder sets the weights; by default the reranker alone 
 
 The exact parts of a query decide first: see `exact`. Passages with an identifier of the query come before the others,
 also after a reranker: it has learnt from questions in words, and reads an identifier in pieces. If a query has one or
-two different words, passages with all of them come before the others.
+two different words, passages with all of them come before the others, unless a reranker decides.
 """
 
 from __future__ import annotations
@@ -243,31 +243,35 @@ class Query:
         return levels
 
     def _word_levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
-        """Number how well each candidate holds the exact parts and, if the query is short, all of its words, from 0.
+        """Number how well each candidate holds the exact parts and, unless a reranker decides, a short query."""
+        levels = np.zeros(len(candidates.ids), np.intp)
+        if self._exact:
+            levels += self._exact.levels(candidates, mode)
+        if candidates.reranker is None:
+            levels = 2 * levels + self._short_levels(candidates, mode)
+        return levels
+
+    def _short_levels(self, candidates: Candidates, mode: Mode) -> NDArray[np.intp]:
+        """Number with 1 the candidates that hold all words of a query of one or two words, unless all or none do.
 
         Cosines with one or two words say little, and some passages of few words are near to every word.
         """
-        levels = np.zeros(len(candidates.ids), np.intp)
-        if mode == "semantic" or not len(levels):
-            return levels
-        if self._exact:
-            levels = self._exact.levels(candidates, mode)
-        if mode == "hybrid" and len(set(self._words.stems)) <= _SHORT:
-            shares = relevances.shares(self._snapshot.lexical, self._words.stems, candidates.ids)
-            levels = 2 * levels + (shares > relevances.NEARLY_ALL)
-        levels -= levels.min()
-        return levels
+        ids = candidates.ids
+        if mode != "hybrid" or not len(ids) or not 0 < len(set(self._words.stems)) <= _SHORT:
+            return np.zeros(len(ids), np.intp)
+        shares = relevances.shares(self._snapshot.lexical, self._words.stems, ids)
+        holds = self._words.hold_all(ids) if np.isnan(shares).any() else shares > relevances.NEARLY_ALL
+        return np.zeros(len(ids), np.intp) if holds.all() else holds.astype(np.intp)
 
     def _are_deeper(self, ids: Ids) -> NDArray[np.bool_]:
         """Whether each candidate was found by a deeper search than the first."""
         return isin_sorted(ids, np.sort(np.concatenate([np.empty(0, np.int64), *self._deeper])))
 
     def _lifted(self, candidates: Candidates, mode: Mode) -> Candidates:
-        """Add to the scores, if exact parts decide, so that each level is above the next: scores fall with the rank."""
+        """Add to the scores, if words decide, so that each level is above the next: scores fall with the rank."""
         if not self._word_levels(candidates, mode).any():
             return candidates
-        score = candidates.score + self._levels(candidates, mode) * (np.ptp(candidates.score) + 1)
-        return replace(candidates, score=score.astype(np.float32))
+        return replace(candidates, score=_lifted(candidates.score, self._levels(candidates, mode)))
 
     def _distinct(self, candidates: Candidates, selection: Selection) -> list[Group]:
         """The k best passages, each with its copies. It reads all texts only if the first ones give too few."""
@@ -361,6 +365,7 @@ class Query:
 
     def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:
         """Reorder the candidates: the reranked ones first, by their new scores, then the others."""
+        candidates = replace(candidates, score=_lifted(candidates.score, self._short_levels(candidates, mode)))
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
             rows = self._snapshot.passage_texts.of(ids).values()
@@ -394,6 +399,14 @@ class Query:
 def _threads() -> Threads:
     """Threads that search by words while the threads of the callers search by meaning."""
     return Threads(_THREADS, "binocle-words")
+
+
+def _lifted(scores: Floats, levels: NDArray[np.intp]) -> Floats:
+    """Lift the scores of each level above those of the level below."""
+    if not levels.any():
+        return scores
+    lifted: Floats = (scores + levels * (np.ptp(scores) + 1)).astype(np.float32)
+    return lifted
 
 
 def _without(ids: Ids, excluded_ids: Ids) -> Ids:

@@ -16,7 +16,7 @@ from ..store.tables import rows_among
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...core.arrays import Floats, Ids
+    from ...core.arrays import Floats, Ids, Mask
     from ..store.snapshot import Passing, Snapshot
 
 MAX_TERMS = 2_048  # of a query: users paste long texts
@@ -46,6 +46,10 @@ class WordSearch:
         :param ids: of the passages to search, ascending.
         """
         return self._search(self._text, len(ids), among=ids)
+
+    def hold_all(self, ids: Ids) -> Mask:
+        """Whether each of these passages holds all words of the query."""
+        return isin_sorted(ids, np.sort(self._search(self._text, len(ids), among=np.sort(ids), every=True)[1]))
 
     def with_all(self, words: str, limit: int, passing: Passing | None = None) -> Ids:
         """Passages with all tokens of these words; the best by words if there are more than a limit."""

@@ -557,8 +557,8 @@ def test_the_reranker_reads_the_query_and_the_passages_with_their_headings(libra
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_the_final_score_is_a_weighted_mean_of_standard_scores(weight, library):
     reranker = ByTable(by_hash, weight)
-    first = library.search("cat task", 20)
-    hits = library.search("cat task", 20, rerank=reranker, rerank_depth=20)
+    first = library.search("cat task worker", 20)
+    hits = library.search("cat task worker", 20, rerank=reranker, rerank_depth=20)
     contexts = [passage for _, passage in reranker.given[0]]
     final = (1 - weight) * standard([by_hash(text) for text in contexts]) + weight * standard(
         [hit.score for hit in first]
@@ -568,6 +568,19 @@ def test_the_final_score_is_a_weighted_mean_of_standard_scores(weight, library):
     np.testing.assert_allclose([hit.score for hit in hits], final[order], atol=1e-5)
     if weight == 1:
         assert [hit.passage for hit in hits] == [hit.passage for hit in first]
+
+
+def test_a_reranker_decides_whether_passages_need_both_words_of_a_query(library):
+    first = library.search("cat dog", 60)
+    reranker = ByTable(by_hash, 0.0)
+    hits = library.search("cat dog", 60, rerank=reranker, rerank_depth=30)
+    scores = [by_hash(text) for _, text in reranker.given[0]]
+    order = np.argsort(-np.float32(scores), kind="stable")
+    assert [hit.passage for hit in hits[:30]] == [first[position].passage for position in order]
+    assert [hit.passage for hit in hits[30:]] == [hit.passage for hit in first[30:]]
+    has_both = ["cat" in hit.text and "dog" in hit.text for hit in hits]
+    assert has_both != sorted(has_both, reverse=True)
+    assert all(one.score >= other.score for one, other in pairwise(hits))
 
 
 def test_equal_scores_leave_the_order_of_the_first_stage(library):

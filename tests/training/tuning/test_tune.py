@@ -485,7 +485,7 @@ def test_standard_scores_are_taken_over_the_best():
 
 def test_the_teacher_is_the_engines_own_hybrid_search(same_index, tmp_path):
     session = tuning_of(same_index, tmp_path / "out")
-    queries = ["the price of bread", "where is the ship at night"]
+    queries = ["the price of fresh bread", "where is the ship of the queen at night"]
     taught = session.teacher.scores(queries)
     assert taught.shape == (2, len(session.passages.texts))
     paths = {number: path for path, number in session.passages.numbers.items()}
