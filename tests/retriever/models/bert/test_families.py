@@ -132,6 +132,7 @@ def test_vectors_are_those_of_sentence_transformers(family, folders, monkeypatch
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-6)
 
 
+@pytest.mark.thorough
 def test_the_first_token_alone_and_other_pooling_are_those_of_all_tokens(family, folders, tmp_path, monkeypatch):
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     folder = shutil.copytree(folders[family], tmp_path / "model")
@@ -144,6 +145,7 @@ def test_the_first_token_alone_and_other_pooling_are_those_of_all_tokens(family,
         np.testing.assert_allclose(encoder.encode(TEXTS), encoder.encode(TEXTS, kind="query"), atol=2e-6)
 
 
+@pytest.mark.thorough
 def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
     monkeypatch.setattr(gpu, "_TOKENS", 256)
     monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
@@ -153,6 +155,7 @@ def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
     np.testing.assert_allclose(on_gpu.encode(TEXTS), load_encoder(folders[family]).encode(TEXTS), atol=2e-6)
 
 
+@pytest.mark.thorough
 def test_in_int8_vectors_are_nearly_the_same(family, folders):
     if family == "modernbert":
         with pytest.raises(InputError, match="is no encoder of a family that is computed in int8"):
@@ -194,6 +197,7 @@ def test_the_logits_of_a_head_are_those_of_transformers(kind, task, family, tmp_
         np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_layers_and_attention_are_those_of_transformers(family, folders):
     text = Inspector.load(folders[family]).read(TEXTS[0])
     model = transformers.AutoModel.from_pretrained(folders[family], attn_implementation="eager").eval()
