@@ -486,7 +486,7 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
 
 TRAIN = """
 import json, os, sys
-from binocle.retriever.inversion.decoder_settings import TextDecoderSettings
+from binocle.retriever.inversion.decoders.decoder_settings import TextDecoderSettings
 from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.train import passage_length, train_inverter
 

@@ -873,7 +873,8 @@ def test_readers_see_whole_commits_while_another_writes(store):
 WRITER = """
 import os, sys
 from pathlib import Path
-from binocle.retriever.indexing import indexer, sync
+from binocle.retriever.indexing import indexer
+from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.store import store
