@@ -59,7 +59,7 @@ class FlatIndex:
     def search_each(self, vectors: Floats, k: int) -> tuple[Floats, Ids] | None:
         """Return the same as `search` for each query alone, to the last bit, by one matrix product for all.
 
-        The product selects the best vectors, whose scores are then computed as `search` computes them.
+        The product selects the best vectors. Their scores are then computed as in `search`.
 
         :returns: None if one product would be no faster, or might select other vectors.
         """

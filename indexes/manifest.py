@@ -50,7 +50,7 @@ class IndexManifest:
 
     @property
     def spec(self) -> IndexSpec:
-        """The part of the manifest from which such an index can be built again: kind, parameters and metric."""
+        """What a new build of this index needs from the manifest: kind, parameters and metric."""
         return IndexSpec(self.kind, self.build, self.search, self.metric)
 
     @classmethod

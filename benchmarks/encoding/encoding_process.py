@@ -1,4 +1,4 @@
-"""One encoder of `benchmarks.encoding.encoding` in a process of its own, which works when it is asked to.
+"""One encoder of `benchmarks.encoding.encoding` in a process of its own. It works on request.
 
     python -m benchmarks.encoding.encoding_process NAME MODEL WORK
 

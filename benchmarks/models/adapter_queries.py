@@ -3,11 +3,11 @@
     python -m benchmarks.models.adapter_queries --data FOLDER --work FOLDER [--collections cranfield] [--seeds 0 1]
 
 - all: the queries that `tune --adapter` makes.
-- first: those whose own document comes first in hybrid search, as InPars and Promptagator filter queries.
+- first: the queries that find their own document first in hybrid search, as InPars and Promptagator filter queries.
 - first-alone: likewise, but the passage lacks the query.
-- sentences: those of the kinds claim and cloze.
-- written: those of the kinds title, section, claim and link, which judge.
-- words: those of the kinds keywords and dropped.
+- sentences: the kinds claim and cloze.
+- written: the kinds title, section, claim and link, which judge.
+- words: the kinds keywords and dropped.
 - general: all, and 800 questions of SQuAD's training split. Each must find its paragraph among the 800.
 
 FOLDER after --data is as for `benchmarks.models.training`. nDCG@10 of the test queries, by meaning and in hybrid,

@@ -59,7 +59,7 @@ class TunedIndex:
 
 @dataclass(slots=True)
 class ParameterSweep:
-    """One built index, and the settings with which it was searched."""
+    """One built index, and the settings of its searches."""
 
     built: BuiltIndex
     index: VectorIndex

@@ -50,7 +50,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class AddPolicy:
-    """What to do with a document whose id exists, and with one that cannot be added."""
+    """What to do if the id of a document exists, and if a document cannot be added."""
 
     if_exists: IfExists = "replace"
     on_error: OnError = "stop"

@@ -67,7 +67,7 @@ class _Passage:
 
 @dataclass(slots=True)
 class _Batch:
-    """Documents to commit together, and those of their chunks that are not staged yet."""
+    """Documents to commit together, and their chunks, except staged ones."""
 
     rows: list[Row] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)

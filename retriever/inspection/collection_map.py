@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_PASSAGES = 3_000  # passages that are shown
 _AROUND = 5  # shown passages that place another one
-_SOFTNESS = 0.05  # of cosines: a passage whose cosine is higher by this counts e times as much
+_SOFTNESS = 0.05  # of cosines: a passage with a cosine higher by this counts e times as much
 _COLUMNS = ["id", "document", "char_start", "char_end", "line_start"]
 _FOLDERS, _DEEPEST = 8, 16  # folders that get a name, and how deep they are
 

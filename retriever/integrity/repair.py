@@ -87,7 +87,7 @@ def _mend_vectors(
 def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
     """Drop files with faulty chunks, and build both indexes anew.
 
-    A changed file stays until the next sync, which compares its bytes even if its time is the same.
+    A changed file stays until the next sync. This compares its bytes even if its time is the same.
 
     :returns: a line if the vector index no longer meets its requirements.
     """

@@ -271,7 +271,7 @@ class Query:
         """Add to the scores, if words decide, so that each level is above the next: scores fall with the rank."""
         if not self._word_levels(candidates, mode).any():
             return candidates
-        return replace(candidates, score=_lifted(candidates.score, self._levels(candidates, mode)))
+        return replace(candidates, score=_by_level(candidates.score, self._levels(candidates, mode)))
 
     def _distinct(self, candidates: Candidates, selection: Selection) -> list[Group]:
         """The k best passages, each with its copies. It reads all texts only if the first ones give too few."""
@@ -365,7 +365,7 @@ class Query:
 
     def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:
         """Reorder the candidates: the reranked ones first, by their new scores, then the others."""
-        candidates = replace(candidates, score=_lifted(candidates.score, self._short_levels(candidates, mode)))
+        candidates = replace(candidates, score=_by_level(candidates.score, self._short_levels(candidates, mode)))
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
             rows = self._snapshot.passage_texts.of(ids).values()
@@ -401,8 +401,8 @@ def _threads() -> Threads:
     return Threads(_THREADS, "binocle-words")
 
 
-def _lifted(scores: Floats, levels: NDArray[np.intp]) -> Floats:
-    """Lift the scores of each level above those of the level below."""
+def _by_level(scores: Floats, levels: NDArray[np.intp]) -> Floats:
+    """Lift the scores of each level above the scores of the level below."""
     if not levels.any():
         return scores
     lifted: Floats = (scores + levels * (np.ptp(scores) + 1)).astype(np.float32)

@@ -33,7 +33,7 @@ _MIN_ROWS = 1_024  # of a large fragment
 
 
 class Commits:
-    """The committed state, which the one writer replaces with each commit."""
+    """The committed state. The one writer replaces it with each commit."""
 
     def __init__(
         self, store: Store, head: Head, tag: str, backend: SearchBackend, earlier: Snapshot | None = None

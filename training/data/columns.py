@@ -218,7 +218,7 @@ def empty(value: Any) -> bool:
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a cell is NaN, which stands for a missing number."""
+    """Whether a cell is NaN: the number is missing."""
     return isinstance(value, float) and value != value  # noqa: PLR0124 - true of NaN only
 
 

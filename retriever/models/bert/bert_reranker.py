@@ -68,7 +68,6 @@ class BertReranker(Reranker):
             settings.modules == ("Transformer",)
             and settings.plain
             and not settings.prompt
-            and (config.get("type_vocab_size", 2) == 2 or config.get("model_type") != "bert")
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
             and not model_settings.tokenizer_overrides(folder)

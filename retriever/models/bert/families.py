@@ -32,7 +32,7 @@ class Family:
     padding: int | None = None  # the padding token, where positions begin behind its number
     has_types: bool = False  # whether a second text has a token type of its own
     has_distances: bool = False  # whether attention has a bias by distance
-    other_heads: tuple[str, ...] = ()  # tasks of transformers whose heads are not BERT's
+    other_heads: tuple[str, ...] = ()  # tasks of transformers with a head unlike BERT's
     is_rotary: bool = False  # ModernBERT: see `rotary`
 
     def bert_name(self, name: str) -> str:

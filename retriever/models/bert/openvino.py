@@ -41,7 +41,7 @@ class BertOpenVINO:
     """Compute hidden states as `BertNumpy` does, or a classifier's logits, for many batches, several at a time.
 
     :param classifier: whether batches give logits; else they give hidden states.
-    :param types: whether batches have token types; those of a classifier always do, those of ModernBERT never.
+    :param types: whether batches have token types. A classifier's always have them, ModernBERT's never.
     :param pooling: "cls": only the hidden state of each text's first token is computed; "mean": the mean of its tokens'
         states. Either is of shape (texts, 1, dim).
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
@@ -246,7 +246,7 @@ class _Layers:
     ) -> Any:
         """Return the attention of the queries to the states, its heads side by side.
 
-        The queries are those of all states, or of each text's first token, which has the angle 0.
+        The queries are all states, or the state of each text's first token. Its angle is 0.
 
         :param bias: added to the scores: (texts, heads or 1, queries or 1, tokens).
         :param angles: cosines and sines that queries and keys are turned by.

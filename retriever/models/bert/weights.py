@@ -64,11 +64,7 @@ class BertConfig:
         """
         model_type = config.get("model_type")
         family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
-        if (
-            family is None
-            or task in family.other_heads
-            or (task and config.get("classifier_activation", "gelu") != "gelu")
-        ):
+        if family is None or (task and not _has_berts_head(config, family, task)):
             return None
         is_computed = (
             config.get(family.sizes.get("hidden_act", "hidden_act")) == "gelu"
@@ -106,6 +102,11 @@ class BertConfig:
     def family(self) -> Family:
         """How the model names its weights."""
         return FAMILIES[self.model_type]
+
+
+def _has_berts_head(config: Mapping[str, Any], family: Family, task: str) -> bool:
+    has_two_types = not family.has_types or config.get("type_vocab_size", 2) == 2  # a pair needs both
+    return has_two_types and task not in family.other_heads and config.get("classifier_activation", "gelu") == "gelu"
 
 
 def _positive(config: Mapping[str, Any], name: str, file: Path | str) -> int:

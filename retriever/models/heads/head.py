@@ -161,11 +161,10 @@ def load_head(name: str | os.PathLike[str], kind: HeadKind) -> EncoderWithHead:
 
 
 def _bert_config(folder: Path, kind: HeadKind) -> BertConfig | None:
-    """Return the configuration of a model of the BERT family, which needs no torch, else None."""
+    """Return the configuration of a model that needs no torch, else None."""
     config = read_config(folder)
     native = (
-        (config.get("type_vocab_size", 2) == 2 or config.get("model_type") != "bert")
-        and (folder / "model.safetensors").is_file()
+        (folder / "model.safetensors").is_file()
         and (folder / "tokenizer.json").is_file()
         and not tokenizer_overrides(folder)
     )

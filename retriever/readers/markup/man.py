@@ -117,7 +117,7 @@ class _Page:
         self._is_in_cell = False  # of several lines
         self._skipped = 0  # depth of the branches for paper
         self._is_else_for_paper = False
-        self._marker = ""  # of a list item, which the next text follows on its line
+        self._marker = ""  # of a list item: the next text follows on its line
 
     def lines(self, source: list[str]) -> Iterator[str]:
         """The text of each line."""

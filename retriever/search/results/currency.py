@@ -100,7 +100,7 @@ def _in_text(text: str, passage: Hit | Passage) -> Currency:
 
 
 def changed_files(snapshot: Snapshot, folder: Path | None, paths: Collection[str]) -> list[str]:
-    """Return the documents whose file was changed or removed after indexing: its lines may have moved.
+    """Return the documents with a file that was changed or removed after indexing: its lines may have moved.
 
     If a folder is missing, perhaps because its disk is not mounted, its documents are not in the list.
     """

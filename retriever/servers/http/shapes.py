@@ -148,7 +148,7 @@ class PageInput(Input):
 
 
 class CountInput(Input):
-    """Documents to count: all, or those that pass a filter."""
+    """Documents to count: all, or the documents that pass a filter."""
 
     where: Where = None
 

@@ -177,7 +177,7 @@ def test_threads_share_a_reranker(tiny_reranker):
 
 @pytest.fixture(scope="session")
 def electra(make_reranker, tmp_path_factory):
-    """A random ELECTRA with one label, which is not computed as BERT."""
+    """A random ELECTRA with one label: torch computes it."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     folder = make_reranker(tmp_path_factory.mktemp("electra") / "model", modules=False)

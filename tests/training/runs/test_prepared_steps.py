@@ -26,13 +26,13 @@ assert [prepared(step) for step in range(5)] == [1_000] * 5
 
 def test_other_processes_prepare_the_steps_in_their_order_from_any_step(quick_training):
     # Not forked here, where Lance has threads.
-    subprocess.run([*quick_training, "-c", FORKING], check=True, timeout=120)
+    assert subprocess.run([*quick_training, "-c", FORKING], timeout=120).returncode == 0
 
 
 def test_other_processes_tokenize_even_if_the_user_wants_threads(quick_training):
     """They would wait for threads that only the process before the fork has."""
     environment = os.environ | {"TOKENIZERS_PARALLELISM": "true"}
-    subprocess.run([*quick_training, "-c", TOKENIZING], check=True, timeout=120, env=environment)
+    assert subprocess.run([*quick_training, "-c", TOKENIZING], timeout=120, env=environment).returncode == 0
 
 
 def test_without_a_gpu_this_process_prepares_them():

@@ -209,7 +209,7 @@ def _margin_mse(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn
 
 
 def _kl(model: Any, data: TrainingSet, options: LossOptions) -> torch.nn.Module:
-    """Bring both sides to one scale, so that a teacher whose scores are cosines is as sure as the student."""
+    """Bring both sides to one scale, so that a teacher with cosines for scores is as sure as the student."""
     temperature = options.temperature
     if temperature is None:
         temperature = 1 / options.scale if are_cosines(data) else 1.0

@@ -189,7 +189,7 @@ class Kind:
     """A function that makes pairs, and their weight."""
 
     pairs: Callable[[DocumentContext], Iterator[Pair]]
-    weight: float  # relative frequency with which `tune` draws queries of this kind
+    weight: float  # relative frequency of this kind among the queries of `tune`
     content: int = 2  # minimum of content words in a query
     default: bool = True  # `tune` uses it unless told otherwise
 

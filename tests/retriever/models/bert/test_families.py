@@ -1,4 +1,4 @@
-"""Model types that are computed as BERT: vectors, scores and logits are those of transformers."""
+"""Model types that are computed as BERT: vectors, scores and logits equal transformers'."""
 
 from __future__ import annotations
 
