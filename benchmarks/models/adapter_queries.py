@@ -133,7 +133,7 @@ def _is_first_alone(
 ) -> NDArray[np.bool_]:
     """Whether the passage without the query outranks all other documents, by words and meaning."""
     own = encoder.encode([pair.positive for pair in pairs])
-    bm25 = BM25([*passages.texts, *(pair.positive for pair in pairs)])
+    bm25 = BM25.of([*passages.texts, *(pair.positive for pair in pairs)])
     is_first = np.empty(len(pairs), bool)
     for row, (pair, query) in enumerate(zip(pairs, vectors, strict=True)):
         rivals = np.flatnonzero(passages.documents != passages.numbers[pair.document])
