@@ -1,1 +1,1 @@
-"""The quality of a search: its hits, contexts, snippets and code passages, and the share of each part in it."""
+"""The order of the hits: how good it is in each mode, what each part of a search adds, and what it costs."""

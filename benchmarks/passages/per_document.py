@@ -1,6 +1,6 @@
 """Measure the cost of a limit on the passages of a document, where documents are long.
 
-    python -m benchmarks.search.per_document --squad squad11_dev.jsonl.gz [--index DIR] [--count 400]
+    python -m benchmarks.passages.per_document --squad squad11_dev.jsonl.gz [--index DIR] [--count 400]
 
 Each of the 48 articles of SQuAD's development set is one document. A hit is right if it overlaps the paragraph of the
 question and holds the answer.

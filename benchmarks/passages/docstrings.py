@@ -1,6 +1,6 @@
 """Code cut at its definitions against the cutting without a parser: does a question find its function?
 
-    python -m benchmarks.search.docstrings --tree NAME=FOLDER --tree NAME=FOLDER [--count 200]
+    python -m benchmarks.passages.docstrings --tree NAME=FOLDER --tree NAME=FOLDER [--count 200]
 
 The first sentence of a function's docstring is the question, and the function is the answer. The index holds a copy of
 the Python files without the docstrings of functions. A hit is right if half of its lines, or half of the function's

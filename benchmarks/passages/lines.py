@@ -1,6 +1,6 @@
 """Lines by a regular expression: the stored texts of an index beside grep in the files.
 
-    python -m benchmarks.search.lines FOLDER
+    python -m benchmarks.passages.lines FOLDER
 
 FOLDER holds text files and their index. Seconds of processor time, the least of five runs, since other work may share
 the machine: warm in one process, and cold as a command. The index must give the lines that grep finds in its files.

@@ -1,6 +1,6 @@
 r"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much do they cost?
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.search.context --squad squad11_dev.jsonl.gz --squad-index FOLDER \
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.passages.context --squad squad11_dev.jsonl.gz --squad-index FOLDER \
         --scifact FOLDER --scifact-index FOLDER --book-index FOLDER
 
 Recall is the share of SQuAD's questions with one of their answers in the context. For scifact it is the share of the

@@ -1,6 +1,6 @@
 """Forty headings of sample documents, written down from the documents as a person sees them, against the readers'.
 
-    python -m benchmarks.search.headings --data parser_samples
+    python -m benchmarks.passages.headings --data parser_samples
 
 The samples come from docling and markitdown. Each line below has a file, a phrase in it, and the titles that a
 person sees above that phrase, outermost first: the name of the document if it shows one, then its headings, or the

@@ -1,6 +1,6 @@
 """How often the lines that are printed of a hit contain the answer: SQuAD's questions and their paragraphs.
 
-    python -m benchmarks.search.snippets --data squad11_dev.jsonl.gz
+    python -m benchmarks.passages.snippets --data squad11_dev.jsonl.gz
 
 Each question's own paragraph is printed among nine others of the same article, as a search would print ten hits.
 """

@@ -1,6 +1,6 @@
 """Copies among the first ten hits, with and without collapsing, over trees that hold exact and near copies.
 
-    python -m benchmarks.search.copies --tree vendored=FOLDER --tree samples=FOLDER [--debian FILE] [--indexes DIR]
+    python -m benchmarks.passages.copies --tree vendored=FOLDER --tree samples=FOLDER [--debian FILE] [--indexes DIR]
 
 FILE is debian12_descriptions.jsonl.gz: 1,500 packages in a row, so that families with the same text stay together.
 Each query is a dozen words in a row of a random passage. A hit is an exact copy of an earlier one if its words are

@@ -1,6 +1,6 @@
 """Check the headings of code passages against the parser of each language.
 
-    python -m benchmarks.search.code_symbols --python FOLDER --go FOLDER --rust FOLDER --javascript FOLDER
+    python -m benchmarks.passages.code_symbols --python FOLDER --go FOLDER --rust FOLDER --javascript FOLDER
         --go-command go --babel FOLDER_WITH_NODE_MODULES [--count 100]
 
 For each language it takes passages at random from the files below the folders. The right heading of a passage has the
