@@ -27,10 +27,11 @@ from ....core.errors import BinocleError
 from ....core.version import __version__
 from ...search.deadline import Deadline
 from ..limits import MAX_BODY
-from . import cohere, metrics, openai
+from . import metrics
 from .access import Access
-from .openapi import describe
-from .operations import OPERATIONS, Operation, to_json
+from .api import cohere, openai
+from .api.openapi import describe
+from .api.operations import OPERATIONS, Operation, to_json
 from .originals import pdf
 from .page import search_page
 from .refusal import Refusal, invalid, refusal_of

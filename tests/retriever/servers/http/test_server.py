@@ -33,8 +33,9 @@ from starlette.testclient import TestClient
 from binocle import DeadlineError, F, InputError
 from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.servers import listening
-from binocle.retriever.servers.http import access, caller, openai, operations, server, shapes
+from binocle.retriever.servers.http import access, caller, server
 from binocle.retriever.servers.http.access import Access, read_tokens
+from binocle.retriever.servers.http.api import openai, operations, shapes
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
 from binocle.retriever.servers.http.refusal import Refusal

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ....core.errors import InputError
-from ...documents.document import visible_text
-from ...store.filters.filter import Filter
+from .....core.errors import InputError
+from ....documents.document import visible_text
+from ....store.filters.filter import Filter
 from . import shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
-    from ...search.results.hit import Hit
-    from .caller import Caller
+    from ....search.results.hit import Hit
+    from ..caller import Caller
     from .operations import Answer
 
 _MAX_INPUTS, _MAX_CHARACTERS = 2_048, 500_000

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..limits import MAX_DEPTH, MAX_K, MAX_QUERIES
+from ...limits import MAX_DEPTH, MAX_K, MAX_QUERIES
 
 MAX_QUERY = 10_000  # characters
 MAX_FACETS = 20

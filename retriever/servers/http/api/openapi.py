@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
-from ....core.version import __version__
+from .....core.version import __version__
 from . import shapes
 
 if TYPE_CHECKING:

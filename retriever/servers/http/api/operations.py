@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.errors import InputError
-from ...inspection.collection_map import folders
-from ...search.options import ContextOptions, SearchOptions
-from ...search.results.snippet import highlights
-from ..limits import MAX_DEPTH
+from .....core.errors import InputError
+from ....inspection.collection_map import folders
+from ....search.options import ContextOptions, SearchOptions
+from ....search.results.snippet import highlights
+from ...limits import MAX_DEPTH
+from ..access import filter_of
 from . import shapes
-from .access import filter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel
 
-    from ...indexing.report import Report
-    from ...search.results.hit import Hit
-    from ...search.results.hits import Hits
-    from ...store.records import Facet, Record
-    from .caller import Caller
+    from ....indexing.report import Report
+    from ....search.results.hit import Hit
+    from ....search.results.hits import Hits
+    from ....store.records import Facet, Record
+    from ..caller import Caller
 
     Answer = Mapping[str, Any]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ....core.errors import InputError
-from ...models.reranker import best_of
+from .....core.errors import InputError
+from ....models.reranker import best_of
 from . import shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
-    from .caller import Caller
+    from ..caller import Caller
     from .operations import Answer
 
 _MAX_DOCUMENTS, _MAX_CHARACTERS = 1_000, 500_000
