@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .retriever.search.results.hit import Hit
     from .retriever.search.results.hits import Hits
     from .retriever.search.results.passage import Passage
-    from .retriever.servers.remote import RemoteRetriever
+    from .retriever.servers.client.remote import RemoteRetriever
     from .retriever.store.filters.filter import F, Filter
     from .retriever.store.filters.where import Where
     from .retriever.store.records import Facet, Record
@@ -124,7 +124,7 @@ _MODULES = {
     "NotFoundError": "core.errors",
     "Passage": "retriever.search.results.passage",
     "Record": "retriever.store.records",
-    "RemoteRetriever": "retriever.servers.remote",
+    "RemoteRetriever": "retriever.servers.client.remote",
     "Report": "retriever.indexing.report",
     "Reranker": "retriever.models.reranker",
     "RetrievalResult": "training.evaluation.result",

@@ -373,7 +373,7 @@ def test_server_that_is_slow_gone_or_another_one_is_an_error_of_one_line(retriev
             remote.search("bread")
         release.set()
         with pytest.raises(StoreError, match="without JSON: expected the address of"):
-            RemoteRetriever(address)._ask(dict, "GET", "/metrics")
+            RemoteRetriever(address)._connections.ask(dict, "GET", "/metrics")
         with pytest.raises(InputError, match=r"open it by RemoteRetriever\('http"):
             Retriever.open(address)
     with pytest.raises(StoreError, match="no server answers at http://127"):
@@ -431,10 +431,10 @@ from binocle import RemoteRetriever
 
 remote = RemoteRetriever(sys.argv[1])
 remote.status()
-(connection,) = remote._idle
+(connection,) = remote._connections.idle
 child = os.fork()
 remote.status()
-is_mine = remote._idle[0] is connection
+is_mine = remote._connections.idle[0] is connection
 if not child:
     os._exit(is_mine)
 print(is_mine, os.waitpid(child, 0)[1])
@@ -573,7 +573,9 @@ def test_a_write_is_sent_once():
 def test_it_travels_to_another_process(remote):
     remote.search("bread")
     copy = pickle.loads(pickle.dumps(remote))
-    assert (copy.url, copy._headers, len(copy._idle)) == (remote.url, remote._headers, 0)
+    connections = copy._connections
+    assert (copy.url, connections.headers) == (remote.url, remote._connections.headers)
+    assert len(connections.idle) == 0
     assert known(copy.search("bread")) == known(remote.search("bread"))
 
 
@@ -589,6 +591,6 @@ def test_threads_share_it_and_a_closed_connection_is_opened_anew(remote, retriev
         thread.join()
     assert results == [expected] * 4
     remote.search("bread")
-    for connection in remote._idle:
+    for connection in remote._connections.idle:
         connection.sock.shutdown(socket.SHUT_RDWR)  # as a server does after some idle seconds
     assert [hit.path for hit in remote.search("bread")] == expected
