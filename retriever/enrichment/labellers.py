@@ -23,7 +23,7 @@ from ..labels.zero_shot import fit_labels
 from ..models import files as model_files
 from ..models.encoder import encode_finite
 from ..models.heads.classifier import ProbeScorer, load_classifier
-from ..models.heads.head import CLASSIFIER, TAGGER
+from ..models.heads.head_settings import CLASSIFIER, TAGGER
 from ..models.heads.tagger import load_tagger
 from ..models.settings import read_config
 from ..store.tables import matrix

@@ -17,7 +17,7 @@ from ..runs import attention, environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...retriever.models.heads.head import HeadKind
+    from ...retriever.models.heads.head_settings import HeadKind
     from .config import HeadConfig
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ...core.progress import Progress
-from ...retriever.models.heads.head import HeadSettings, load_head
+from ...retriever.models.heads.head import load_head
+from ...retriever.models.heads.head_settings import HeadSettings
 from ...retriever.models.heads.torch_head import TorchHead
 from ..pretraining.data.batches import by_length
 from ..runs import environment, start_weights
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.arrays import Integers
-    from ...retriever.models.heads.head import EncoderWithHead, HeadKind
+    from ...retriever.models.heads.head import EncoderWithHead
+    from ...retriever.models.heads.head_settings import HeadKind
     from ..encoders.heldout import Estimate
     from ..runs.training_run import TrainingRun
     from .config import HeadConfig

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from ...retriever.models import files as model_files
-from ...retriever.models.heads.head import READER, HeadSettings, load_head
+from ...retriever.models.heads.head import load_head
+from ...retriever.models.heads.head_settings import READER, HeadSettings
 from ...retriever.models.heads.torch_head import TorchHead, moved
 from ...retriever.models.heads.windows import windows
 from ..runs import environment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...retriever.models.heads.head import READER
+from ...retriever.models.heads.head_settings import READER
 from ...retriever.models.heads.reader import Reader, ReaderSettings
 from ...retriever.models.heads.torch_head import arrays, moved, outputs, tensors
 from ...retriever.models.heads.windows import windows

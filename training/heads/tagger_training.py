@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...retriever.models.heads.head import TAGGER
+from ...retriever.models.heads.head_settings import TAGGER
 from ...retriever.models.heads.tagger import Tagger, TaggerSettings, first_tokens, touching, word_spans
 from ...retriever.models.heads.torch_head import arrays, has_types, outputs, tensors
 from ...retriever.models.heads.windows import ignores_case, text_windows

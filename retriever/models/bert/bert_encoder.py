@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Integers
     from ..encoders.torch_encoder import TorchEncoder
     from .gpu import BertGpu
-    from .openvino import Pooling
+    from .inputs import Pooling
 
 
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.

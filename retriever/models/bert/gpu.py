@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....core.arrays import Floats, Integers, Positions
-    from .model import Tokens
+    from .inputs import Tokens
     from .weights import BertConfig
 
 _TOKENS = 16_384  # of every batch: the products of fewer do not fill a GPU

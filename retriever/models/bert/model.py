@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers, Positions
     from .gpu import BertGpu
-    from .openvino import BertOpenVINO, Pooling
+    from .inputs import Pooling, Tokens
+    from .openvino import BertOpenVINO
     from .weights import BertConfig
 
 
@@ -42,20 +43,6 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}  # BINOCLE_PRECISION: OpenV
 # The compiled graphs in use, by fingerprint, precision, int8 and purpose: several loads of one model share a graph.
 _graphs: weakref.WeakValueDictionary[tuple[str, str | None, bool, bool], BertOpenVINO] = weakref.WeakValueDictionary()
 _graphs_lock = threading.Lock()
-
-
-class Tokens(Protocol):
-    """A text or a pair as token ids: an `Encoding` of the tokenizer, or a part of one."""
-
-    @property
-    def ids(self) -> list[int]:
-        """The ids of the tokens."""
-        ...
-
-    @property
-    def type_ids(self) -> list[int]:
-        """0 for tokens of the first text, 1 for those of the second."""
-        ...
 
 
 class BertModel:

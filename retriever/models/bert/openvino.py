@@ -22,16 +22,14 @@ from .weights import distance_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Literal
 
     import openvino as ov
 
     from ....core.arrays import Floats, Integers
+    from .inputs import Pooling
     from .int8 import Int8Dense
     from .rotary import Rotary
     from .weights import BertConfig
-
-    Pooling = Literal["cls", "mean"]
 
 
 _THREADS = 4  # for one batch: a query has too few tokens for more

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....core.arrays import Floats
-    from .openvino import Pooling
+    from .inputs import Pooling
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from ....core.arrays import Floats
-    from ..bert.model import Tokens
+    from ..bert.inputs import Tokens
     from ..bert.weights import BertConfig
-    from .head import HeadKind, HeadSettings
+    from .head_settings import HeadKind, HeadSettings
 
     Dense = tuple[Floats, Floats]  # weight and bias of a layer
 

@@ -23,7 +23,8 @@ from ..files import PROBE
 from ..load import load_encoder
 from ..settings import read_config
 from .bag_of_words import BagOfWords
-from .head import CLASSIFIER, check_settings, load_head
+from .head import load_head
+from .head_settings import CLASSIFIER, check_settings
 from .kernel import KernelWeights
 from .promised_precision import Precisions, are_precisions, threshold
 

@@ -16,7 +16,8 @@ from ....core.checks import is_real, is_whole
 from ....core.errors import InputError
 from ....core.words import encodable
 from ..encoder import check_texts
-from .head import READER, check_settings, load_head, read_settings
+from .head import load_head
+from .head_settings import READER, check_settings, read_settings
 from .windows import windows
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from ....core.checks import is_real, is_whole, precision_of
 from ....core.words import UNSPACED_RANGES, is_mark
 from ..encoder import check_texts
 from .chain import marginals, valid, viterbi
-from .head import TAGGER, check_settings, load_head, read_settings
+from .head import load_head
+from .head_settings import TAGGER, check_settings, read_settings
 from .promised_precision import Precisions, are_precisions, threshold
 from .windows import text_windows
 

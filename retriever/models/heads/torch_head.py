@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from ....core.arrays import Floats, Integers
-    from ..bert.model import Tokens
-    from .head import HeadKind, HeadSettings
+    from ..bert.inputs import Tokens
+    from .head_settings import HeadKind, HeadSettings
 
 _BATCH_TOKENS = 8_192  # in a batch, padding included
 _GPU_BATCH_TOKENS = 65_536  # a GPU computes few texts in the time of a hundred

@@ -11,7 +11,7 @@ import pytest
 from binocle.core.errors import BinocleError, DamagedError, ModelNotFoundError
 from binocle.retriever.models import files as model_folder
 from binocle.retriever.models.files import DEFAULT_MODEL, find
-from binocle.retriever.models.heads.head import CLASSIFIER, TAGGER
+from binocle.retriever.models.heads.head_settings import CLASSIFIER, TAGGER
 from binocle.retriever.models.load import load_encoder
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from ....retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
-from ....retriever.models.heads.head import CLASSIFIER
+from ....retriever.models.heads.head_settings import CLASSIFIER
 from ....retriever.models.heads.torch_head import arrays, outputs, tensors
 from ...data.heads.examples import Example
 from ..config import ClassifierConfig

@@ -20,7 +20,8 @@ from binocle.retriever.models.bert.families import FAMILIES
 from binocle.retriever.models.bert.rotary import Rotary
 from binocle.retriever.models.bert.weights import BertConfig, distance_bias, load_bert
 from binocle.retriever.models.heads.bert_head import BertHead
-from binocle.retriever.models.heads.head import CLASSIFIER, TAGGER, load_head
+from binocle.retriever.models.heads.head import load_head
+from binocle.retriever.models.heads.head_settings import CLASSIFIER, TAGGER
 from binocle.retriever.models.heads.torch_head import TorchHead
 from binocle.retriever.models.load import load_encoder, load_reranker
 
