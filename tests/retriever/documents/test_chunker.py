@@ -149,6 +149,20 @@ def test_a_word_longer_than_a_chunk_is_cut_into_pieces_that_fit(minilm, word, ma
     check(Document.from_text(word), minilm, max_tokens)
 
 
+def test_pieces_of_a_word_that_have_more_tokens_alone_are_halved_until_they_fit():
+    def offsets(texts):  # as a vocabulary that knows only long words
+        sizes = [5 if len(text) > 100 else 1 for text in texts]
+        return [
+            [(start, start + size) for start in range(0, len(text), size)]
+            for text, size in zip(texts, sizes, strict=True)
+        ]
+
+    word = "".join(chr(ord("a") + number % 26) for number in range(400))
+    pieces = [piece.text for piece in chunk(Document.from_text(word), offsets, 18)]
+    assert "".join(pieces) == word
+    assert max(map(len, pieces)) <= 18
+
+
 @given(st.text(max_size=300), st.lists(st.integers(0, 300), max_size=6))
 def test_lines_are_counted_from_where_each_part_says_it_begins(text, cuts):
     from binocle.retriever.documents.document import LineCounter

@@ -10,7 +10,7 @@ import pytest
 from binocle import Retriever, evaluate
 from binocle.core.errors import InputError
 from binocle.training.data import beir
-from binocle.training.evaluation.measures import values
+from binocle.training.evaluation.measures import mean, values
 
 NAMES = ["nDCG@10", "Recall@100", "MRR@10", "MAP"]
 
@@ -35,7 +35,7 @@ def judged(draw):
         qrels[query][some[0]] = draw.randint(1, 4)
         if draw.random() < 0.15:
             continue
-        found = draw.sample(documents, draw.randint(0, min(len(documents), 100)))
+        found = draw.sample(documents, draw.randint(0, min(len(documents), 200)))
         scores = sorted((draw.random() for _ in found), reverse=True)
         run[query] = list(zip(found, scores, strict=True))
     return qrels, run
@@ -69,6 +69,7 @@ def test_a_query_that_found_nothing_counts_as_zero_and_one_without_answers_does_
 
 def test_no_judgements_measure_nothing():
     assert means({}, {}) == dict.fromkeys(NAMES, 0.0)
+    assert mean({}) == 0.0
 
 
 def test_negative_grades_gain_nothing():

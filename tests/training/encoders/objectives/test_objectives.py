@@ -133,3 +133,55 @@ def test_margins_of_vectors_that_matryoshka_brings_to_length_1_are_scaled(unboun
     )
     assert plain.similarity_fct.keywords == {"scale": 1.0}  # dot products of any size reach a teacher's margins
     assert shortened.loss.similarity_fct.keywords == {"scale": 20.0}
+
+
+QUERIES = [(1.0, 0.0), (0.0, 1.0)]
+DOCUMENTS = [(0.8, 0.6), (0.6, 0.8)]  # cosines .8 and .6 with the first query, .6 and .8 with the second
+
+
+@pytest.mark.parametrize(("name", "directions"), [("ranking", 1), ("symmetric-ranking", 2)])
+def test_the_ranking_loss_of_two_pairs_is_the_cross_entropy_of_their_scaled_cosines(name, directions):
+    import torch
+
+    built = losses._BUILDERS[name](None, None, losses.LossOptions(scale=10.0))
+    loss = built.compute_loss_from_embeddings([torch.tensor(QUERIES), torch.tensor(DOCUMENTS)], None)
+    expected = np.log(1 + np.exp(10 * (0.6 - 0.8)))  # the same in both directions
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert len(built.directions) == directions
+
+
+def test_labels_from_1_to_5_are_learned_as_cosines_from_0_to_1():
+    import torch
+
+    class Encoded(torch.nn.Module):
+        """A model whose inputs are vectors already."""
+
+        def forward(self, vectors):
+            return {"sentence_embedding": vectors}
+
+    columns = [torch.tensor([(1.0, 0.0), (1.0, 0.0)]), torch.tensor(DOCUMENTS)]
+    loss = losses.RescaledCosineLoss(Encoded(), 1.0, 5.0)(columns, torch.tensor([5.0, 2.0]))
+    assert float(loss) == pytest.approx(((0.8 - 1) ** 2 + (0.6 - 0.25) ** 2) / 2)
+
+
+def test_a_classifier_takes_the_beginnings_of_three_vectors_as_if_the_rest_were_0():
+    import torch
+
+    linear = losses.PaddedLinear(9, 2)
+    short = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])  # u, v and |u - v|, of length 2 instead of 3
+    whole = torch.tensor([[1.0, 2.0, 0.0, 3.0, 4.0, 0.0, 5.0, 6.0, 0.0]])
+    assert linear(short).tolist() == torch.nn.functional.linear(whole, linear.weight, linear.bias).tolist()
+    assert linear(whole).tolist() == torch.nn.functional.linear(whole, linear.weight, linear.bias).tolist()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "cosines", "expected"), [(None, True, 0.05), (None, False, 1.0), (0.3, True, 0.3)]
+)
+def test_a_teacher_with_cosines_for_scores_is_as_sure_as_the_student(temperature, cosines, expected, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(losses, "are_cosines", lambda _: cosines)
+    loss = losses._BUILDERS["kl"](None, None, losses.LossOptions(temperature=temperature))
+    assert (loss.student_temperature, loss.teacher_temperature) == (1.0, pytest.approx(expected))
+    left, right = torch.tensor([(1.0, 0.0)]), torch.tensor([(1.2, 1.6)])
+    assert float(loss.similarity_fct(left, right)[0]) == pytest.approx(20 * 0.6)

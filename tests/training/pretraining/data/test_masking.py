@@ -84,6 +84,17 @@ def test_a_text_of_special_tokens_alone_is_left_alone(masking):
 
 
 @pytest.mark.parametrize("masking", [MASKING, WHOLE])
+def test_a_text_without_tokens_stays_empty(masking):
+    masked, labels = masking(np.empty(0, np.int64), np.empty(0, bool), np.random.default_rng(0))
+    assert (masked.shape, labels.shape) == ((0,), (0,))
+
+
+def test_the_label_of_other_tokens_is_the_one_that_cross_entropy_ignores():
+    torch = pytest.importorskip("torch")
+    assert torch.nn.CrossEntropyLoss().ignore_index == IGNORED
+
+
+@pytest.mark.parametrize("masking", [MASKING, WHOLE])
 def test_the_same_generator_masks_the_same_and_another_does_not(masking):
     tokens, starts = text(200, per_word=2)
     first, again, reseeded = (masking(tokens, starts, np.random.default_rng(seed)) for seed in (1, 1, 2))
