@@ -62,7 +62,7 @@ class PassageSymbols:
         formats = documents["format"].take(positions).to_pylist()
         chunks = [{names: value} for value in rows[names].to_pylist()]
         values, codes, owners = encode(_names(chunks, formats))
-        return cls(ids, positions, Column(values, codes, owners, len(ids)))
+        return cls(ids, positions, Column.of(values, codes, owners, len(ids)))
 
 
 def _names(chunks: Sequence[Mapping[str, Any]], formats: Sequence[str]) -> Iterator[tuple[int, str]]:

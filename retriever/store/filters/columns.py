@@ -53,11 +53,19 @@ class Carried:
     values: dict[str, list[Any]]  # key -> its value in each of them
 
 
+@dataclass(frozen=True, eq=False)
 class Column:
-    """The different values under a key in order, and the documents of each."""
+    """The different values under a key in order, and the documents of each; `of` makes one."""
 
-    def __init__(self, values: Sequence[Any], codes: Positions, owners: Positions, count: int) -> None:
-        """Sort values by type and size.
+    count: int  # of all documents
+    values: list[Any]  # by type, then by size
+    kinds: Kinds
+    owners: Positions  # of documents, grouped by value
+    starts: Positions  # shape (values + 1,): where the documents of each value begin in `owners`
+
+    @classmethod
+    def of(cls, values: Sequence[Any], codes: Positions, owners: Positions, count: int) -> Column:
+        """Sort values by type and size, and group the documents by them.
 
         :param values: different values; 1 and 1.0 may both be there.
         :param codes: shape (members,), the position in `values` of each member.
@@ -71,14 +79,16 @@ class Column:
             kind.sort(key=lambda code: values[code] if _kind(values[code]) < 3 else repr(values[code]))
         order = [code for kind in kinds for code in kind]
         ends = np.cumsum([0, *map(len, kinds)]).tolist()
-        self.count = count
-        self.values = [values[code] for code in order]
-        self.kinds = Kinds(*pairwise(ends))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         pairs = np.unique(ranks[codes] * count + owners)  # a list may have a member twice
-        self.owners = pairs % max(count, 1)
-        self.starts = np.searchsorted(pairs, np.arange(len(order) + 1) * count)
+        return cls(
+            count,
+            [values[code] for code in order],
+            Kinds(*pairwise(ends)),
+            pairs % max(count, 1),
+            np.searchsorted(pairs, np.arange(len(order) + 1) * count),
+        )
 
     def equal(self, value: Any) -> tuple[int, int]:
         """Return the range of codes of the values with this value and type: the first code and the end."""
@@ -140,7 +150,7 @@ class Column:
         """The column with letters and marks joined; its values are texts."""
         codes = np.repeat(np.arange(len(self.values)), np.diff(self.starts))
         texts, numbers = np.unique(np.array(list(map(composed, self.values)), object), return_inverse=True)
-        return Column(texts.tolist(), numbers[codes], self.owners, self.count)
+        return Column.of(texts.tolist(), numbers[codes], self.owners, self.count)
 
     @cached_property
     def files_of_parts(self) -> list[tuple[int, str]]:
@@ -271,7 +281,7 @@ class DocumentColumns:
 
     def _column(self, members: Members) -> Column:
         values, codes, owners = encode(members)
-        return Column(values, codes, owners, self.count)
+        return Column.of(values, codes, owners, self.count)
 
     def _of_metadata(self, key: str) -> Column:
         _, documents, starts = self._metadata
@@ -282,7 +292,7 @@ class DocumentColumns:
         counts = (starts[1:] - starts[:-1])[rows]
         before = np.cumsum(counts) - counts
         owners = documents[np.repeat(starts[rows] - before, counts) + np.arange(counts.sum())]
-        return Column(values, np.repeat(codes, counts), owners, self.count)
+        return Column.of(values, np.repeat(codes, counts), owners, self.count)
 
 
 def _members(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:

@@ -93,7 +93,7 @@ def sample(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[Synt
 
 def _pairs(documents: Iterable[Source], seed: int, kinds: list[str]) -> Iterator[SyntheticPair]:
     """Yield the pairs with new queries."""
-    weights = TermWeights(documents)
+    weights = TermWeights.of(documents)
     links_to = links.collect(documents) if "link" in kinds else {}
     earlier = CountSketch()
     for source in documents:

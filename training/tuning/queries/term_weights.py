@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -59,39 +60,45 @@ def _key(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
+@dataclass(frozen=True, slots=True)
 class TermWeights:
     """Document frequencies of a collection's words, with passages as documents, and its repeated sentences."""
 
-    def __init__(self, documents: Iterable[Source]) -> None:
-        self.passages = 0
-        self._terms = CountSketch()
-        self._sentences = CountSketch()
-        length = 0
+    passages: int
+    mean_length: float  # words of a passage
+    term_counts: CountSketch  # passages with each word
+    sentence_counts: CountSketch  # documents with each sentence
+
+    @classmethod
+    def of(cls, documents: Iterable[Source]) -> TermWeights:
+        """Count the words and the sentences of documents, in one pass."""
+        term_counts, sentence_counts = CountSketch(), CountSketch()
+        passages = length = 0
         for source in documents:
             sentences: set[str] = set()
             for passage in source.passages:
                 terms = split_terms(passage.context)
-                self._terms.add(set(terms))
-                self.passages += 1
+                term_counts.add(set(terms))
+                passages += 1
                 length += len(terms)
                 sentences.update(normalised(passage.text[start:end]) for start, end in spans(passage.text))
-            self._sentences.add(sentences)
-        self.mean_length = length / max(1, self.passages)  # words of a passage
+            sentence_counts.add(sentences)
+        return cls(passages, length / max(1, passages), term_counts, sentence_counts)
 
     def idf(self, terms: Sequence[str]) -> NDArray[np.float64]:
         """Return BM25's inverse document frequency of each term."""
-        return inverse_frequency(self._terms.of(terms), self.passages)
+        return inverse_frequency(self.term_counts.of(terms), self.passages)
 
     def content(self, terms: Iterable[str]) -> list[str]:
         """Return the different terms of two characters or more that few passages contain, in order."""
         different = [term for term in dict.fromkeys(terms) if len(term) > 1]
         limit = max(2, COMMON * self.passages)
-        is_rare = self._terms.of(different) <= limit
+        is_rare = self.term_counts.of(different) <= limit
         return [term for term, rare in zip(different, is_rare.tolist(), strict=True) if rare]
 
     def is_boilerplate(self, sentence: str) -> bool:
         """Check whether several documents repeat a sentence."""
-        return bool(self._sentences.of([normalised(sentence)])[0] >= _BOILERPLATE)
+        return bool(self.sentence_counts.of([normalised(sentence)])[0] >= _BOILERPLATE)
 
     def terms(self, text: str) -> dict[str, float]:
         """Return each content term of a text with its share of the text's BM25 score."""

@@ -138,7 +138,7 @@ def test_counts_are_never_too_low_and_exact_where_there_is_room():
 
 
 def test_inverse_document_frequency_is_that_of_bm25(abstracts):
-    weights = TermWeights(abstracts)
+    weights = TermWeights.of(abstracts)
     for word in ("osmium", "the", "kiln", "absent"):
         count = sum(word in split_terms(source.passages[0].context) for source in abstracts)
         assert weights.idf([word])[0] == pytest.approx(math.log(1 + (40 - count + 0.5) / (count + 0.5)))
@@ -149,7 +149,7 @@ def test_terms_are_shares_of_the_bm25_score_of_a_text():
         Source(str(i), "", (SourcePassage(text),))
         for i, text in enumerate(["a red red fox", "a blue owl"] + ["a dull day here"] * 10)
     ]
-    weights = TermWeights(sources)
+    weights = TermWeights.of(sources)
     mean = (4 + 3 + 40) / 12
     assert weights.mean_length == pytest.approx(mean)
 
@@ -170,7 +170,7 @@ def test_a_sentence_of_three_documents_is_boilerplate_and_one_repeated_in_a_docu
     sentence = "This one stands here and is said again."
     sources = [Source(str(i), "", (SourcePassage(f"{text} Number {i} is nice."),)) for i in range(3)]
     sources.append(Source("x", "", (SourcePassage(f"{sentence} {sentence}"), SourcePassage(sentence))))
-    weights = TermWeights(sources)
+    weights = TermWeights.of(sources)
     assert weights.is_boilerplate("all RIGHTS are reserved, by us")
     assert not weights.is_boilerplate(sentence)
 
@@ -214,7 +214,7 @@ def test_no_documents_give_no_pairs():
 
 def test_queries_are_unique_and_good(abstracts, books):
     everything = [*abstracts, *books]
-    weights = TermWeights(everything)
+    weights = TermWeights.of(everything)
     pairs = list(make(everything))
     assert len({normalised(pair.query) for pair in pairs}) == len(pairs) > 300
     for pair in pairs:
@@ -328,7 +328,7 @@ def test_what_is_defined_is_asked_for():
 
 
 def test_keywords_are_telling_words_of_a_passage_in_its_order(abstracts):
-    weights = TermWeights(abstracts)
+    weights = TermWeights.of(abstracts)
     pairs = list(make(abstracts, kinds=["keywords"]))
     assert {pair.document for pair in pairs} == {source.id for source in abstracts}
     for pair in pairs:
@@ -339,7 +339,7 @@ def test_keywords_are_telling_words_of_a_passage_in_its_order(abstracts):
 
 
 def test_a_sentence_with_words_dropped_keeps_its_order_and_more_of_what_tells(abstracts):
-    weights = TermWeights(abstracts)
+    weights = TermWeights.of(abstracts)
     chosen, left_out = Counter(), Counter()
     for pair in make(abstracts, kinds=["dropped"]):
         whole = next(
