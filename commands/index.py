@@ -157,7 +157,7 @@ def _sync(
 
 
 def _index_and_folders(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
-    """Return where the index lies, and the folders to sync: one, those of a collection, or None for its own."""
+    """Return the path of the index, and the folders to sync: one, several of a collection, or None for its own."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
     from ..retriever.store.collection import existing_collection, is_collection_path

@@ -38,7 +38,7 @@ _INVISIBLE = f"{_TAGS}{_SELECTORS}{_DIRECTIONS}{_FORMAT_SIGNS}"
 # The characters of emoji.
 _PICTURES = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _JOINED = "\u0590-\u061b\u061d-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18af\ua840-\ua87f\ufb1d-\ufdff"
-_JOINED += "\ufe70-\ufefc\U00010a00-\U00011fff"  # scripts in which letters join: Arabic, Indic, Mongolian and others
+_JOINED += "\ufe70-\ufefc\U00010a00-\U00011fff"  # scripts with joined letters: Arabic, Indic, Mongolian and others
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
 _VARIED = "0\u1000-\u109f\u2200-\u22ff\u2a00-\u2aff\u3000-\u9fff\ua840-\ua87f\uf900-\ufaff\uff00-\uff60"
 _VARIED += "\U00020000-\U0003ffff"  # zero, formulas and ideographs, which have more than one shape

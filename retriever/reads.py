@@ -32,7 +32,7 @@ class DocumentReads:
     _inside: Filter | None = None  # documents that fail this filter count as missing
 
     def _where(self, where: Where) -> Filter | None:
-        """Read a caller's filter, which can only narrow what is inside."""
+        """Read a caller's filter, which can only narrow the scope."""
         conditions = parse(where)
         return conditions if self._inside is None else Within(self._inside, conditions)
 

@@ -200,7 +200,7 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
     ) -> Report:
         """Change the settings as requested, and update the index.
 
-        :param ocr: the languages to read pictures in, this time only; by default those that the index remembers.
+        :param ocr: the languages to read pictures in, this time only; by default the index's.
         """
         from .indexing.sync.sync import sync  # with all that reads files; a search needs none of it
 

@@ -105,7 +105,7 @@ class Upkeep:
 
         >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
 
-        :param kind: a key of `indexes.registry.KINDS`, whose `build_parameters` and `search_parameters` describe it.
+        :param kind: a key of `indexes.registry.KINDS`; see its `build_parameters` and `search_parameters`.
         :param settle: called with the finished index; returns the search parameters and measurements to publish with
             it. If it raises, the old index stays in service.
         :raises InputError: when there is no such kind, or no such parameter.

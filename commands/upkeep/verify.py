@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @folder_argument
 @index_option
-@click.option("--deep", is_flag=True, help="Also check vectors: embed again those that do not fit their texts.")
+@click.option("--deep", is_flag=True, help="Also check vectors: embed the texts again where a vector does not fit.")
 @click.option("--repair", is_flag=True, help="Repair faults: read changed files again, rebuild from the store.")
 @wait_option
 @json_option

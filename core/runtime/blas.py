@@ -17,7 +17,7 @@ _AFFIXES = (("scipy_", "64_"), ("", "64_"), ("", ""))  # of names in the builds 
 class OneThread:
     """Limits numpy's OpenBLAS to one thread inside a `with` block. The limit holds for all threads of the process.
 
-    After a product, the other threads of OpenBLAS spin for some 25 ms. In a search, whose products are small, they
+    After a product, the other threads of OpenBLAS spin for some 25 ms. The products of a search are small: there they
     doubled the processor time and kept a core from the next step. Other libraries keep their threads.
     """
 

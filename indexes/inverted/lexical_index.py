@@ -233,7 +233,7 @@ class LexicalIndex:
         return rows, scores[rows]
 
     def _add(self, term: _Term, scores: Floats) -> Floats:
-        """Add what a term contributes to the score of each row; return the new scores of the rows that have it."""
+        """Add the share of a term to the score of each row; return the new scores of the rows that have it."""
         updated = [np.empty(0, np.float32)]
         for (rows, counts), norms, first in zip(term.postings.lists, self._norms, self._firsts[:-1], strict=True):
             own = scores[first:]
@@ -249,7 +249,7 @@ class LexicalIndex:
         return np.concatenate(updated)
 
     def _completed(self, rows: Positions, scores: Floats, terms: Sequence[_Term]) -> Floats:
-        """Return the scores of some rows with what more terms add.
+        """Return the scores of some rows, with more terms added.
 
         :param rows: ascending.
         """
@@ -330,7 +330,7 @@ class LexicalIndex:
         """Return the passages that hold a whole token in any case, ids ascending.
 
         An identifier, a word or a number is one token. A path, a version or a phrase has several: then these are the
-        passages with all of its tokens, in which the caller looks for the literal itself.
+        passages with all of its tokens, and the caller looks for the literal itself in them.
         """
         distinct = list(dict.fromkeys(query_whole(token)))
         passages = [self._with_token(term) for term in distinct] or [np.empty(0, np.int64)]

@@ -2,7 +2,7 @@
 
 The proof starts from the fastest setting that meets the recall on the first half of the queries. It tests a fixed
 sequence of settings around that one, from deeper ones to somewhat shallower ones, on the held-out queries. It stops at
-the first setting whose 95 % bound misses the recall. In a fixed sequence each test runs at the full level (Angelopoulos
+the first setting with a 95 % bound below the recall. In a fixed sequence each test runs at the full level (Angelopoulos
 et al. 2021, "Learn then Test"). So the last setting that passed is proven as if it alone had been tried.
 """
 

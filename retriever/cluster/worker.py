@@ -90,7 +90,7 @@ class Worker:
         self._pool.close()
 
     def do(self, batch: FileBatch, root: Path) -> BatchResult | None:
-        """Index a batch; None if the files on this machine differ from those that the scan of the folder saw.
+        """Index a batch; None if the files on this machine are not the files that the scan of the folder saw.
 
         The caller then sends the batch again with the contents of the files.
         """

@@ -93,7 +93,7 @@ def enrich(
 def fill_new(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> str:
     """Fill the keys of documents that have none yet, after a sync.
 
-    :returns: a note of what failed; those documents wait for the next call. Where a head does not load, or has a new
+    :returns: a note of the failures; those documents wait for the next call. Where a head does not load, or has a new
         model at its path, the others fill their keys all the same.
     """
     stored = read_heads(writer.snapshot().store.location)

@@ -31,7 +31,7 @@ class CollectionMap:
     """Some passages of one state of an index, ids ascending, and their positions from 0 to 1."""
 
     encoder: str  # fingerprint
-    passages: int  # of the index, also those that are not shown
+    passages: int  # of the index, also the ones without a point
     rows: pa.Table  # columns id, document, char_start, char_end, line_start
     vectors: Floats  # shape (n, dim)
     points: Floats  # shape (n, 2)

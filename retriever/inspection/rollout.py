@@ -1,4 +1,4 @@
-"""Sum the attention of all layers and heads: from which tokens of the text each last state comes."""
+"""Sum the attention of all layers and heads: how much of each last state comes from each token of the text."""
 
 from __future__ import annotations
 

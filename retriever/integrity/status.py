@@ -36,7 +36,7 @@ class Status:
     folder: str | None
     folders: list[str]  # of a collection: folders and files; else that folder
     exclude: list[str]  # patterns of files that are left out, as in .gitignore
-    ocr: str  # the languages in which runs read pictures, as Tesseract names them; "": pictures are not read
+    ocr: str  # the languages of OCR, as Tesseract names them; "": pictures are not read
     model: str
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str

@@ -129,7 +129,7 @@ def _concealed(row: dict[str, Any]) -> Any:
 
 
 def documents_to_drop(faults: Iterable[Fault]) -> set[str]:
-    """The paths of documents whose stored text is not the text that was read.
+    """The paths of documents with another text in the store than the one that was read.
 
     A file that cannot be read now is not among them: the stored text may be the last copy.
     """

@@ -46,7 +46,7 @@ _EXACT = 0.9999  # cosine that ends the search
 _MIN_GAIN = 1e-4  # of the cosine
 _MIN_SQUARE = 1e-6  # of the length of a summed vector: a change may delete all that a text says
 _LIKELY = 0.03  # maximum weight of a nat per token, relative to the cosine
-_LIKELY_NEAR = 0.3  # the same, relative to what the nearest text's cosine lacks of 1
+_LIKELY_NEAR = 0.3  # the same, as a share of 1 minus the cosine of the nearest text
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def label_documents(
     """Label each document by its vectors, the surest first.
 
     :param records: with their vectors; a document without passages gets no label.
-    :param precision: the share of right labels among those that are kept.
+    :param precision: the share of right labels among the labels that are kept.
     :param examples: the true label of documents drawn at random, or "none". Without them the precision is an estimate.
     :raises InputError: when the names are not distinct, or an example names another label or no document.
     """

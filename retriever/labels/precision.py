@@ -66,7 +66,7 @@ def corrected(odds: Doubles, examples: Doubles, right: Mask) -> Doubles:
 
 
 def choose(odds: Doubles, precision: float) -> Mask:
-    """Choose as many labels as possible, the surest first, whose mean chance to be right is at least the precision."""
+    """Choose the surest labels, as many as have a mean chance to be right of at least the precision."""
     ranked = chance(odds)
     order = np.argsort(-ranked, kind="stable")
     means = np.cumsum(ranked[order]) / np.arange(1, len(order) + 1)

@@ -54,7 +54,7 @@ def check_vocabulary(folder: Path, tokenizer: Any, model: Any) -> None:
 def loading(source: str | Path, expected: str) -> Iterator[None]:
     """Load a model inside, in silence.
 
-    :param expected: what the source has to be: "a cross-encoder".
+    :param expected: the kind of model: "a cross-encoder".
     :raises InputError: when transformers cannot load it.
     """
     try:

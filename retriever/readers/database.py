@@ -25,7 +25,7 @@ _MAX_TABLES = 1_000
 _MAX_VALUE = 10_000_000  # bytes that SQLite may put into one value
 _BATCH = 1_000  # rows
 _TABLES = "SELECT name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
-# Tables of an index behind a virtual table. The text of a full-text table is in the one that ends in _content.
+# Tables of an index behind a virtual table. The text of a full-text table NAME is in the table NAME_content.
 _INDEXES = ("_data", "_idx", "_docsize", "_config", "_segments", "_segdir", "_stat", "_node", "_parent", "_rowid")
 
 

@@ -35,7 +35,7 @@ def choose_languages(choice: str = "", before: str = "") -> str:
 
     :param choice: the languages that the user names; "" to read in those of before, or else in that of the locale and
         in English.
-    :param before: those that the index was read in last, if any.
+    :param before: the languages of the last run, if any.
     :raises InputError: when Tesseract is not installed, or lacks one of them.
     """
     installed = _installed_languages()

@@ -26,7 +26,7 @@ _MAX_PICTURES = 200  # of an Office file or an e-book
 _MAX_BYTES, _MAX_ALL_BYTES = 32 << 20, 128 << 20  # of one picture in it, and of all
 _MIN_BYTES = 1_000  # a smaller picture is a line or an icon
 _PIXELS = 1_000  # of a picture, for each character that it may hold
-_PAGE = 3_000  # characters that a picture holds at most, and one whose size is not known
+_PAGE = 3_000  # characters in a picture at most, and in one of unknown size
 _HEAD_BYTES = 64 << 10  # of a picture: its size stands in them
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the markers in a JPEG that its height and width follow
 _WORD = re.compile(r"\w{3}")  # in photographs, Tesseract sees a letter or two
@@ -54,7 +54,7 @@ def read_image(data: bytes, format_name: str, pictures: Pictures) -> Document:
 
 
 class Pictures:
-    """The pictures of one file: reads their text within limits, and counts those that are not read."""
+    """The pictures of one file: reads their text within limits, and counts the unread ones."""
 
     def __init__(self, languages: str = "") -> None:
         """:param languages: to read them in, as Tesseract names them: "deu+eng"; "" to read none."""

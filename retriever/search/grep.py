@@ -248,7 +248,7 @@ def _groups(
 
 def _numbering(path: str, text: str, lines: list[str], chunks: list[Row]) -> list[tuple[int, int | None]]:
     """Number and page of each line, as citations have them."""
-    earlier, position, first_lines = 0, 0, []  # first_lines: the line of the text in which each chunk begins, from 0
+    earlier, position, first_lines = 0, 0, []  # first_lines: the line at the start of each chunk, from 0
     for chunk in chunks:
         earlier += text.count("\n", position, chunk["char_start"])
         position = chunk["char_start"]

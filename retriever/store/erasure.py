@@ -33,7 +33,7 @@ def due(location: Location) -> float | None:
 
 
 def promise(location: Location, moment: float) -> float:
-    """Note the moment by which deleted rows are erased, unless an earlier one is noted; return the noted moment."""
+    """Note when deleted rows are erased at the latest, unless an earlier moment is noted; return the noted moment."""
     earlier = due(location)
     moment = moment if earlier is None else min(moment, earlier)
     location.write(_FILE, json.dumps({"due": moment}).encode(), over=ANY)

@@ -321,7 +321,7 @@ def rows_among(column: str, ids: Sequence[int]) -> str:
 
 
 def beginning_with(column: str, prefixes: Sequence[str]) -> str:
-    """Return Lance's SQL condition for rows whose text in `column` begins with one of these; `false` for none."""
+    """Return Lance's SQL condition for rows with a text in `column` that begins with one of these; `false` for none."""
     return " OR ".join(f"starts_with({column}, {_quoted(prefix)})" for prefix in prefixes) or "false"
 
 

@@ -260,7 +260,7 @@ def _ndcg(role: str, name: str, collection: str | Path, split: str, on_progress:
 def _write_card(
     result: DistillationResult, known: dict[str, Any], model: str, texts: int, measures: list[dict[str, Any]]
 ) -> None:
-    """Write the student's model card over that of its training run, whose facts are `known`."""
+    """Write the student's model card over the card of its training run, with the facts of `known`."""
     card = Card(
         kind="encoder",
         base=model,

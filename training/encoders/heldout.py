@@ -223,7 +223,7 @@ def choose_distractors(data: TrainingSet) -> list[str]:
 
 
 def _answers(data: TrainingSet) -> Iterator[tuple[str, str]]:
-    """Yield query and positive of the held-out rows, and of those left out: these may answer a held-out query too."""
+    """Yield query and positive of the held-out rows, and of the unused rows: these may answer a held-out query too."""
     rows = take(data.table().select(["query", "positive"]), np.flatnonzero(data.part != TRAIN))
     yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
 

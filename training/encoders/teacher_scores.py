@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Scores = NDArray[np.float64]
 
-_BLOCK = 1_024  # rows whose texts are in memory together
+_BLOCK = 1_024  # rows with their texts in memory at a time
 
 
 @dataclass(frozen=True, slots=True)

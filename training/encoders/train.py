@@ -94,7 +94,7 @@ def train_encoder(
 def _run_settings(
     sources: dict[str, Source], split: str, teacher: str | None, development: str | Path | None
 ) -> dict[str, Any]:
-    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    """Return the settings that a call must repeat to resume the run, beside its base and its configuration."""
     names = [(name, datasets.source_name(source), objective) for name, (source, objective) in sources.items()]
     return {
         "data": names if len(names) > 1 else names[0][1],

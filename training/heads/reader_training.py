@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .head_training import Base
     from .reader_teacher import Lesson
 
-    # the model's input, the answers' positions, and what the teacher reads
+    # the model's input, the answers' positions, and the teacher's input
     _Windows = tuple[dict[str, Integers], list[list[tuple[int, int]]], list[Lesson | None]]
 
 _GLANCE = 150  # held-out questions that are measured during the run
@@ -241,7 +241,7 @@ def _values(
 
 
 def best_threshold(scores: NDArray[Any], f1: NDArray[Any], has_answer: NDArray[Any]) -> float:
-    """Return the score from which answers are given, so that the mean F1 is highest, as SQuAD's script chooses it.
+    """Return the lowest score of an answer, chosen for the highest mean F1, as SQuAD's script chooses it.
 
     :param scores: of the best span of each question.
     :param f1: of that span.

@@ -206,7 +206,7 @@ def _open_run(
 ) -> TrainingRun[ConfigT]:
     """Check the settings and find the base, then open the run.
 
-    :param settings: what a call must repeat to resume the run, beside data, base and configuration.
+    :param settings: to repeat in a call that resumes the run, beside data, base and configuration.
     """
     environment.require("training")
     config.check()
@@ -218,7 +218,7 @@ def _open_run(
 
 
 def _classifier_settings(data: Any, split: str, label: str | None, unlabelled: Any) -> dict[str, Any]:
-    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    """Return the settings that a call must repeat to resume the run, beside its base and its configuration."""
     files = files_of(data if label is None else index_at(Path(data)))
     settings: dict[str, Any] = {"data": source_name(data), "split": split, "label": label, "files": files}
     if unlabelled is not None:
@@ -235,7 +235,7 @@ def _with_unlabelled(
 
 
 def _index_at(data: Any) -> Retriever:
-    """Open the index whose documents have labels.
+    """Open the index that has the labelled documents.
 
     :raises NoIndexError: when there is none.
     """

@@ -32,7 +32,7 @@ _CONTROLS = 16  # vectors of no text, which set the thresholds
 _ROUNDS = 2  # of correction for each held-out text: a second or so
 _CONTROL_ROUNDS = (0, 2, 6)  # of correction of vectors of no text
 _DEVIATIONS = 3.1  # standard deviations above their mean cosine: one of a thousand reaches it
-_SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of those of no text stay below
+_SHAPED_DEVIATIONS = 1.64  # the same for a vector with the shape of a text's: 95 % of the vectors of no text stay below
 
 
 def summarize(name: str, values: Sequence[float]) -> dict[str, Any]:

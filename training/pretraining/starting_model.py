@@ -60,7 +60,7 @@ class StartingModel:
 
 
 def row_files(run: Run) -> tuple[Path, Path]:
-    """Return the files of the rows to train on and of those held out."""
+    """Return the files of the rows to train on, and of the held-out rows."""
     return run.folder / "rows" / "train.arrow", run.folder / "rows" / "held_out.arrow"
 
 

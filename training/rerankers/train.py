@@ -92,7 +92,7 @@ def train_reranker(
 
 
 def _run_settings(sources: list[Any], split: str, index: str | Path | None, encoder: str | None) -> dict[str, Any]:
-    """Return what a call must repeat to resume the run, beside its base and its configuration."""
+    """Return the settings that a call must repeat to resume the run, beside its base and its configuration."""
     names = [datasets.source_name(source) for source in sources]
     return {
         "data": names if len(names) > 1 else names[0],

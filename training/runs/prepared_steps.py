@@ -21,7 +21,7 @@ class PreparedSteps(Generic[BatchT]):
 
     On a GPU a step takes a few milliseconds, and tokenizing its texts takes longer.
 
-    :param prepare: returns the batch of a step; it must not use the GPU, and the number alone decides what it returns.
+    :param prepare: returns the batch of a step; it must not use the GPU, and returns the same for the same number.
     :param workers: processes; None: some if there is a GPU.
     """
 
@@ -43,7 +43,7 @@ class PreparedSteps(Generic[BatchT]):
     def _started(self, step: int) -> Iterator[BatchT]:
         from torch.utils.data import DataLoader
 
-        self._prepare(step)  # what it computes once, the processes inherit
+        self._prepare(step)  # the processes inherit what it computes once
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else tokenizers warns of each fork
         loader: DataLoader[BatchT] = DataLoader(
             _Steps(self._prepare),  # type: ignore[arg-type]

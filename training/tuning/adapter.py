@@ -59,7 +59,7 @@ def weaken(matrix: Floats, base: Encoder, judges: Judges, log: LogJudges | None 
     """Mix a map with the identity, and return it with its share.
 
     Without a log, generated queries choose the share that ranks best, or share .5 if they are few. With a log, the
-    share that agrees most with the teacher is chosen. Shares by which generated queries lose much are excluded, unless
+    share that agrees most with the teacher is chosen. A share is excluded if generated queries lose much by it, unless
     these queries are few. Share 0 is the identity.
 
     :param judges: held-out generated queries.

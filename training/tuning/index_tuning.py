@@ -122,7 +122,7 @@ class IndexTuning:
         return verdict
 
     def _choosing_judges(self) -> Judges:
-        """Return queries of documents that are ranked while learning, but whose queries were not learned from.
+        """Return queries of documents that are ranked while learning, without the queries that were learned from.
 
         If queries of a log choose the share, these only exclude shares, by the rule of `Verdict.loses_much`. There
         are then as many queries and rivals as for the verdict.

@@ -162,7 +162,7 @@ def teacher(
     """Return the teacher of a name, or the mixture of several.
 
     :param names: "hybrid", and cross-encoders and encoders by name or folder.
-    :param hybrid: makes the hybrid search of these passages; its hits are those that a cross-encoder reads.
+    :param hybrid: makes the hybrid search of these passages; a cross-encoder reads its hits.
     """
     first = cache(hybrid)
     parts = [_teacher(name, passages, first, on_progress) for name in names]

@@ -1,4 +1,4 @@
-"""Make the queries of one tuning from an index's documents and a log, and part them by what they do."""
+"""Make the queries of one tuning from an index's documents and a log, and part them by their use."""
 
 from __future__ import annotations
 

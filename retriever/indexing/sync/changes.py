@@ -102,7 +102,7 @@ def find_changes(
     :param within: the folders and files of a collection; documents elsewhere are dropped. Documents of a missing folder
         stay.
     :param retry: also read files that failed before or were forgotten.
-    :param ocr: languages. Files whose pictures were not read, or read in other languages, are read again.
+    :param ocr: languages. A file is read again if its pictures were not read, or in other languages.
     :param drop_missing: drop missing documents even if a disk may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}

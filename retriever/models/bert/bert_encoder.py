@@ -193,7 +193,7 @@ class BertEncoder:
 
     @property
     def splits_at_white_space(self) -> bool:
-        """Whether the tokens of every text are those of its words, as with BERT's own tokenizer."""
+        """Whether the tokens of every text are the tokens of its words, as with BERT's own tokenizer."""
         from tokenizers.normalizers import BertNormalizer
         from tokenizers.pre_tokenizers import BertPreTokenizer
 

@@ -212,7 +212,7 @@ class _Layers:
         return op.slice(whole, self.axes(0, 0), ends, self.axes(1, 1), self.axes(2, 3))
 
     def local_bias(self, ids: Any, distance: int) -> Any:
-        """Return what is added to the attention in local layers, (1, 1, tokens, tokens)."""
+        """Return the bias of the attention in local layers, (1, 1, tokens, tokens)."""
         op, positions = self.op, self.constant(np.arange(self._config.max_positions, dtype=np.float32))
         positions = op.slice(positions, self.axes(0), self.tokens(ids), self.axes(1), self.axes(0))
         away = op.absolute(op.unsqueeze(positions, self.axes(1)) - op.unsqueeze(positions, self.axes(0)))

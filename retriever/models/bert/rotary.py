@@ -63,7 +63,7 @@ class Rotary:
         return np.cos(both), np.sin(both)
 
     def local_bias(self, tokens: int) -> Floats:
-        """Return what is added to the attention in local layers, (tokens, tokens)."""
+        """Return the bias of the attention in local layers, (tokens, tokens)."""
         positions = np.arange(tokens)
         is_far = np.abs(positions[:, None] - positions) > self.distance
         return np.where(is_far, np.float32(-1e9), np.float32(0))

@@ -134,7 +134,7 @@ def load_bert(file: Path, config: BertConfig) -> dict[str, Floats]:
 
 
 def distance_bias(config: BertConfig, weights: Mapping[str, Floats], tokens: int) -> Floats:
-    """Return what is added to the attention of each token (second axis) to each other, (heads, tokens, tokens).
+    """Return the bias of the attention of each token (second axis) to each other, (heads, tokens, tokens).
 
     Half of the rows are for later tokens. In each half, the first rows are for one distance each, and the others divide
     the logarithms up to 128 tokens (Raffel et al. 2020, arXiv:1910.10683).

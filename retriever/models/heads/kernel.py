@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats
     from .bag_of_words import BagOfWords
 
-_BLOCK = 2_000  # rows whose kernel is in memory together
+_BLOCK = 2_000  # rows of the kernel in memory at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ def _is_inside(character: int, tokens: list[tuple[int, int]]) -> bool:
 
 
 def first_tokens(words: list[tuple[int, int]], window: Window) -> Iterator[tuple[int, int]]:
-    """Yield each word whose first token is in a window, with the number of that token among the text's."""
+    """Yield each word with its first token in a window, and the number of that token among the text's."""
     starts: dict[int, int] = {}
     for token, (start, end) in enumerate(window.offsets):
         if end > start:

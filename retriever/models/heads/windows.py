@@ -40,7 +40,7 @@ def text_windows(tokenizer: Tokenizer, text: str, size: int, *, capitals: bool =
     """Return the windows of a text alone, in its order; neighbours share a quarter of their tokens.
 
     :param size: tokens of a window, special ones included.
-    :param capitals: whether tokens with a capital letter have type 1, for a tokenizer whose ids ignore case.
+    :param capitals: whether tokens with a capital letter have type 1, for a tokenizer with ids that ignore case.
     """
     read = tokenizer.encode(text, add_special_tokens=False)
     room = max(1, size - tokenizer.num_special_tokens_to_add(is_pair=False))

@@ -212,7 +212,7 @@ class _Page:
         return title
 
     def _mdoc(self, words: list[str]) -> str:
-        """The text of a line of mdoc, in which macros stand among the words."""
+        """The text of a line of mdoc, which has macros among the words."""
         if words[0] == "Nm":
             self._name = self._name or " ".join(words[1:2])
         if words == ["Nm"]:

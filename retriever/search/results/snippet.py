@@ -136,7 +136,7 @@ class _Text:
     """The printable lines of a passage; an excerpt shows some of them."""
 
     lines: list[str]
-    numbers: list[int]  # of the line of the passage in which each begins, from 0
+    numbers: list[int]  # of the line at the start of each, in the passage, from 0
     sentences: list[tuple[int, int]]  # the first line of each and the end
     matches: list[set[str]]  # the words of the query in each sentence
     levels: list[tuple[int, int]]  # how well each sentence holds the exact parts

@@ -91,7 +91,7 @@ def correct(
 ) -> dict[str, str]:
     """Map each unknown word of a query to its correction, in order.
 
-    :param known: gives those of some words that are no errors.
+    :param known: gives the words that are no errors among some words.
     :param vocabulary: reads the words like a word that have a prefix, in lower case, with the number of passages that
         hold each. Most typing errors keep the first letter, so all words are read only if none of these is near.
     :param is_visible: whether a word may be a correction.

@@ -89,7 +89,7 @@ def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
 def check_indexes(tokens: Iterable[Token], names: Iterable[str]) -> None:
     """Check that tokens name indexes of the server.
 
-    :raises InputError: naming the one that it does not have.
+    :raises InputError: naming an index that it does not have.
     """
     for unknown in sorted(set().union(*(token.indexes or () for token in tokens)).difference(names)):
         raise InputError(f"a token is for the index {unknown!r}: expected some of {', '.join(names)}")

@@ -1,7 +1,7 @@
 """The ASGI application: check the caller, read the input, answer in a thread, write JSON.
 
-A refusal is problem details (RFC 9457) with one line for people. Below /v1/ and /v2/ it also has the fields in which
-the clients of OpenAI and Cohere look for this line.
+A refusal is problem details (RFC 9457) with one line for people. Below /v1/ and /v2/ it also has this line in
+the fields that clients of OpenAI and Cohere read.
 """
 
 from __future__ import annotations

@@ -74,5 +74,5 @@ class Maps:
                 self._drawn.popitem(last=False)
 
     def close(self) -> None:
-        """Wait for the map that is drawn now; those that wait are never drawn."""
+        """Wait for the map that is drawn now; maps that wait are never drawn."""
         self._executor.shutdown(wait=True, cancel_futures=True)

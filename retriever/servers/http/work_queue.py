@@ -119,7 +119,7 @@ def give_way(thread: int | None = None) -> None:
 
 
 def others_give_way() -> None:
-    """Lower the priority of all threads but this one, also of those that Lance and OpenVINO have started."""
+    """Lower the priority of all threads but this one, also of the threads of Lance and OpenVINO."""
     if sys.platform == "linux":
         for thread in {int(task.name) for task in Path("/proc/self/task").iterdir()} - {threading.get_native_id()}:
             give_way(thread)

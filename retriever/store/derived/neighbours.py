@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KIND = "neighbours"
 MIN_PASSAGES = 1_000  # passages: of fewer, 50 are no neighbourhood but a large part of all
 _MAX_PASSAGES = 4_000_000  # passages: more would not be compared in the memory of one machine
-_STALE_ROWS = 100  # changed rows, and their share, from which on all neighbourhoods are computed again
+_STALE_ROWS = 100  # with this number and share of changed rows, all neighbourhoods are computed again
 _STALE_SHARE = 0.1
 
 

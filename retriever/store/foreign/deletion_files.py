@@ -28,7 +28,7 @@ _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 def check_deletions(table: lance.LanceDataset) -> None:
     """Check the deletion files of an open table in a folder.
 
-    :raises DamagedError: naming a file whose deleted rows are not as many as the table says.
+    :raises DamagedError: naming a file with another number of deleted rows than the table says.
     """
     for fragment in table.get_fragments():
         deletion, name = fragment.metadata.deletion_file, fragment.deletion_file()

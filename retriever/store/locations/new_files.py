@@ -30,7 +30,7 @@ class NewFiles:
     def __init__(self, folder: Path, parts: Collection[str], *, durable: bool) -> None:
         """
         :param parts: the subfolders to look at.
-        :param durable: also sync the files, and the folders in which names changed.
+        :param durable: also sync the files, and the folders with changed names.
         """
         self._folder = folder
         self._parts = parts
@@ -42,7 +42,7 @@ class NewFiles:
         self._settled = self._list()
 
     def settle(self, *files: Path) -> None:
-        """Settle these files and all new ones, then the folders in which names changed.
+        """Settle these files and all new ones, then the folders with changed names.
 
         :raises OSError: when the disk does not take them.
         """

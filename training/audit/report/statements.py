@@ -25,7 +25,7 @@ _ALWAYS = (
     ),
 )
 _UNDONE = 0.5  # least mean cosine of an undone rotation
-_PROTECTING = 10.0  # epsilon up to which differential privacy is a real guarantee
+_PROTECTING = 10.0  # up to this epsilon, differential privacy is a real guarantee
 
 
 def statements(report: AuditReport) -> list[str]:

@@ -1,6 +1,6 @@
 """Read questions with their answers: SQuAD's JSON, or rows with a question, a context and answers.
 
-Rajpurkar et al. 2016 (arXiv:1606.05250) and 2018 (arXiv:1806.03822), whose second version has questions without answer.
+Rajpurkar et al. 2016 (arXiv:1606.05250) and 2018 (arXiv:1806.03822). The second version has questions without answer.
 """
 
 from __future__ import annotations

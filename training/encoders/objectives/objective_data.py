@@ -140,7 +140,7 @@ class ObjectiveData:
         return max(1, maximum // processes) * processes
 
     def _distinct(self) -> tuple[str, ...]:
-        """Return the columns in which no two rows of a batch are equal: their texts, and the document they are from.
+        """Return the columns without equal values in a batch: their texts, and the document they are from.
 
         A passage of a document may answer the query of another passage, so it would be a false negative.
         """

@@ -74,5 +74,5 @@ def _temperature(logits: Floats, targets: Floats, settings: ClassifierSettings) 
 
 
 def facts_of(settings: ClassifierSettings) -> dict[str, Any]:
-    """Return what the card says of the data."""
+    """Return the line of the card on the data."""
     return {"task": settings.task, "labels": len(settings.labels)}

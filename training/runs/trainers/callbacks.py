@@ -101,7 +101,7 @@ class EvaluateSome(TrainerCallback):
         self._start, self._first_step = time.monotonic(), state.global_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Drop the evaluations between, and those that would take too long."""
+        """Drop the evaluations between, and evaluations that would take too long."""
         if control.should_evaluate:
             interval = int(args.eval_steps)
             total, number = max(1, state.max_steps // interval), state.global_step // interval

@@ -382,7 +382,7 @@ class ReportOutput(Output):
 
 
 class MapFolder(Output):
-    """A folder of documents; "" has those that are in no other one."""
+    """A folder of documents; "" has the documents that are in no other folder."""
 
     name: str
     shown: int
