@@ -61,6 +61,20 @@ def test_measures_of_a_ranking_counted_by_hand():
     assert means(qrels, run) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("rank", "expected"),
+    [
+        (10, {"nDCG@10": 1 / math.log2(11), "MRR@10": 0.1, "Recall@100": 1, "MAP": 0.1}),
+        (11, {"nDCG@10": 0, "MRR@10": 0, "Recall@100": 1, "MAP": 1 / 11}),
+        (100, {"nDCG@10": 0, "MRR@10": 0, "Recall@100": 1, "MAP": 0.01}),
+        (101, {"nDCG@10": 0, "MRR@10": 0, "Recall@100": 0, "MAP": 1 / 101}),
+    ],
+)
+def test_a_measure_reads_the_ranking_down_to_its_depth(rank, expected):
+    ranking = [(f"d{place}", 1.0 / place) for place in range(1, 151)]
+    assert means({"q": {f"d{rank}": 1}}, {"q": ranking}) == pytest.approx(expected)
+
+
 def test_a_query_that_found_nothing_counts_as_zero_and_one_without_answers_does_not_count():
     qrels = {"found": {"a": 1}, "not found": {"b": 1}, "nothing to find": {"c": 0}}
     run = {"found": [("a", 1.0)], "nothing to find": [("c", 1.0)]}
