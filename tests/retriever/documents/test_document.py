@@ -64,7 +64,7 @@ def test_hidden_spans_are_cut_to_the_passage_and_joined(concealed, expected):
 
 
 def test_a_whole_document_as_one_passage_cites_its_first_and_last_line_of_text():
-    passage = whole(Document.from_text("\n one\ntwo \n\n", title="T"))
+    passage = whole(Document.from_text("\n one\ntwo\n\n", title="T"))
     assert (passage.start, passage.end, passage.text) == (2, 9, "one\ntwo")
     assert (passage.line_start, passage.line_end, passage.heading) == (2, 3, ("T",))
     empty = whole(Document.from_text(" \n"))
