@@ -88,7 +88,9 @@ class DocumentReads:
         without look-around and back-references, so that no pattern takes long.
 
         :param fixed: find `pattern` itself.
+        :param ignore_case: let capitals match small letters.
         :param word: find whole words only.
+        :param where: read only documents that pass this filter.
         :param before: the number of lines to return before each match.
         :param after: the number of lines to return after each match.
         :param lines: False only counts the lines of each document.

@@ -63,7 +63,10 @@ class Scope(DocumentReads, AsyncCalls):
     _inside: Filter
 
     def __init__(self, retriever: Retriever, where: Where) -> None:
-        """Limit a retriever; `Retriever.scope` does."""
+        """Limit a retriever; `Retriever.scope` does.
+
+        :raises InputError: when `where` has no condition.
+        """
         inside = parse(where)
         if inside is None:
             raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {shown(where)}")
@@ -73,7 +76,7 @@ class Scope(DocumentReads, AsyncCalls):
         self._calls = retriever._calls  # noqa: SLF001 - a scope is a part of the retriever
 
     def scope(self, where: Where) -> Scope:
-        """Return a part of this part."""
+        """Return a part of this part: the documents that pass `where` too."""
         inner = parse(where)
         return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
 
@@ -176,7 +179,10 @@ class Scope(DocumentReads, AsyncCalls):
             return delete(writer, self._chosen(ids, where), erase=erase)
 
     def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
-        """Remove all documents of the scope."""
+        """Remove all documents of the scope.
+
+        :param erase: as in `Retriever.delete`.
+        """
         with self._writing(wait) as writer:
             return delete(
                 writer, lambda snapshot: _rows(snapshot, snapshot.select(Within(self._inside, None))), erase=erase

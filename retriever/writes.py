@@ -61,6 +61,7 @@ class DocumentWrites:
         :param wait: the seconds to wait for another process that writes; by default those of `open`.
         :returns: `ids` of the documents that the index now has, in order; `failures`, the documents that were skipped.
         :raises InputError: naming the first invalid document, and how many documents before it were added.
+        :raises LockedError: when another process still writes after `wait`.
         """
         from .indexing.add import AddPolicy, add, check_documents
 
@@ -88,6 +89,8 @@ class DocumentWrites:
         :param mode: "merge" keeps the other keys, "replace" does not.
         :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
         :raises NotFoundError: naming the first id that is not there.
+        :raises InputError: when nothing is chosen, or a document is a file.
+        :raises LockedError: when another process still writes after `wait`, the seconds as in `add`.
         """
         from .indexing.update import MetadataChange, update
 
@@ -109,13 +112,16 @@ class DocumentWrites:
         exists stays out until `sync(retry=True)`.
 
         :param ids: exact: "a/" is the document "a/", and not a folder.
+        :param where: also remove the documents that pass this filter.
         :param erase: erase texts and vectors from the disk now, and after `optimize` also the sentences that measured
             the vector index. Each such call builds the indexes anew: delete many documents in one call. If the index
             is on object storage, another machine has a copy of the vectors until it next downloads the vector index.
             A `timedelta` erases after ten seconds without a write, on `close`, or at the latest after this time;
             "later" is an hour. A thread of this object does it. If the process ends without `close`, the first write
             after this time erases, in any process.
+        :param wait: as in `add`.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
+        :raises LockedError: when another process still writes after `wait`.
         """
         from .indexing.delete import delete
 
@@ -126,7 +132,7 @@ class DocumentWrites:
     def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove all documents; the index, its encoder and its folder stay.
 
-        :param erase: as in `delete`.
+        :param erase: as in `delete`, and `wait` too.
         """
         from .indexing.delete import delete
 
@@ -142,6 +148,9 @@ class DocumentWrites:
         >>> with Retriever.open("docs").batch(wait=10) as batch:  # doctest: +SKIP
         ...     batch.add([{"id": "a", "text": "Refunds take five days."}])
         ...     batch.delete("b")
+
+        :param if_exists: as in `add`, and `on_error` and `wait` too. They hold for the whole batch.
+        :raises LockedError: at the end of the block, when another process still writes after `wait`.
         """
         from .indexing.add import AddPolicy
         from .indexing.batch import Batch

@@ -76,7 +76,12 @@ class Document:
         metadata: dict[str, Any] | None = None,
         embedding: NDArray[np.float64] | None = None,
     ) -> Document:
-        """Return a document with one part of prose."""
+        """Return a document with one part of prose; without parts if the text is only white space.
+
+        :param title: its name for people.
+        :param metadata: strings, numbers, booleans or lists of them, by key.
+        :param embedding: its vector, shape (dim,); the document is then one passage.
+        """
         parts = (Part(0, len(text), 1),) if text.strip() else ()
         return cls(text, parts, title, metadata=metadata or {}, embedding=embedding)
 
@@ -89,7 +94,7 @@ class Document:
         return part.line + joins + self.text.count("\n", part.start, min(position, part.end))
 
     def page_at(self, position: int) -> int | None:
-        """Return the page of `text[position]`."""
+        """Return the page of `text[position]`; None before the first part, or if the format has no pages."""
         part = self._part_at(position)
         return part.page if part else None
 

@@ -73,7 +73,10 @@ class Batch:
         where: Any = None,
         mode: Change = "merge",
     ) -> None:
-        """Change the metadata of documents, as `Retriever.update` does."""
+        """Change the metadata of documents, as `Retriever.update` does, with the same parameters.
+
+        :raises InputError: when neither `ids` nor `where` chooses any.
+        """
         self._check_open()
         self._updates.append((self._choose(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)))
 

@@ -31,6 +31,8 @@ class Encoder(Protocol):
         """Return float32 vectors, C-contiguous, shape (len(texts), dim).
 
         They have length 1 unless the model is trained for dot products.
+
+        :param kind: decides the prompt before each text, if the model has one for queries or for documents.
         """
         ...
 

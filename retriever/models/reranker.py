@@ -38,6 +38,8 @@ class Reranker(ABC):
         """Return the model's logit for each passage, shape (passages,): higher is better.
 
         `CrossEncoder.predict` returns logits too, but after an activation.
+
+        :raises InputError: when the query or a passage is no text, or a score is not finite.
         """
         return self._score(_pairs(query, passages))
 
@@ -60,6 +62,8 @@ class Reranker(ABC):
 
         It scores four passages, then as many as fit into half of the remaining time at the rate so far. Work done
         once a process, such as compiling the model's graph, does not count.
+
+        :returns: shape (n,), for the first n passages; n is 0 if there is no time.
         """
         pairs = _pairs(query, passages)
         scorer = self._batch_scorer(pairs)

@@ -55,11 +55,11 @@ class Hits(list[Hit]):
         )
 
     def after(self, offset: int) -> Hits:
-        """The hits after the first ones."""
+        """The hits without the first `offset` ones."""
         return self.replaced_by(self[offset:])
 
     def from_relevance(self, threshold: float, offset: int = 0) -> Hits:
-        """The hits with at least this relevance.
+        """The hits with at least the relevance `threshold`, from 0 to 1.
 
         :param offset: the number of hits on earlier pages. They stay, so that no hit moves to an earlier page.
         """

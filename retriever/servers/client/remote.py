@@ -130,7 +130,7 @@ class RemoteRetriever(AsyncWrites):
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns; many queries are several
 
-        :param vectors: the vector of each query, with the texts or instead of them.
+        :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
         :param deadline: the seconds that the server may take for all of them together.
         """
         pairs, end = list(check_queries(texts, vectors)), Deadline.after(deadline)
@@ -208,14 +208,22 @@ class RemoteRetriever(AsyncWrites):
         return True  # an index without documents is an index
 
     def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
-        """Return the text of a document, or its lines from the first to the last, counted from 1."""
+        """Return the text of a document, or its lines from the first to the last, counted from 1.
+
+        :raises NotFoundError: when the document is not there.
+        :raises InputError: when it has no text, or not these lines.
+        """
         query = None if lines is None else {"lines": "{}-{}".format(*first_and_last(lines))}
         return self._connections.ask(
             lambda answer: str(answer["text"]), "GET", f"/documents/{quoted(name_of(path))}", query=query
         )
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
-        """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time."""
+        """Yield the documents that pass a filter, in order of id, with a page of 1,000 in memory at a time.
+
+        :param after: begin after this id.
+        :param limit: the number of documents at most.
+        """
         if limit is not None and not is_whole(limit, 0):
             raise InputError(f"limit is the number of documents, a whole number from 0, not {limit!r}")
         if after is not None and not isinstance(after, str):
@@ -232,7 +240,11 @@ class RemoteRetriever(AsyncWrites):
                 return
 
     def facets(self, fields: str | Iterable[str], where: Where = None) -> dict[str, Facet]:
-        """Return the values that documents have under some keys, with counts."""
+        """Return the values that documents have under some keys, with counts, as `Retriever.facets` does.
+
+        :param where: count only documents that pass this filter.
+        :raises InputError: when no document has a key.
+        """
         query = {"facets": facet_keys(fields), "where": filter_in_url(where)}
         return self._connections.ask(answers.facets, "GET", "/facets", query=query)
 
@@ -243,7 +255,12 @@ class RemoteRetriever(AsyncWrites):
         if_exists: Literal["replace", "skip", "fail"] = "replace",
         on_error: Literal["stop", "skip"] = "stop",
     ) -> Report:
-        """Add documents, or replace documents with the same id; the server must allow it."""
+        """Add documents, or replace documents with the same id; the server must allow it.
+
+        :param documents: as in `Retriever.add`, and `if_exists` and `on_error` too.
+        :raises InputError: naming the first invalid document.
+        :raises UntrustedError: when the server or the token only reads.
+        """
         rows = [document_fields(number, row) for number, row in enumerate(listed(documents, "documents"))]
         body = {"documents": rows, "if_exists": if_exists, "on_error": on_error}
         return self._write("POST", body)
@@ -256,7 +273,14 @@ class RemoteRetriever(AsyncWrites):
         where: Where = None,
         mode: Literal["merge", "replace"] = "merge",
     ) -> Report:
-        """Change the metadata of added documents."""
+        """Change the metadata of added documents, as `Retriever.update` does.
+
+        :param ids: the documents to change. With `where`, documents that pass the filter change too.
+        :param metadata: new values. None removes a key.
+        :param mode: "merge" keeps the other keys, "replace" does not.
+        :raises NotFoundError: naming the first id that is not there.
+        :raises UntrustedError: when the server or the token only reads.
+        """
         names = [] if ids is None else listed(ids, "documents")
         body = {"ids": names, "metadata": metadata_fields(metadata), "where": filter_fields(where), "mode": mode}
         return self._write("PATCH", body)
@@ -264,7 +288,7 @@ class RemoteRetriever(AsyncWrites):
     def delete(
         self, *ids: str | os.PathLike[str], where: Where = None, erase: bool | Literal["later"] = False
     ) -> Report:
-        """Remove documents by id or by a filter.
+        """Remove documents by id or by a filter. An id that is not there is no error.
 
         :param erase: erase texts and vectors from the server's disk: now, or "later", as in `Retriever.delete`.
         """
