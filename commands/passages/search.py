@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class _RankingOptions(NamedTuple):
-    """Options that `Retriever.search` takes as they are."""
+    """Options with the names and values that `Retriever.search` takes."""
 
     k: int
     mode: Mode

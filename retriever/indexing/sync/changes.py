@@ -116,12 +116,13 @@ def find_changes(
             continue
         row, inside = gone.pop(entry.path, None), members.take(entry.path)
         state = classify(entry, row, root, seen_ns, retry=retry)
-        is_same = state in (State.UNCHANGED, State.TOUCHED)
-        has_picture = ocr and row and any(is_to_read(known, ocr) for known in (row, *inside))
-        is_old = row and is_same and any(_is_outdated(known, ocr) for known in (row, *inside))
-        if row and is_same and (has_picture or is_old or (retry and _is_to_open(row, inside, snapshot))):
-            state = State.CHANGED
-        changes.outdated += bool(is_old)
+        if row and state in (State.UNCHANGED, State.TOUCHED):
+            rows = (row, *inside)
+            is_outdated_row = any(_is_outdated(known, ocr) for known in rows)
+            has_unread_picture = bool(ocr) and any(is_to_read(known, ocr) for known in rows)
+            if is_outdated_row or has_unread_picture or (retry and _is_to_open(row, inside, snapshot)):
+                state = State.CHANGED
+            changes.outdated += is_outdated_row
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         changes.account(entry, state, row, inside)

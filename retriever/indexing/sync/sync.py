@@ -96,10 +96,8 @@ def sync(
     rewrite_rows(writer, changes.rows, changes.replaced)
     entries = changes.read
     if file_indexer and entries:
-        here = {entry.path for entry in entries if _is_read_here(entry, languages)}
-        elsewhere = [entry for entry in entries if entry.path not in here]
+        entries, elsewhere = _divide(entries, languages)
         file_indexer(writer, root, elsewhere, changes.known, report, progress)
-        entries = [entry for entry in entries if entry.path in here]
     _index(writer, root, encoder, changes, entries, retry=retry, ocr=languages, progress=progress)
     report.removed += _count_skipped_now(changes, writer.snapshot()) if report.skipped else 0
     index = writer.snapshot().store.location
@@ -130,9 +128,17 @@ def _languages(ocr: str) -> tuple[str, str]:
     return languages, f"pictures are read in {languages}: --ocr-language names others, --no-ocr reads none"
 
 
-def _is_read_here(entry: Entry, languages: str) -> bool:
-    """Whether no other machine of a cluster reads a file: only this process commits members and runs Tesseract."""
-    return may_hold(entry.path) or (bool(languages) and may_have_pictures(entry.path))
+def _divide(entries: Iterable[Entry], languages: str) -> tuple[list[Entry], list[Entry]]:
+    """Divide files into those for this process and the rest, which any machine of a cluster can read.
+
+    Only this process commits members and runs Tesseract.
+    """
+    here: list[Entry] = []
+    elsewhere: list[Entry] = []
+    for entry in entries:
+        is_here = may_hold(entry.path) or (bool(languages) and may_have_pictures(entry.path))
+        (here if is_here else elsewhere).append(entry)
+    return here, elsewhere
 
 
 def _index(
