@@ -174,10 +174,10 @@ def cite(
             rank=rank,
             **_passage_fields(chunks[number], documents[chunks[number]["document"]]),
             **evidence.fields_of(number),
-            symbols=symbols[rank - 1],
+            symbols=names,
             copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
         )
-        for rank, number in enumerate(copies, 1)
+        for rank, (number, names) in enumerate(zip(copies, symbols, strict=True), 1)
     ]
 
 
