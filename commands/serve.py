@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     type=INDEX,
     multiple=True,
     help="An index: a folder, or s3://BUCKET/PREFIX. Repeatable: the first one is the default, each is at "
-    "/indexes/NAME/, where NAME is that of its folder.",
+    "/indexes/NAME/, by the name of its folder.",
 )
 @click.option("-n", "--name", "names", metavar="NAME", multiple=True, help="A named collection. Repeatable.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address; beyond this machine with --tokens.")

@@ -232,7 +232,7 @@ def search(
     Searches FOLDER, which may also be a file, a glob, or several of these in one index. Without it, searches the whole
     index of the current folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open
     from the current folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing that
-    answers QUERY; files with its words in their names are named then.
+    answers QUERY; then the command names files that have words of QUERY in their names.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
     definitions before uses; in a sentence, only the definition of a plain name does. "Words in quotes" and +word must

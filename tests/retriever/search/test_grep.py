@@ -126,6 +126,18 @@ def test_lines_are_numbered_as_citations_number_them(tmp_path, tiny_model, monke
     assert page == ("page.html", hit.line_start, "a needle")
 
 
+def test_blank_lines_between_the_passages_of_a_large_file_have_the_lines_of_the_file(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
+    monkeypatch.setattr(large_files, "MAX_WHOLE", 2_000)
+    lines = [word for number in range(200) for word in (f"the cat sat on mat {number}", "", "")]
+    (tmp_path / "big.log").write_text("\n".join(lines) + "\n")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    matches = lines_of(retriever, "^$")
+    assert len({path for path, _, _ in matches}) > 2
+    assert [number for _, number, _ in matches] == [number for number, line in enumerate(lines, 1) if not line]
+
+
 @pytest.mark.parametrize("pattern", ["(a", "a(?=b)", r"(a)\1", "[z-a]", "a{2000}", "", "own)|(rules", "a\\"])
 def test_what_is_no_pattern_is_refused(pattern, retriever):
     with pytest.raises(InputError, match="pattern|regular expression"):
