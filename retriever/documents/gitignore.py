@@ -168,7 +168,7 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         low, position = _member(glob, position)
         if glob[position : position + 1] == "-" and glob[position + 1 : position + 2] not in ("", "]"):
             high, position = _member(glob, position + 1)
-            members += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
+            members += re.escape(low) if low > high else f"{re.escape(low)}-{re.escape(high)}"  # git takes low first
         else:
             members += re.escape(low)
     if position >= len(glob):

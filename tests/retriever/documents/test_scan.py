@@ -185,6 +185,20 @@ def test_random_trees_are_read_as_git_reads_them(seed, tmp_path):
 
 
 @git
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("[[:alpha:]]b", "[[:digit:][:upper:]]b", "[![:alpha:]]b", "[[:other:]]b", "[[:]b", "[:alpha:]b"),
+        *("[a\\]]b", "[]-a]b", "[]]b", "[!]]b", "[a-", "[", "[\\", "a\\", "[a\\-c]b", "[c-a]b", "[!c-a]b", "[--0]b"),
+    ],
+)
+def test_brackets_are_read_as_git_reads_them(pattern, tmp_path):
+    tree(tmp_path, "ab", "Bb", "cb", "1b", "]b", "[b", ":b", "-b", "\\b", "[a-", "[", "a\\", "[\\")
+    (tmp_path / ".gitignore").write_text(pattern)
+    assert kept(tmp_path) == kept_by_git(tmp_path)
+
+
+@git
 @pytest.mark.parametrize("seed", range(2_000, 2_020))
 def test_a_folder_of_a_repository_is_read_by_the_rules_above_it(seed, tmp_path):
     draw = random.Random(seed)
