@@ -58,6 +58,7 @@ FIXED = ["cat", "foo.bar", "(foo)", "a+b", "\\d", "$5", "^x", "Über", "größe"
 PATTERNS = [
     *("cat", "c.t", "^The", "cat$", "^$", "^#", r"\bcat\b", r"\bÜber", r"größe\b", r"\w+_\w+", "[a-c]at", "(max|cat)_"),
     *(r"\w+\(", "fo{2}", "x*", r"[^[:alnum:][:space:]]{2}", r"\.$", "é|ü", r"^\s*class\s", r"[[:space:]]a[[:space:]]"),
+    *(r"gr\w\we", r"\W\wlan", r"[_[:alpha:]]lan", r"\S\wlan"),
 ]
 
 
