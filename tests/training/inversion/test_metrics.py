@@ -18,7 +18,7 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.core.words import names, numbers
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.inversion import metrics as recovered
-from binocle.training.inversion.metrics import compare, longest_common, overlap, rouge_l
+from binocle.training.inversion.metrics import compare, longest_common, overlap, rouge_l, share_above
 
 TRUE = ["the cat sat on the mat", "income tax is due every year", "Bake the bread in a hot oven."]
 FOUND = ["the cat sat on a mat", "tax is due", "the moon and the sea and the stars"]
@@ -139,6 +139,22 @@ def test_intervals_hold_the_value_and_shrink_with_more_texts():
         assert value.low < value.value < value.high
     width = [value.high - value.low for value in (part.measures["exact"], all_.measures["exact"])]
     assert width[1] < width[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("f1", "floor", "expected"),
+    [
+        ([0.6, 0.8], [0.2, 0.2], 0.625),  # from .2 on the way to 1: .5 of .8
+        ([0.2, 0.2], [0.2, 0.2], 0.0),
+        ([0.1, 0.2], [0.2, 0.2], 0.0),  # never below 0
+        ([1.0, 1.0], [0.5, 0.7], 1.0),
+        ([1.0, 1.0], [1.0, 1.0], 0.0),
+    ],
+)
+def test_a_share_is_of_the_way_from_a_floor_to_the_whole_text(f1, floor, expected):
+    share = share_above(f1, floor, seed=0)
+    assert share.value == expected
+    assert share.low <= share.value <= share.high
 
 
 def test_the_same_texts_give_the_same_intervals():
