@@ -15,6 +15,7 @@ from ....core.runtime.threads import Threads
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
 from ..files import INT8
+from .dense import dense_folders, load_layers
 from .model import BertModel
 from .weights import BertConfig
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Integers
     from ..encoders.torch_encoder import TorchEncoder
+    from .dense import Dense
     from .gpu import BertGpu
     from .inputs import Pooling
 
@@ -41,6 +43,7 @@ _GPU_TEXTS = 8_192  # tokenized at a time, while a GPU computes those before
 class BertEncoder:
     """A sentence-transformers folder of a BERT family model with pooling, computed by numpy or OpenVINO.
 
+    :param dense: the layers behind the pooling, in order.
     :param int8: encode documents in int8. The name then ends in @int8, and the fingerprint is another one.
     """
 
@@ -50,13 +53,15 @@ class BertEncoder:
         fingerprint: str,
         settings: model_settings.ModelSettings,
         model: BertModel,
+        dense: Sequence[Dense] = (),
         *,
         int8: bool = False,
     ) -> None:
         self.name = name + INT8 if int8 else name
         self.fingerprint = model_settings.int8_fingerprint(fingerprint) if int8 else fingerprint
-        self._settings, self._model, self._int8 = settings, model, int8
-        self.dim = self._model.dim * len(settings.pooling)
+        self._settings, self._model, self._dense, self._int8 = settings, model, dense, int8
+        self._pooled_dim = model.dim * len(settings.pooling)
+        self.dim = dense[-1].dim if dense else self._pooled_dim
         special = model.tokenizer(truncated=False).num_special_tokens_to_add(is_pair=False)
         self.max_tokens = model.limit - special - self._prompt_tokens()
         self._expects_queries = False
@@ -80,7 +85,8 @@ class BertEncoder:
         fingerprint = model_settings.fingerprint(folder, settings)
         pooling = _POOLED_BY_GRAPH.get(settings.pooling)
         model = BertModel.load(folder, config, fingerprint, max_tokens=settings.max_tokens, pooling=pooling)
-        return cls(name, fingerprint, settings, model, int8=int8)
+        dense = load_layers(dense_folders(folder, settings.modules) or (), model.dim * len(settings.pooling))
+        return cls(name, fingerprint, settings, model, dense, int8=int8)
 
     def expect_queries(self) -> None:
         """Compile a graph for queries now, and use it for few at a time from now on."""
@@ -109,7 +115,7 @@ class BertEncoder:
     def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
         """Return the configuration if this class can compute the model in the folder, else None."""
         native = (
-            settings.modules in (("Transformer", "Pooling", "Normalize"), ("Transformer", "Pooling"))
+            dense_folders(folder, settings.modules) is not None
             and set(settings.pooling) <= _POOLING.keys()
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
@@ -134,7 +140,7 @@ class BertEncoder:
         if kind == "document" and self._torch is not None:
             return self._torch.encode(texts)
         if kind == "document" and self._gpu is not None:
-            return self._scaled(self._gpu_vectors(self._gpu, inputs))
+            return self._finished(self._gpu_vectors(self._gpu, inputs))
         encodings = self._model.tokenize(inputs)
         is_small = kind == "query" and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
@@ -145,7 +151,7 @@ class BertEncoder:
             batches = self._model.run(encodings, int8=int8, one_by_one=is_small)
             is_pooled = self._model.pooling is not None
         for positions, hidden, mask in batches:
-            vectors[positions] = self._scaled(hidden[:, 0].copy() if is_pooled else self._pooled(hidden, mask))
+            vectors[positions] = self._finished(hidden[:, 0].copy() if is_pooled else self._pooled(hidden, mask))
         return vectors
 
     def _pooled(self, hidden: Floats, mask: Integers) -> Floats:
@@ -156,7 +162,7 @@ class BertEncoder:
     def _gpu_vectors(self, gpu: BertGpu, inputs: list[str]) -> Floats:
         with self._gpu_errors():
             parts = [gpu.vectors(encodings, self._settings.pooling) for encodings in self._tokenized_ahead(inputs)]
-        vectors: Floats = np.concatenate(parts) if parts else np.empty((0, self.dim), np.float32)
+        vectors: Floats = np.concatenate(parts) if parts else np.empty((0, self._pooled_dim), np.float32)
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.name} overflows half precision on a GPU: set BINOCLE_PRECISION=bfloat16")
         return vectors
@@ -179,8 +185,10 @@ class BertEncoder:
                     yield waiting.popleft().result()
             yield from (part.result() for part in waiting)
 
-    def _scaled(self, pooled: Floats) -> Floats:
-        """Scale pooled states to unit length, if the model does."""
+    def _finished(self, pooled: Floats) -> Floats:
+        """Compute the layers behind the pooling, and scale vectors to unit length, if the model does."""
+        for layer in self._dense:
+            pooled = layer(pooled)
         if self._settings.unit:
             pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return pooled

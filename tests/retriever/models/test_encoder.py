@@ -534,7 +534,7 @@ def test_a_table_of_vectors_that_does_not_fit_its_tokens_is_refused(change, says
 
 @pytest.fixture(scope="session")
 def torch_model(tiny_model, tmp_path_factory):
-    """A random DistilBERT with the tiny model's tokenizer, prompts and a Dense layer, saved by sentence-transformers."""
+    """A random DistilBERT with the tiny model's tokenizer, prompts and a Dense layer that numpy lacks."""
     st = pytest.importorskip("sentence_transformers")
     transformers = pytest.importorskip("transformers")
     import torch
@@ -549,8 +549,9 @@ def torch_model(tiny_model, tmp_path_factory):
     transformers.DistilBertModel(config).save_pretrained(parts)
     transformers.AutoTokenizer.from_pretrained(tiny_model).save_pretrained(parts)
     word = modules.Transformer(str(parts), max_seq_length=48)
+    dense = modules.Dense(32, 16, activation_function=torch.nn.GELU())
     model = st.SentenceTransformer(
-        modules=[word, modules.Pooling(32), modules.Dense(32, 16), modules.Normalize()],
+        modules=[word, modules.Pooling(32), dense, modules.Normalize()],
         prompts={"query": "find: ", "document": "text: "},
         device="cpu",
     )
