@@ -42,16 +42,19 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
 
 def _load(name: str | os.PathLike[str]) -> Encoder:
     whole, length = model_folder.split_length(os.fspath(name))
+    folder = model_folder.find(whole)
+    encoder = _load_whole(whole, folder)
+    if length is None:
+        length = model_settings.truncated_dim(folder, encoder.dim)
     if length is not None:
         from .encoders.defended_encoder import shortened
 
-        return shortened(_load_whole(whole), length)
-    return _load_whole(whole)
+        return shortened(encoder, length)
+    return encoder
 
 
-def _load_whole(name: str) -> Encoder:
+def _load_whole(name: str, folder: Path) -> Encoder:
     """Load an encoder with vectors of full length."""
-    folder = model_folder.find(name)
     name, is_int8 = model_folder.split_precision(name)
     if expand_home(name).is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder

@@ -115,6 +115,19 @@ def _refuse_heads(folder: Path) -> None:
                 )
 
 
+def truncated_dim(folder: Path, dim: int) -> int | None:
+    """Return the number of dimensions to keep, as `truncate_dim` of a Matryoshka model says; None for all of them.
+
+    :param dim: of whole vectors.
+    :raises InputError: when it is no positive number.
+    """
+    file = folder / "config_sentence_transformers.json"
+    length = _json(file, dict).get("truncate_dim")
+    if length is not None and (type(length) is not int or length < 1):
+        raise InputError(f"{file} has truncate_dim {length!r}: expected a positive number")
+    return length if length is not None and length < dim else None
+
+
 def document_prompt(prompts: dict[str, Any]) -> Any:
     """Return the prompt for documents, which models store under one of three names."""
     return next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name)), "")

@@ -49,6 +49,7 @@ class TorchEncoder:
             model = SentenceTransformer(
                 str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
             )
+        model.truncate_dim = None  # `load_encoder` shortens vectors
         check_vocabulary(folder, model.tokenizer, model.transformers_model)
         if model.get_embedding_dimension() is None:
             raise InputError(f"{folder} gives no vectors: expected a dense encoder")

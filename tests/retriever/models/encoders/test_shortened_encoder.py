@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -99,3 +100,32 @@ def test_many_queries_are_announced_to_the_encoder_behind_an_adapter(tiny_model,
         retriever.add([{"id": "a", "text": TEXTS[0]}])
         retriever.warm_up()
     assert calls == [base.name, base.name]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "weightedmean"])  # by numpy, and through torch
+def test_a_model_that_says_so_itself_is_shortened_as_by_sentence_transformers(pooling, make_model, tmp_path):
+    folder = make_model(tmp_path / "model", pooling={"pooling_mode": pooling})
+    whole = load_encoder(folder)
+    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 16}')
+    model = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
+    encoder = load_encoder(folder)
+    assert (encoder.name, encoder.dim) == (f"{folder}@16", 16)
+    assert encoder.fingerprint not in {whole.fingerprint, load_encoder(f"{folder}@8").fingerprint}
+    np.testing.assert_allclose(encoder.encode(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=1e-5)
+    np.testing.assert_array_equal(load_encoder(encoder.name).encode(TEXTS), encoder.encode(TEXTS))
+    for length in (None, 32, 99):
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": length}))
+        assert load_encoder(folder).fingerprint == whole.fingerprint
+    for length in (0, -1, "16", True, 1.5):
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": length}))
+        with pytest.raises(InputError, match=r"has truncate_dim .*: expected a positive number"):
+            load_encoder(folder)
+
+
+def test_an_index_remembers_the_length_that_a_model_says_itself(folder, make_model, tmp_path, run):
+    model = make_model(tmp_path / "model")
+    (model / "config_sentence_transformers.json").write_text('{"truncate_dim": 16}')
+    assert run("index", folder, "--model", model).code == 0
+    assert f"{model}@16, 16 dimensions" in run("status", folder).out
+    assert run("index", folder, "--model", model).code == 0
+    assert run("search", "cat", folder).code == 0
