@@ -19,6 +19,7 @@ from .indexing.report import Report
 from .integrity.status import Status, measure
 from .models.cache import check_no_encoder, model_name
 from .models.encoder import Encoder
+from .models.load import note_on_prompts
 from .open_index import OpenIndex
 from .reads import DocumentReads
 from .search.ranking.calibration import renew_scale
@@ -228,7 +229,12 @@ class Retriever(Searches, DocumentReads, DocumentWrites, Upkeep, AsyncCalls):
             from .enrichment.enrich import fill_new
             from .search.words.documents_language import news_of_language
 
-            notes = [report.note, news_of_language(writer.snapshot(), first_new), fill_new(writer, encoder, progress)]
+            notes = [
+                report.note,
+                "" if first_new else note_on_prompts(encoder.name),
+                news_of_language(writer.snapshot(), first_new),
+                fill_new(writer, encoder, progress),
+            ]
             report.note = "; ".join(filter(None, notes))
             return report
 

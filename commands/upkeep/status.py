@@ -56,6 +56,8 @@ def _contents(status: Status) -> Iterator[tuple[str, object]]:
     yield "documents", _documents(status)
     yield "passages", f"{status.chunks:,}"
     yield "encoder", _encoder(status)
+    if prompts := [f"{prompt!r} before each {kind}" for kind, prompt in (status.prompts or {}).items() if prompt]:
+        yield "prompts", " and ".join(prompts)
     if status.unread_language:
         yield "language", note_on(status.unread_language)
     if status.switching:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..documents.document import is_in_part
 from ..indexing.vector_log import logged_vectors
+from ..models.load import prompts_here
 from ..search.words.documents_language import unread_language
 from ..store import erasure
 from ..store.commits import SWITCHING
@@ -41,6 +42,7 @@ class Status:
     base: str | None  # the encoder that `model` adapts, if it is an adapter
     fingerprint: str
     dim: int
+    prompts: dict[str, str] | None  # before texts, "query" and "document"; None if the model is not here or not trusted
     passage_tokens: int | None  # of the longest passage, if the encoder reads more; None: as many as it reads
     switching: dict[str, Any] | None  # of an unfinished `switch`: its encoder, its texts, and the embedded ones
     documents: dict[str, int]  # by state; forgotten files are counted without their names
@@ -80,6 +82,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         base=encoder.base or None,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
+        prompts=prompts_here(encoder.base or encoder.model) if snapshot.store.trusted else None,
         passage_tokens=encoder.passage_tokens or None,
         switching=_switching(snapshot),
         documents=states,

@@ -93,6 +93,14 @@ def split_length(name: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match and _folder(name) is None else (name, None)
 
 
+def find_here(name: str) -> Path | None:
+    """Return the folder of an encoder if this machine has it; it asks nobody."""
+    name = _name_of_weights(name, ENCODER)
+    names = [name] if "/" in name else [f"{ENCODER.publisher}/{name}", name]
+    folders = [_folder(name), *(_bundled(each) or _cached(each) for each in names)]
+    return next((folder.resolve() for folder in folders if folder is not None), None)
+
+
 def find_default() -> Path | None:
     """Return the folder of the default encoder if this machine has all of it; it asks nobody."""
     folder = _bundled(DEFAULT_MODEL) or _cached(DEFAULT_MODEL)

@@ -93,6 +93,32 @@ def _settings(folder: Path) -> model_settings.ModelSettings:
     return settings
 
 
+def prompts_here(name: str) -> dict[str, str] | None:
+    """Return the prompts of an encoder, "query" and "document"; None if no whole folder of it is on this machine."""
+    folder = model_folder.find_here(name)
+    if folder is None or not any((folder / file).is_file() for file in ("modules.json", "config.json")):
+        return None  # of an adapter or a defence too: its base has them
+    try:
+        settings = model_settings.ModelSettings.read(folder)
+    except InputError:
+        return None
+    return {"query": settings.query_prompt, "document": settings.document_prompt}
+
+
+def note_on_prompts(name: str) -> str:
+    """Say which prompts are assumed for an encoder, by its name alone; empty if none are."""
+    folder = model_folder.find_here(name)
+    prompts = model_settings.assumed_prompts(folder) if folder else ()
+    if not any(prompts):
+        return ""
+    query, document = prompts
+    kinds = [f"{prompt!r} before {kind}" for prompt, kind in ((query, "queries"), (document, "passages")) if prompt]
+    return (
+        f"the folder of {name} names no prompts, so it gets those that it was trained with: {' and '.join(kinds)}; "
+        '"prompts" in config_sentence_transformers.json replace them'
+    )
+
+
 def _load_int8(name: str, folder: Path) -> Encoder:
     settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...core.files import known_sha256
 from .bert.families import FAMILIES
+from .prompts import known_prompts, prompts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ class ModelSettings:
         tokenizer = _json(paths.get("Transformer", folder) / "tokenizer_config.json", dict)
         pooling = _json(paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
         whole = _json(folder / "config_sentence_transformers.json", dict)
-        prompts = whole.get("prompts") or {}
+        query_prompt, document_prompt = prompts_of(folder, whole.get("prompts"))
         return cls(
             modules=names,
             pooling=_pooling(pooling) if "Pooling" in paths else (),
@@ -99,8 +100,8 @@ class ModelSettings:
             max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
             lowercase=bool(transformer.get("do_lower_case", False)),
             unit="Normalize" in names or whole.get("similarity_fn_name") != "dot",
-            query_prompt=_text(prompts.get("query") or ""),
-            document_prompt=_text(document_prompt(prompts)),
+            query_prompt=_text(query_prompt),
+            document_prompt=_text(document_prompt),
         )
 
 
@@ -128,9 +129,10 @@ def truncated_dim(folder: Path, dim: int) -> int | None:
     return length if length is not None and length < dim else None
 
 
-def document_prompt(prompts: dict[str, Any]) -> Any:
-    """Return the prompt for documents, which models store under one of three names."""
-    return next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name)), "")
+def assumed_prompts(folder: Path) -> tuple[str, str]:
+    """Return the prompts for queries and for documents if they are known of the model's name alone; else empty ones."""
+    prompts = _json(folder / "config_sentence_transformers.json", dict).get("prompts") or {}
+    return ("", "") if any(prompts.values()) else known_prompts(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 from ...core.errors import InputError, MissingExtraError
 from ...retriever.models import files as model_folder
-from ...retriever.models import settings as model_settings
+from ...retriever.models.prompts import prompts_of
 from ...retriever.models.settings import PADDED_POSITIONS
 from ...retriever.models.torch_loading import check_vocabulary, loading
 from ..runs import attention, environment
@@ -39,7 +39,8 @@ def make_model(base: str, config: EncoderConfig) -> Any:
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
     if config.pooling_layers:
         model = pool_layers(base, model, config.pooling_layers)
-    model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as in a search
+    query_prompt, document_prompt = prompts_of(folder, model.prompts)  # as in a search
+    model.prompts |= {"query": query_prompt, "document": document_prompt}
     set_dropout(model, config.dropout)
     attention.speed_up(getattr(model[0], "auto_model", None))
     if config.lora:
