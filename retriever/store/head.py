@@ -59,11 +59,9 @@ class Settings:
             raise _invalid(location, SETTINGS)
         folders, exclude = (data.pop(name, []) if version == SCOPED else [] for name in ("folders", "exclude"))
         ocr = data.pop("ocr", "") if version == SCOPED else ""
-        if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
+        if data.keys() != {"format", "folder"} or not (folder is None or _is_text(folder)) or not _is_text(ocr):
             raise _invalid(location, SETTINGS)
         if not (_are_texts(folders) and _are_texts(exclude)) or (folders and not _is_collection(folder, folders)):
-            raise _invalid(location, SETTINGS)
-        if not isinstance(ocr, str) or "\0" in ocr:
             raise _invalid(location, SETTINGS)
         return cls(version, folder, encoder, index_id, tuple(folders), tuple(exclude), ocr)
 
@@ -162,7 +160,8 @@ class Head:
     @property
     def published(self) -> tuple[str, ...]:
         """The folders of `vectors/` that this state needs: vector indexes, segments of words, and neighbourhoods."""
-        return (*self.parts, *self.words, *filter(None, [self.neighbours]))
+        neighbours = () if self.neighbours is None else (self.neighbours,)
+        return (*self.parts, *self.words, *neighbours)
 
 
 def _to_json(head: Head) -> bytes:
@@ -214,8 +213,14 @@ def removed_meanwhile(location: Location) -> NoIndexError:
     return NoIndexError(f"another process removed {location}: 'binocle index' makes it anew")
 
 
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text that the name of a file may contain."""
+    # Python writes bytes that are not UTF-8 as U+DC80 to U+DCFF; no name has other surrogates.
+    return isinstance(value, str) and not re.search("[\0\ud800-\udc7f\udd00-\udfff]", value)
+
+
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) and text and "\0" not in text for text in value)
+    return isinstance(value, list) and all(_is_text(text) and text for text in value)
 
 
 def _names(value: Any) -> tuple[Any, ...]:

@@ -76,6 +76,7 @@ def test_counts_in_the_head_fit_62_bits(name, store):
         {"vectors": "../x"},
         {"shards": ["flat-1/x"]},
         {"words": [3]},
+        {"neighbours": {}},
         {"tombstone_key": "f" * 31},
         {"tombstone_key": "F" * 32},
         {"tombstone_key": 3},
@@ -108,6 +109,8 @@ def test_an_encoder_without_an_adapter_is_written_as_earlier_versions_read_it(st
     [
         ({"folder": "a\0b"}, False),
         ({"folder": 3}, False),
+        ({"folder": "a\ud800"}, False),
+        ({"folder": "a\udcff"}, True),  # a byte that is not UTF-8
         ({"folder": "a"}, True),
         ({"folder": None}, True),
         ({"id": "f" * 32}, True),
