@@ -53,3 +53,37 @@ def test_a_run_of_a_number_of_minutes_ends_on_time_with_a_low_rate_where_steps_b
     assert evaluated == [50, 63, 75, 88]
     again = run_loop(module, loss, plan, folder=tmp_path)
     assert (again.steps, again.resumed_from) == (88, 88)
+
+
+@pytest.mark.parametrize(
+    ("step", "share", "warmup", "expected"),
+    [
+        (0, 0.0, 50, 0.02),
+        (49, 0.0, 50, 1.0),
+        (24, 0.5, 50, 0.25),
+        (200, 0.25, 50, 0.75),
+        (0, 0.0, 0, 1.0),
+        (9, 1.2, 5, 0),
+    ],
+)
+def test_the_learning_rate_rises_in_the_warm_up_and_falls_to_0(step, share, warmup, expected):
+    assert loop.rate(step, share, warmup) == pytest.approx(expected)
+
+
+def test_a_run_of_a_number_of_minutes_ends_after_all_passes():
+    module = torch.nn.Linear(1, 1)
+    plan = Schedule(learning_rate=0.01, batch_size=4, seconds=1_000_000, rows=10, passes=2)
+    result = run_loop(module, lambda _: module.weight.sum(), plan)
+    assert result.steps == result.planned == 5  # 20 rows, 4 a step
+
+
+def test_gradients_are_cut_to_length_1():
+    module, lengths = torch.nn.Linear(2, 1, bias=False), []
+
+    def loss(_step):
+        if module.weight.grad is not None:  # of the step before
+            lengths.append(float(module.weight.grad.norm()))
+        return 1_000 * module.weight.sum()
+
+    run_loop(module, loss, Schedule(learning_rate=0.01, batch_size=1, steps=3))
+    assert lengths == pytest.approx([1.0, 1.0], rel=1e-4)
