@@ -36,7 +36,7 @@ def queries_of(count, dim=24):
     return np.random.default_rng(9).standard_normal((count, dim)).astype(np.float32)
 
 
-def check_same(given, expected):
+def assert_same(given, expected):
     """The same answers; two in turn may change places where their scores differ by no more than by rounding."""
     np.testing.assert_allclose(given[0], expected[0], rtol=1e-5, atol=1e-5)
     tied = np.isclose(expected[0][:, 1:], expected[0][:, :-1], rtol=1e-5, atol=1e-5)
@@ -58,14 +58,14 @@ def small(monkeypatch):
 @pytest.mark.parametrize("k", [1, 3, 40, 999, 1_500])
 def test_answers_are_those_of_the_cpu(devices, metric, k, small):
     index, vectors = index_of(1_000, metric=metric), queries_of(10)
-    check_same(GpuIndex.of(index, devices).search(vectors, k), index.search(vectors, k))
+    assert_same(GpuIndex.of(index, devices).search(vectors, k), index.search(vectors, k))
 
 
 @pytest.mark.parametrize("count", [33, 3_200, 3_217])
 @pytest.mark.parametrize("k", [1, 10, 101])
 def test_the_best_are_found_among_groups_of_scores(count, k):
     index, vectors = index_of(count), queries_of(5)
-    check_same(GpuIndex.of(index, ["cpu"]).search(vectors, k), index.search(vectors, k))
+    assert_same(GpuIndex.of(index, ["cpu"]).search(vectors, k), index.search(vectors, k))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
@@ -77,7 +77,7 @@ def test_only_what_is_allowed_is_found(share, metric, as_places, small):
     mask[17] = True
     allowed = np.flatnonzero(mask) if as_places else mask
     gpu_index = GpuIndex.of(index, ["cpu", "cpu"])
-    check_same(gpu_index.search(vectors, 30, allowed=allowed), index.search(vectors, 30, allowed=allowed))
+    assert_same(gpu_index.search(vectors, 30, allowed=allowed), index.search(vectors, 30, allowed=allowed))
     nothing = gpu_index.search(vectors, 30, allowed=np.zeros(1_000, bool))
     assert (nothing[1] == -1).all()
     assert (nothing[0] == -np.inf).all()
@@ -90,7 +90,7 @@ def test_vectors_that_are_not_finite_are_no_answers(metric):
     whole = np.ones(200, bool)
     whole[[3, 150]] = False
     found = GpuIndex.of(index, ["cpu"]).search(queries_of(4), 200)
-    check_same(found, index.search(queries_of(4), 200, allowed=whole))
+    assert_same(found, index.search(queries_of(4), 200, allowed=whole))
     scores, ids = GpuIndex.of(index, ["cpu"]).search(np.full((1, 24), np.nan, np.float32), 5)
     assert (ids == -1).all()
     assert (scores == -np.inf).all()
@@ -127,7 +127,7 @@ def test_queries_of_another_dimension_are_refused():
 def test_arrays_that_may_not_be_written_to_are_searched_for():
     index, vectors, mask = index_of(100), queries_of(2), np.ones(100, bool)
     vectors.flags.writeable = mask.flags.writeable = index.vectors.flags.writeable = False
-    check_same(GpuIndex.of(index, ["cpu"]).search(vectors, 3, allowed=mask), index.search(vectors, 3))
+    assert_same(GpuIndex.of(index, ["cpu"]).search(vectors, 3, allowed=mask), index.search(vectors, 3))
 
 
 def test_vectors_are_given_back():
@@ -158,7 +158,7 @@ def test_an_index_of_any_kind_is_compared_whole_on_a_gpu(tmp_path, one_gpu):
     assert isinstance(loaded, FaissIndex)
     made, by = on_gpus(loaded)
     assert by == "1 GPU"
-    check_same(made.search(queries_of(5), 10), index.search(queries_of(5), 10))
+    assert_same(made.search(queries_of(5), 10), index.search(queries_of(5), 10))
 
 
 def test_without_a_gpu_the_index_itself_answers(tmp_path, monkeypatch):
@@ -182,7 +182,7 @@ def test_answers_of_a_gpu_are_those_of_the_cpu(metric):
     assert isinstance(made, GpuIndex)
     mask = np.random.default_rng(3).random(100_000) < 0.3
     for allowed in (None, mask):
-        check_same(made.search(vectors, 100, allowed=allowed), index.search(vectors, 100, allowed=allowed))
+        assert_same(made.search(vectors, 100, allowed=allowed), index.search(vectors, 100, allowed=allowed))
 
 
 def test_a_retriever_searches_on_gpus_when_it_is_told_to(retriever, one_gpu):

@@ -41,7 +41,7 @@ def brute_force(ids, vectors, queries, k):
     return best, found
 
 
-def check(given, expected):
+def assert_answers(given, expected):
     (scores, ids), (true_scores, true_ids) = given, expected
     assert scores.dtype == np.float32
     assert ids.dtype == np.int64
@@ -60,7 +60,7 @@ def published(folder, index, *, covers=3, batch=7):
 def test_search_equals_brute_force(queries, k):
     index = index_of(100)
     vectors = vectors_of(queries, 5)
-    check(index.search(vectors, k), brute_force(index.ids, index.vectors, vectors, k))
+    assert_answers(index.search(vectors, k), brute_force(index.ids, index.vectors, vectors, k))
 
 
 @pytest.mark.parametrize("count", [9, 300, 3_000])
@@ -138,7 +138,7 @@ def test_only_what_is_allowed_is_found(share):
     index = index_of(100)
     allowed = np.random.default_rng(0).random(100) < share
     vectors = vectors_of(4, 9)
-    check(
+    assert_answers(
         index.search(vectors, 20, allowed=allowed),
         brute_force(index.ids[allowed], index.vectors[allowed], vectors, 20),
     )
@@ -196,7 +196,7 @@ def test_what_is_published_is_loaded_by_value(count, tmp_path):
     np.testing.assert_array_equal(loaded.ids, index.ids)
     np.testing.assert_array_equal(loaded.reconstruct(index.ids), index.vectors)
     vectors = vectors_of(2, 3)
-    check(loaded.search(vectors, 9), brute_force(index.ids, index.vectors, vectors, 9))
+    assert_answers(loaded.search(vectors, 9), brute_force(index.ids, index.vectors, vectors, 9))
 
 
 def test_nothing_is_left_aside_and_no_name_is_used_twice(tmp_path):
@@ -398,13 +398,13 @@ def test_a_live_index_equals_brute_force_over_what_there_is(seed, tmp_path):
         held = np.array(list(rows.values()), np.float32).reshape(-1, DIM)
         vectors = vectors_of(2, step)
         for k in (1, 5, len(rows) + 3):
-            check(live.search(vectors, k), brute_force(ids, held, vectors, k))
+            assert_answers(live.search(vectors, k), brute_force(ids, held, vectors, k))
             allowed = random.choice(
                 [*ids.tolist(), 10**9], int(random.integers(0, len(ids) + 1)), replace=False
             ).astype(np.int64)
             allowed.sort()
             among = np.isin(ids, allowed)
-            check(live.search(vectors, k, allowed=allowed), brute_force(ids[among], held[among], vectors, k))
+            assert_answers(live.search(vectors, k, allowed=allowed), brute_force(ids[among], held[among], vectors, k))
         order = random.permutation(len(ids))
         np.testing.assert_array_equal(live.reconstruct(ids[order]), held[order])
 
@@ -427,7 +427,7 @@ def test_what_is_allowed_of_a_live_index_is_what_isin_says(gap, seed):
         passing = np.isin(ids, allowed) & there
         wanted = vectors_of(2, seed + 2)
         expected = brute_force(ids[passing], vectors[passing], wanted, 7)
-        check(live.search(wanted, 7, allowed=allowed), expected)
+        assert_answers(live.search(wanted, 7, allowed=allowed), expected)
 
 
 def live_index(loaded, rows):

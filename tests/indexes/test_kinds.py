@@ -75,7 +75,7 @@ def load(folder):
     return IndexManifest.read(folder).load(folder)
 
 
-def check(given, ids, vectors, queries, k, metric, *, least=1.0, allowed=None):
+def assert_recall(given, ids, vectors, queries, k, metric, *, least=1.0, allowed=None):
     """Scores are true ones, best first; nothing forbidden, gone or twice; recall of what there is at least `least`."""
     scores, found = given
     truth = true_scores(metric, vectors, queries)
@@ -137,7 +137,7 @@ def test_every_kind_gives_true_scores_and_finds_the_nearest(kind, metric, built)
     assert kind == "flat" or index.index is not None
     queries = vectors_of(25, 3, unit=metric == "ip")
     for k in (0, 1, 10, 100, COUNT, COUNT + 7):
-        check(index.search(queries, k), ids, vectors, queries, k, metric, least=1 if kind == "flat" else 0.95)
+        assert_recall(index.search(queries, k), ids, vectors, queries, k, metric, least=1 if kind == "flat" else 0.95)
     np.testing.assert_array_equal(index.reconstruct(ids[::-7]), vectors[::-7])
 
 
@@ -155,7 +155,7 @@ def test_filters_keep_the_recall(kind, metric, built, eager):
     for mask in masks:
         for allowed in (mask, np.flatnonzero(mask)):
             answers = index.search(queries, 10, allowed=allowed)
-            check(answers, ids, vectors, queries, 10, metric, least=0.95, allowed=ids[mask])
+            assert_recall(answers, ids, vectors, queries, 10, metric, least=0.95, allowed=ids[mask])
 
 
 @pytest.mark.parametrize("kind", SOME)
@@ -188,10 +188,10 @@ def test_any_history_answers_as_brute_force(kind, metric, data, tmp_path_factory
         live = live_of(published, ids, vectors, metric)
         queries = vectors_of(4, 1000 + step, unit=metric == "ip")
         minimum = 0.9 if kind in ("hnsw", "factory", "ivf_rabitq_fast") else 1
-        check(live.search(queries, 5), ids, vectors, queries, 5, metric, least=minimum)
+        assert_recall(live.search(queries, 5), ids, vectors, queries, 5, metric, least=minimum)
         allowed = ids[data.draw(st.integers(0, 2)) :: data.draw(st.sampled_from([1, 2, 9, 60]))]
         allowed_ids = np.concatenate([allowed, np.array([10**9], np.int64)])
-        check(
+        assert_recall(
             live.search(queries, 5, allowed=allowed_ids),
             ids,
             vectors,
@@ -218,8 +218,8 @@ def test_few_vectors_are_no_special_case(kind, count, tmp_path):
     ids, vectors = np.arange(count, dtype=np.int64), vectors_of(count)
     index = load(tmp_path / publish(tmp_path, spec_of(kind), ids, vectors))
     queries = vectors_of(3, 1)
-    check(index.search(queries, 4), ids, vectors, queries, 4, "ip")
-    check(index.search(queries, 4, allowed=ids % 2 == 0), ids, vectors, queries, 4, "ip", allowed=ids[::2])
+    assert_recall(index.search(queries, 4), ids, vectors, queries, 4, "ip")
+    assert_recall(index.search(queries, 4, allowed=ids % 2 == 0), ids, vectors, queries, 4, "ip", allowed=ids[::2])
     assert [array.shape for array in index.search(queries[:0], 4)] == [(0, 4), (0, 4)]
 
 
@@ -261,7 +261,7 @@ def test_equal_and_zero_vectors_are_all_found_and_none_twice(kind, tmp_path):
     for metric in METRICS:
         vectors = np.repeat(np.vstack([vectors_of(7), np.zeros((1, DIM), np.float32)]), 50, axis=0)
         index = load(tmp_path / publish(tmp_path, spec_of(kind, metric), ids, vectors))
-        check(index.search(vectors[::50], 50), ids, vectors, vectors[::50], 50, metric, least=0.9)
+        assert_recall(index.search(vectors[::50], 50), ids, vectors, vectors[::50], 50, metric, least=0.9)
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
@@ -317,8 +317,8 @@ def test_search_parameters_change_what_is_found_and_never_its_scores(kind, built
     index, queries = load(built(kind)), vectors_of(25, 3)
     for parameter in KINDS[kind].search_parameters:
         low, high = index.with_parameters(**{parameter.name: 1}), index.with_parameters(**{parameter.name: 50})
-        check(low.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.1)
-        check(high.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.95)
+        assert_recall(low.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.1)
+        assert_recall(high.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.95)
     with pytest.raises(InputError, match="has no parameter 'depth'"):
         index.with_parameters(depth=3)
 
@@ -477,7 +477,7 @@ def test_a_graph_that_a_gpu_has_made_is_searched_over_the_codes_of_its_kind(kind
     spec = IndexSpec(kind, {"m": 8, "gpu": 1}, {"ef_search": 200}, metric)
     folder = tmp_path / publish(tmp_path, spec, ids, vectors)
     index, queries = load(folder), vectors_of(25, 3, unit=metric == "ip")
-    check(index.search(queries, 10), ids, vectors, queries, 10, metric, least=0.95)
+    assert_recall(index.search(queries, 10), ids, vectors, queries, 10, metric, least=0.95)
     sizes = [(folder_of / "index.faiss").stat().st_size for folder_of in (folder, built(kind, metric))]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
 

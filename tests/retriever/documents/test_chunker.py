@@ -79,7 +79,7 @@ def matters(char):
     return unicodedata.category(char)[0] not in "ZC" and unicodedata.category(char) not in ("Mn", "Me")
 
 
-def check(document, encoder, max_tokens):
+def assert_chunks(document, encoder, max_tokens):
     """Everything that is promised of a document's chunks."""
     chunks = chunk(document, encoder.offsets, max_tokens)
     text = document.text
@@ -121,7 +121,7 @@ RELAXED = settings(
 @example(Document.from_text("\n".join(["x" * 90] * 9)), 30)
 @example(Document.from_text("한국어 " * 200), 16)
 def test_chunks_are_slices_in_order_that_fit_and_lose_nothing(tiny, document, max_tokens):
-    check(document, tiny, max_tokens)
+    assert_chunks(document, tiny, max_tokens)
 
 
 @pytest.fixture(scope="session")
@@ -140,13 +140,13 @@ def minilm():
 @example(Document.from_text("incomprehensibilities" * 4 + " " + "ment" * 20), 16)
 @example(Document.from_text("ǖǘǚǜ" * 24), 16)
 def test_the_same_holds_of_a_real_vocabulary(minilm, document, max_tokens):
-    check(document, minilm, max_tokens)
+    assert_chunks(document, minilm, max_tokens)
 
 
 @RELAXED
 @given(st.text(st.sampled_from("abcdefghijklmnoprstuxé-1"), min_size=60, max_size=99), st.integers(8, 40))
 def test_a_word_longer_than_a_chunk_is_cut_into_pieces_that_fit(minilm, word, max_tokens):
-    check(Document.from_text(word), minilm, max_tokens)
+    assert_chunks(Document.from_text(word), minilm, max_tokens)
 
 
 def test_pieces_of_a_word_that_have_more_tokens_alone_are_halved_until_they_fit():
@@ -218,7 +218,7 @@ def test_sentences_are_not_cut_where_that_can_be_helped(tiny):
         for place in ("house", "sea", "city", "river")
     ]
     text = " ".join(sentences * 5)
-    chunks = check(Document.from_text(text), tiny, 62)
+    chunks = assert_chunks(Document.from_text(text), tiny, 62)
     assert len(chunks) > 5
     for piece in chunks:
         assert piece.text.startswith("The ")
@@ -227,7 +227,7 @@ def test_sentences_are_not_cut_where_that_can_be_helped(tiny):
 
 def test_paragraphs_are_not_cut_where_that_can_be_helped(tiny):
     paragraph = "The cat sat. The dog ran to the sea. The moon is red.\nIt was night."
-    chunks = check(Document.from_text("\n\n".join([paragraph] * 20)), tiny, 62)
+    chunks = assert_chunks(Document.from_text("\n\n".join([paragraph] * 20)), tiny, 62)
     assert len(chunks) > 3
     for piece in chunks:
         assert set(piece.text.split("\n\n")) == {paragraph}
@@ -236,7 +236,7 @@ def test_paragraphs_are_not_cut_where_that_can_be_helped(tiny):
 def test_code_is_cut_at_definitions(tiny):
     functions = [f"def {name}(task):\n    error = task\n    return error" for name in "abcdefghijklmnopqrst"]
     text = "\n\n\n".join(functions) + "\n"
-    chunks = check(Document(text, (Part(0, len(text), 1, None, (), "code"),)), tiny, 62)
+    chunks = assert_chunks(Document(text, (Part(0, len(text), 1, None, (), "code"),)), tiny, 62)
     assert len(chunks) > 3
     for piece in chunks:
         assert piece.text.startswith("def ")
@@ -245,7 +245,7 @@ def test_code_is_cut_at_definitions(tiny):
 def test_a_table_is_cut_at_rows(tiny):
     rows = [f"name {number} | price {number * 7} | red green blue" for number in range(40)]
     text = "\n".join(rows)
-    chunks = check(Document(text, (Part(0, len(text), 1, None, (), "table"),)), tiny, 62)
+    chunks = assert_chunks(Document(text, (Part(0, len(text), 1, None, (), "table"),)), tiny, 62)
     assert len(chunks) > 3
     for piece in chunks:
         assert set(piece.text.split("\n")) <= set(rows)
@@ -254,7 +254,7 @@ def test_a_table_is_cut_at_rows(tiny):
 def test_pieces_of_a_section_are_nearly_equal(tiny):
     words = ["cat dog sea ship"] * 100
     for count in (16, 17, 20, 31, 33, 50):
-        chunks = check(Document.from_text(" ".join(words[:count])), tiny, 62)
+        chunks = assert_chunks(Document.from_text(" ".join(words[:count])), tiny, 62)
         lengths = [len(spans) for spans in tiny.offsets([piece.text for piece in chunks])]
         assert min(lengths) >= 0.4 * max(lengths)
         assert len(chunks) <= -(-4 * count // 60) + 1
@@ -263,7 +263,7 @@ def test_pieces_of_a_section_are_nearly_equal(tiny):
 def test_pages_are_never_mixed_however_short(tiny):
     text = "one\ntwo\nthree\n"
     document = Document(text, (Part(0, 4, 1, 1), Part(4, 8, 1, 2), Part(8, 14, 1, 3)))
-    chunks = check(document, tiny, 62)
+    chunks = assert_chunks(document, tiny, 62)
     assert [(piece.text, piece.page, piece.line_start) for piece in chunks] == [
         ("one", 1, 1),
         ("two", 2, 1),
@@ -276,7 +276,7 @@ def test_a_tiny_section_joins_the_next_under_what_their_headings_share(tiny):
     document = Document(
         text, (Part(0, 4, 1, None, ("A",)), Part(4, 15, 2, None, ("A", "B")), Part(15, len(text), 4, None, ("A", "C")))
     )
-    (only,) = check(document, tiny, 62)
+    (only,) = assert_chunks(document, tiny, 62)
     assert only.heading == ("A",)
     assert only.text == text.strip()
 
@@ -284,7 +284,7 @@ def test_a_tiny_section_joins_the_next_under_what_their_headings_share(tiny):
 def test_a_tiny_section_takes_no_heading_from_the_passages_after_it(tiny):
     text = "# A\n## B\nshort\n## C\n" + "The cat sat on the mat. " * 40
     parts = (Part(0, 4, 1, None, ("A",)), Part(4, 15, 2, None, ("A", "B")), Part(15, len(text), 4, None, ("A", "C")))
-    first, *others = check(Document(text, parts), tiny, 62)
+    first, *others = assert_chunks(Document(text, parts), tiny, 62)
     assert first.text.startswith("# A\n## B\nshort\n## C\nThe cat")
     assert first.heading == ("A",)
     assert len(others) > 2
@@ -294,7 +294,7 @@ def test_a_tiny_section_takes_no_heading_from_the_passages_after_it(tiny):
 def test_a_heading_longer_than_the_encoder_leaves_room_for_the_text(tiny):
     for heading in (("cat " * 500,), ("x" * 5000,), tuple(f"title {number}" for number in range(200)), ("天" * 3000,)):
         document = Document("The dog ran. " * 30, (Part(0, 390, 1, None, heading),), "title " * 300)
-        chunks = check(document, tiny, 62)
+        chunks = assert_chunks(document, tiny, 62)
         assert len(chunks) <= 6
         assert all(len(tiny.offsets([" > ".join(piece.heading)])[0]) <= 62 // 4 for piece in chunks)
 

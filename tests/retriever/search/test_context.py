@@ -237,17 +237,17 @@ _BODIES = st.lists(_FORGERIES.map("".join).filter(str.strip), min_size=1, max_si
 @settings(max_examples=150, deadline=None)
 @given(_BODIES)
 def test_no_body_forges_a_citation(bodies):
-    check_citations(bodies)
+    assert_citations(bodies)
 
 
 @pytest.mark.slow
 @settings(max_examples=1_000, deadline=None)
 @given(_BODIES)
 def test_no_body_of_a_thousand_forges_a_citation(bodies):
-    check_citations(bodies)
+    assert_citations(bodies)
 
 
-def check_citations(bodies):
+def assert_citations(bodies):
     documents = dict(enumerate(bodies, 1))
     hits = [hit(number, 0, len(text), documents, heading=(text,)) for number, text in documents.items()]
     packed = pack(hits, documents, words, 1_000)
