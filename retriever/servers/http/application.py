@@ -111,14 +111,7 @@ def application(server: Server) -> ASGIApp:
         server.queue.close()
         server.served.maps.close()
 
-    handlers: Mapping[Any, Any] = {
-        Refusal: _refused,
-        HTTPException: _not_routed,
-        BinocleError: _refused_by_engine,
-        ClientDisconnect: _gone,
-        Exception: _failed,
-    }
-    routed = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    routed = Starlette(routes=routes, exception_handlers=_ANSWERS, lifespan=lifespan)
     return _Gate(routed, server)
 
 
@@ -295,6 +288,15 @@ async def _gone(request: Request, _: ClientDisconnect) -> Response:
 
 async def _failed(request: Request, _: Exception) -> Response:
     return problem(500, "this request failed: the server's log says why", {}, path=_path(request))
+
+
+_ANSWERS: Mapping[Any, Any] = {  # to each kind of error
+    Refusal: _refused,
+    HTTPException: _not_routed,
+    BinocleError: _refused_by_engine,
+    ClientDisconnect: _gone,
+    Exception: _failed,
+}
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str], *, path: str) -> Response:
