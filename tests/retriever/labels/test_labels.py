@@ -51,6 +51,15 @@ def test_the_order_of_documents_and_the_scale_of_cosines_do_not_matter(clusters)
     np.testing.assert_allclose(raised.evidence, fit.evidence, atol=0.2)
 
 
+def test_a_name_that_is_near_to_every_document_does_not_take_them_all():
+    kinds = np.array([(0.5, 0.55), (0.3, 0.75)])  # cosines with two names: the second is the nearer one of both kinds
+    vectors = np.hstack([kinds, np.sqrt(1 - (kinds**2).sum(1, keepdims=True))])
+    truth = np.arange(40) % 2
+    documents, names = vectors[truth].astype(np.float32), np.eye(2, 3, dtype=np.float32)
+    assert (documents @ names.T).argmax(1).tolist() == [1] * 40
+    assert fit_labels(documents, names).labels.tolist() == truth.tolist()
+
+
 def test_neighbours_are_those_of_brute_force(clusters, monkeypatch):
     documents, _, _ = clusters
     cosines = documents @ documents.T
@@ -91,6 +100,13 @@ def test_as_many_labels_are_kept_as_the_precision_allows():
     assert choose(odds, 0.85).tolist() == [True, True, True, False]
     assert choose(odds, 0.92).tolist() == [True, False, True, False]
     assert choose(odds, 0.96).tolist() == [False] * 4
+
+
+def test_a_correction_needs_its_minimum_of_examples():
+    odds = np.zeros(precision.MIN_EXAMPLES)
+    assert corrected(odds, odds, odds == 0).shape == odds.shape
+    with pytest.raises(InputError, match=f"expected at least {precision.MIN_EXAMPLES}, drawn at random"):
+        corrected(odds, odds[1:], odds[1:] == 0)
 
 
 def test_a_correction_stays_finite_when_all_examples_are_right_or_wrong():
