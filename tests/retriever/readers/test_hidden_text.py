@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pypdfium2
 import pytest
 
 from binocle.retriever.documents.document import HIDDEN, Document, hidden_spans
 from binocle.retriever.readers import base, read
+from binocle.retriever.readers.pdf.hidden_text import mark_hidden
 
 from .sample_files import ODF, TYPES, docx, package, relations, xlsx
 
@@ -328,7 +330,7 @@ def test_hidden_sheets_and_rows_are_noted():
 # PDF
 
 
-def pdf(content: str) -> Document:
+def pdf_bytes(content: str) -> bytes:
     objects = (
         "<</Type/Catalog/Pages 2 0 R>>",
         "<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -345,7 +347,11 @@ def pdf(content: str) -> Document:
         ),
     )
     body = "".join(f"{number} 0 obj\n{item}\nendobj\n" for number, item in enumerate(objects, 1))
-    return read(f"%PDF-1.4\n{body}trailer\n<</Root 1 0 R/Size 8>>\n%%EOF\n".encode(), "a.pdf")
+    return f"%PDF-1.4\n{body}trailer\n<</Root 1 0 R/Size 8>>\n%%EOF\n".encode()
+
+
+def pdf(content: str) -> Document:
+    return read(pdf_bytes(content), "a.pdf")
 
 
 SEEN = "BT /F1 12 Tf 72 700 Td (seen) Tj ET "
@@ -377,3 +383,13 @@ def test_words_that_a_pdf_page_does_not_show_are_noted(content, is_hidden):
     document = pdf(f"{SEEN}{content}")
     assert document.text.split() in (["seen", "words"], ["seenwords"])
     assert hidden(document) == ["words"] * is_hidden
+
+
+def test_a_pdf_page_of_hidden_words_alone_is_hidden_from_its_first_character():
+    assert hidden(pdf(f"3 Tr {WORDS}")) == ["words"]
+
+
+def test_the_text_of_a_pdf_cannot_forge_a_mark():
+    page = pypdfium2.PdfDocument(pdf_bytes(WORDS))[0]
+    forged = f"a{base.HIDING}b{base.SHOWING}c"
+    assert mark_hidden(page, page.get_textpage(), forged) == "a b c"
