@@ -305,6 +305,24 @@ def test_docx_leaves_page_numbers_of_headers_and_footers_out() -> None:
     assert reading(data, "a.docx").text == ("body\n\n2024\n\nboxed\n\nThe yearly report of the garden, page 2")
 
 
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        ("<w:checkBox><w:default w:val='0'/></w:checkBox>", "☐"),
+        ("<w:checkBox><w:default w:val='1'/></w:checkBox>", "☒"),
+        ("<w:checkBox><w:default w:val='0'/><w:checked w:val='1'/></w:checkBox>", "☒"),
+        ("<w:checkBox><w:default w:val='1'/><w:checked w:val='0'/></w:checkBox>", "☐"),
+        ("<w:ddList><w:listEntry w:val='red'/><w:listEntry w:val='blue'/></w:ddList>", "red"),
+        ("<w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/><w:listEntry w:val='blue'/></w:ddList>", "blue"),
+        ("<w:ddList><w:result w:val='9'/><w:listEntry w:val='red'/></w:ddList>", ""),
+    ],
+)
+def test_a_field_of_an_old_form_in_docx_shows_its_state(field: str, shown: str) -> None:
+    begin = f"<w:r><w:fldChar w:fldCharType='begin'><w:ffData>{field}</w:ffData></w:fldChar></w:r>"
+    data = docx(f"<w:p><w:r><w:t>State:</w:t></w:r>{begin}<w:r><w:t>.</w:t></w:r></w:p>")
+    assert reading(data, "a.docx").text == f"State:{shown}."
+
+
 def test_an_empty_cell_of_a_table_in_docx_keeps_its_place() -> None:
     rows = [["", "Q1", "Q2"], ["Ann", "", "5"], ["Bob", "7", ""]]
     table = "".join("<w:tr>" + "".join(f"<w:tc>{p(text)}</w:tc>" for text in row) + "</w:tr>" for row in rows)
