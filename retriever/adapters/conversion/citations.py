@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
 
 def citation(hit: Hit) -> dict[str, Any]:
-    """Return the place of a passage: the document, the characters and lines, the page and the headings above it."""
+    """Return the place of a passage: the document, the characters and lines, the page and the headings above it.
+
+    Its `text` has most of that in one line, for a prompt or for people.
+    """
     return {
+        "text": hit.citation,
         "path": hit.path,
         "title": hit.title,
         "format": hit.format,

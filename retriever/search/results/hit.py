@@ -10,7 +10,9 @@ import numpy as np
 
 from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ....core.errors import DamagedError
+from ....core.printable import printable, printable_path, visible
 from ...documents.document import context_of, hidden_spans, metadata_of, take_internal, visible_text
+from ...documents.file_parts import file_of
 from ...documents.sections import common
 from ...store.derived.symbols import symbols_of
 
@@ -70,6 +72,11 @@ class CitedText(Citation):
         """The text as a person sees it: without hidden text, control characters and characters without a shape."""
         return visible_text(self.text, self.char_start, self.hidden)
 
+    @property
+    def citation(self) -> str:
+        """`guide.md:12-30 p. 3 (Linux)`: path, lines, page and the last of the headings, in one line."""
+        return place_of(self)
+
     @staticmethod
     def joined_fields(run: Sequence[CitedText], text: str) -> dict[str, Any]:
         """These fields of the text from the first of some neighbours to the last, and the heading that all share.
@@ -89,6 +96,15 @@ class CitedText(Citation):
             "char_end": last.char_end,
             "hidden": tuple(span for passage in run for span in passage.hidden),
         }
+
+
+def place_of(passage: Citation) -> str:
+    """Return path, lines, page and the last of the headings, in one line without control characters."""
+    first, last = passage.line_start, passage.line_end
+    lines = str(first) if first == last else f"{first}-{last}"
+    page = f" p. {passage.page}" if passage.page is not None else ""
+    title = printable(visible(passage.heading[-1])).strip() if passage.heading else ""
+    return f"{printable_path(file_of(passage.path))}:{lines}{page}{f' ({title})' if title else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

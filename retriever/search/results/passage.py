@@ -14,9 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....core.printable import printable, printable_path, visible
-from ...documents.file_parts import file_of
-from .hit import CitedText, Hit
+from .hit import CitedText, Hit, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,11 +48,7 @@ class Passage(CitedText):
     @property
     def citation(self) -> str:
         """`[1] guide.md:12-30 (Linux)`: one line, with the last of the headings."""
-        lines = str(self.line_start) if self.line_start == self.line_end else f"{self.line_start}-{self.line_end}"
-        page = f" p. {self.page}" if self.page is not None else ""
-        title = printable(visible(self.heading[-1])).strip() if self.heading else ""
-        source = f"{printable_path(file_of(self.path))}:{lines}{page}{f' ({title})' if title else ''}"
-        return f"[{self.number}] {_without_headers(source)}"
+        return f"[{self.number}] {_without_headers(place_of(self))}"
 
     def write(self) -> str:
         """The citation, and below it the text as a person sees it; nothing in the text looks like a citation."""

@@ -216,6 +216,8 @@ def test_passages_of_files_come_with_their_citation(files):
         assert document.metadata["source"] == place["path"] == "notes/guide/tasks.md"
         assert text.splitlines()[place["line_start"] - 1] in document.page_content
         assert place["heading"][0] == "Tasks"
+        lines = "{line_start}-{line_end}".format_map(place)
+        assert place["text"] == f"notes/guide/tasks.md:{lines} ({place['heading'][-1]})"
         assert document.id == f"{place['path']}#{place['char_start']}-{place['char_end']}"
 
 

@@ -58,7 +58,7 @@ def test_a_hit_is_written_under_its_citation():
     packed = pack([given], DOCUMENTS, words, 100)
     assert packed.text == "[1] 1.md:2 p. 3 (Linux)\nbeta two"
     (passage,) = packed.passages
-    assert passage.citation == "[1] 1.md:2 p. 3 (Linux)"
+    assert passage.citation == f"[1] {given.citation}" == "[1] 1.md:2 p. 3 (Linux)"
     assert (passage.text, passage.hits) == ("beta two", (given,))
     assert packed.tokens == words(packed.text)
 
