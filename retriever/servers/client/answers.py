@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...indexing.report import Failure, Report
+from ...indexing.report import FILE_STATES, Failure, Report
 from ...search.context import Context
 from ...search.results.hit import Copy, Hit
 from ...search.results.hits import Hits
@@ -33,6 +34,22 @@ def hits(answer: Mapping[str, Any]) -> Hits:
 def all_hits(answer: Mapping[str, Any]) -> list[Hits]:
     """The hits of each query."""
     return list(map(hits, answer["results"]))
+
+
+def joined(report: Report, part: Report, sent: int) -> Report:
+    """Return the report of several requests.
+
+    :param part: of the last one.
+    :param sent: the documents before it.
+    """
+    counts = (*FILE_STATES, "in_part", "embedded", "reused", "chunks_removed", "code", "seconds")
+    return Report(
+        **{name: getattr(report, name) + getattr(part, name) for name in counts},
+        chunks_total=part.chunks_total,
+        ids=[*report.ids, *part.ids],
+        failures=[*report.failures, *(replace(failure, number=failure.number + sent) for failure in part.failures)],
+        note=part.note,
+    )
 
 
 def _hit(row: Mapping[str, Any]) -> Hit:

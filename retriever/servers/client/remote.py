@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from numpy.typing import ArrayLike
 
 from ....core.checks import is_real, is_whole, listed
-from ....core.errors import InputError
+from ....core.errors import BinocleError, InputError
 from ...asynchronous import AsyncWrites, CallPool, from_now
 from ...indexing.report import Report
 from ...reads import facet_keys, first_and_last
@@ -21,10 +21,12 @@ from ...search.options import ChoiceOptions, PackingOptions
 from ...search.results.hits import Hits
 from ...store.filters.where import Where, among
 from ...store.records import Facet, Record, name_of
+from ..limits import MAX_DOCUMENTS
 from . import answers
 from .connections import Connections, address_of, check_token
 from .requests import (
     batches,
+    document_batches,
     document_fields,
     encodable_values,
     filter_fields,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from ...store.records import Id
 
 _THREADS = 32  # of async calls, which wait for the server
-_PAGE = 1_000  # documents of one request
 
 
 class RemoteSearchOptions(ChoiceOptions, total=False):
@@ -232,7 +233,12 @@ class RemoteRetriever(AsyncWrites):
 
     def _pages(self, where: Where, after: str | None, remaining: float) -> Iterator[Record]:
         while remaining > 0:
-            query = {"limit": min(_PAGE, remaining), "text": "true", "after": after, "where": filter_in_url(where)}
+            query = {
+                "limit": min(MAX_DOCUMENTS, remaining),
+                "text": "true",
+                "after": after,
+                "where": filter_in_url(where),
+            }
             page, after = self._connections.ask(answers.page, "GET", "/documents", query=query)
             yield from page
             remaining -= len(page)
@@ -257,13 +263,27 @@ class RemoteRetriever(AsyncWrites):
     ) -> Report:
         """Add documents, or replace documents with the same id; the server must allow it.
 
+        Many documents are several requests.
+
         :param documents: as in `Retriever.add`, and `if_exists` and `on_error` too.
         :raises InputError: naming the first invalid document.
         :raises UntrustedError: when the server or the token only reads.
+        :raises BinocleError: when a request is refused; its message says how many documents were sent before.
         """
         rows = [document_fields(number, row) for number, row in enumerate(listed(documents, "documents"))]
-        body = {"documents": rows, "if_exists": if_exists, "on_error": on_error}
-        return self._write("POST", body)
+        report, sent = Report(), 0
+        for batch in document_batches(rows):
+            try:
+                part = self._write("POST", {"documents": batch, "if_exists": if_exists, "on_error": on_error})
+            except BinocleError as error:
+                if not sent:
+                    raise
+                raise type(error)(
+                    f"of the documents after the first {sent:,}, which were sent before: {error}"
+                ) from None
+            report = answers.joined(report, part, sent)
+            sent += len(batch)
+        return report
 
     def update(
         self,

@@ -14,7 +14,7 @@ from ....core.words import encodable
 from ...documents.metadata import plain
 from ...search.deadline import Deadline
 from ...store.filters.where import among, parse
-from ..limits import MAX_BODY, MAX_DEPTH, MAX_QUERIES
+from ..limits import MAX_BODY, MAX_BODY_OF_DOCUMENTS, MAX_DEPTH, MAX_DOCUMENTS, MAX_QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -104,6 +104,20 @@ def batches(
         size += characters
     if batch:
         yield _columns(batch)
+
+
+def document_batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the documents of one request after another, as many as a server takes at once; an empty list is one."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        characters = len(json_text(row)) + 2  # ASCII, and the comma
+        if batch and (len(batch) == MAX_DOCUMENTS or size + characters > MAX_BODY_OF_DOCUMENTS - 1_000):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += characters
+    yield batch
 
 
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any] | None, list[Any] | None]:

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from ....core.errors import BinocleError
 from ....core.version import __version__
 from ...search.deadline import Deadline
-from ..limits import MAX_BODY
+from ..limits import MAX_BODY, MAX_BODY_OF_DOCUMENTS
 from . import metrics
 from .access import Access
 from .api import cohere, openai
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("binocle")
 _LISTS = ("facets", "ids", "vector")  # parameters of URLs that may come several times
-_MAX_BODY_OF_DOCUMENTS = 64 * 2**20  # bytes
 _EVERY_ANSWER = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Authorization, Origin"}
 
 
@@ -175,7 +174,7 @@ async def _input(server: Server, operation: Operation, request: Request) -> Any:
         takes_body = operation.method != "DELETE" or not named
         if takes_body:
             _check_no_fields_in_url(operation, request)
-        limit = _MAX_BODY_OF_DOCUMENTS if operation.writes else MAX_BODY
+        limit = MAX_BODY_OF_DOCUMENTS if operation.writes else MAX_BODY
         body = await asyncio.wait_for(_body(request, limit), server.queue.deadline)
         if not takes_body:
             if body.strip() not in (b"", b"{}"):

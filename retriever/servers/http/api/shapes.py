@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...limits import MAX_DEPTH, MAX_K, MAX_QUERIES
+from ...limits import MAX_DEPTH, MAX_DOCUMENTS, MAX_K, MAX_QUERIES
 
 MAX_QUERY = 10_000  # characters
 MAX_FACETS = 20
-MAX_DOCUMENTS = 1_000  # of a page, and added at once
 MAX_TOKENS = 100_000  # of a context
 
 Query = Annotated[

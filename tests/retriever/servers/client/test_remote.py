@@ -22,6 +22,7 @@ pytest.importorskip("uvicorn")
 
 from binocle import F, InputError, NotFoundError, RemoteRetriever, Retriever, StoreError, load_reranker
 from binocle.core.errors import DeadlineError, UntrustedError
+from binocle.retriever.servers.client import requests
 from binocle.retriever.servers.http import access
 from binocle.retriever.servers.http.work_queue import WorkQueue
 
@@ -195,6 +196,30 @@ def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
         assert [record.id for record in remote.iterate(F.x == 2)] == ["a/b c?"]
         assert remote.delete(where="x=2").removed == 1
         assert [record.id for record in remote.iterate()] == ["first"]
+
+
+@pytest.mark.parametrize("limit", [("MAX_DOCUMENTS", 2), ("MAX_BODY_OF_DOCUMENTS", 1_090)])
+def test_many_documents_are_added_by_several_requests(limit, tmp_path, tiny_model, serving, monkeypatch):
+    monkeypatch.setattr(requests, *limit)
+    texts = ["The cat.", "The dog.", "", "The moon.", "The sea.", 7, "The sun."]
+    documents = [{"id": str(number), "text": text} for number, text in enumerate(texts) if text != 7]
+    there = Retriever.open(tmp_path / "there", model=tiny_model)
+    here = Retriever.open(tmp_path / "here", model=tiny_model)
+    there.add([{"id": "first", "text": "A ship."}])
+    here.add([{"id": "first", "text": "A ship."}])
+    with serving(there, writable=True) as address:
+        remote = RemoteRetriever(address)
+        calls = []
+        monkeypatch.setattr(remote, "_write", lambda *args: calls.append(args) or RemoteRetriever._write(remote, *args))
+        report, expected = remote.add(documents), here.add(documents)
+        assert len(calls) == 3
+        assert (report.indexed, report.skipped, report.ids) == (expected.indexed, expected.skipped, expected.ids)
+        report = remote.add([*documents, {"id": "first", "text": "x"}], if_exists="fail", on_error="skip")
+        assert [failure.number for failure in report.failures] == list(range(len(documents) + 1))
+        new = [{"id": f"new {number}", "text": "A cat."} for number in range(2)]
+        with pytest.raises(InputError, match=r"^of the documents after the first 2, which were sent before: .*exists"):
+            remote.add([*new, *documents], if_exists="fail")
+        assert "new 1" in remote
 
 
 def test_deleted_documents_are_erased_from_the_disk_of_the_server(tmp_path, tiny_model, serving):
