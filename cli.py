@@ -132,6 +132,10 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
         if stream == _OUTPUT:
             _drop_output()
         _fail(f"{stream}: {error.strerror or error}")
+    except MemoryError:
+        _fail("out of memory: end other programs, or raise the limit of this process (ulimit -v)")
+    except ImportError as error:
+        _fail(f"a library cannot be loaded ({first_line(error)}): install it again, or raise a limit of memory")
     except tensor_errors() as error:
         _fail(_tensor_problem(error))
 

@@ -552,6 +552,22 @@ def test_broken_pipe_of_another_connection_is_an_error():
     assert done.stderr == b"binocle: a connection was closed by the other side: Broken pipe\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("MemoryError()", "out of memory: end other programs, or raise the limit of this process (ulimit -v)"),
+        (
+            "ImportError('lance.so: failed to map segment')",
+            "a library cannot be loaded (lance.so: failed to map segment): install it again, or raise a limit of memory",
+        ),
+    ],
+)
+def test_too_little_memory_is_one_line(error: str, line: str):
+    code = f"from binocle import cli\ndef low(*_): raise {error}\ncli.cli.make_context = low\ncli.main()"
+    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False, text=True)
+    assert (done.returncode, done.stderr) == (2, f"binocle: {line}\n")
+
+
 def test_a_command_ends_without_a_last_garbage_collection_however_often_it_ran():
     code = """
 import atexit, contextlib, sys

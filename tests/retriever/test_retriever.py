@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import math
 import os
@@ -125,6 +126,15 @@ def test_an_index_that_may_not_be_written_is_an_error_of_ours(owner, method, ret
             with pytest.raises(StoreError, match=r"\.binocle cannot be used \(Permission denied"):
                 write()
     assert retriever.search("cancel", 1)
+
+
+def test_a_full_disk_is_to_be_freed(retriever, monkeypatch):
+    def full(path, *_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(StoreError, match=r"\.binocle cannot be used \(No space left on device\): free some space$"):
+        retriever.add([{"text": "cat"}])
 
 
 # One encoder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -225,12 +226,14 @@ class FolderLocation:
 
 
 @contextlib.contextmanager
-def reachable(path: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
+def reachable(path: object, remedy: str = "") -> Iterator[None]:
     """Turn errors of the file system about a folder into ours."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path} cannot be used ({error.strerror or error}): {remedy}") from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        usual = "free some space" if is_full else "give another folder, for an index with --index"
+        raise StoreError(f"{path} cannot be used ({error.strerror or error}): {remedy or usual}") from error
 
 
 def folder_size(folder: Path) -> int:
