@@ -227,6 +227,13 @@ def test_every_block_of_a_page_runs(page, home, run, request):
                 assert_shown(printed, output_below(block))
 
 
+def test_the_first_search_of_the_tutorial_prints_what_the_page_shows(home, run):
+    block = next(block for block in RUN if block.page == "tutorial.md" and block.code.startswith("binocle search"))
+    printed = run_line(block.code.strip(), run, "tutorial.md")
+    joined = "  (2 passages, lines 1-9)"  # a tiny model takes shorter ones
+    assert printed.replace(joined, "", 1).split("\n\n")[0] + "\n" == output_below(block)
+
+
 def output_below(block: Block) -> str:
     """The first `text` block below a block, which shows its output."""
     return next(below.code for below in BLOCKS if below.page == block.page and below.line > block.line)
