@@ -39,7 +39,9 @@ def answer(question: str, files: tuple[str, ...], reader: str, as_json: bool) ->
     binocle answer "who may cancel a task" guide.md notes.txt --reader my-reader
     """
     from ...retriever.models.heads.reader import load_reader
+    from ...retriever.search.arguments import check_words
 
+    question = check_words(question)
     model = load_reader(reader)
     names = files or ("-",)
     texts = [_read(name) for name in names]

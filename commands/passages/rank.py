@@ -31,8 +31,10 @@ def rank(query: str, file: str, count: int | None, model: str | None, as_json: b
     \b
     binocle rank "who may cancel a task" tickets.txt -k 3
     """
+    from ...retriever.search.arguments import check_words
     from ...training.evaluation.scorers import load, scores
 
+    query = check_words(query)
     lines = [line for line in _lines(file) if any(map(str.isalnum, line))]  # grep puts "--" between groups of lines
     texts = [_LINE_PREFIX.sub("", line).strip() or line.strip() for line in lines]
     values = scores(load(model), query, texts)

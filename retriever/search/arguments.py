@@ -150,11 +150,19 @@ def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]
 
 def check(query: str, k: int, mode: Mode) -> str:
     """Check the arguments of a search, and strip the query of white space around it."""
-    if not isinstance(query, str):
-        raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
     if not is_whole(k, 0):
         raise InputError(f"k is the number of passages, a whole number of at least 0, not {k!r}")
     check_mode(mode)
+    return check_words(query)
+
+
+def check_words(query: str) -> str:
+    """Strip a query of white space around it.
+
+    :raises InputError: when it is no text, is empty, or is too long.
+    """
+    if not isinstance(query, str):
+        raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
     query = encodable(query).strip()
     if not query.strip('"“”„ '):
         raise InputError("the query is empty: say what to look for")

@@ -42,3 +42,8 @@ def test_no_line_is_exit_code_1_and_other_bytes_do_no_harm(run, tiny_model, tmp_
     shown = run("rank", "cat", "--model", tiny_model, stdin=b"\x1b[31mcat \xff\n")
     assert (shown.code, shown.out) == (0, "␛[31mcat \ufffd\n")
     assert "nowhere" in run("rank", "cat", tmp_path / "nowhere", "--model", tiny_model).err
+
+
+@pytest.mark.parametrize("command", [["rank"], ["answer", "--reader", "nowhere"]], ids=lambda command: command[0])
+def test_an_empty_query_is_an_error(command, run):
+    assert run(*command, " ", stdin=FOUND) == (2, "", "binocle: the query is empty: say what to look for\n")
