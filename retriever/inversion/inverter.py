@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
+_BAGS = 2  # times that a bag is encoded and predicted again; a third time gains nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class EmbeddingInverter:
         return [result for batch in batches for result in self._invert_batch(batch, seconds, words, seed)]
 
     def _invert_batch(self, vectors: Floats, seconds: float, words: int, seed: int) -> Iterator[InvertedVector]:
-        shares, counts = self.proposer.bag(vectors)
+        shares, counts = self.bag(vectors)
         of_texts = self.shape.are_of_texts(vectors) if self.shape else np.zeros(len(vectors), bool)
         for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
@@ -185,9 +186,23 @@ class EmbeddingInverter:
             starts=starts,
         )
 
+    def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
+
+        The encoder reads the tokens of the bag as a text. The tokens that bring what its vector lacks become likelier.
+
+        :param vectors: (rows, dim) of length 1.
+        """
+        missing = np.zeros_like(vectors)
+        shares, counts = self.proposer.bag(vectors)
+        for _ in range(_BAGS):
+            missing += vectors - self.embed(self._bags(shares, counts))
+            shares, counts = self.proposer.bag(vectors, missing)
+        return shares, counts
+
     def proposals(self, vectors: Floats) -> list[list[Ids]]:
         """Texts that correction starts from, for each vector: the decoder's texts, and the bag's tokens."""
-        return self._proposals(vectors, *self.proposer.bag(vectors))
+        return self._proposals(vectors, *self.bag(vectors))
 
     def _proposals(self, vectors: Floats, shares: Floats, counts: Floats) -> list[list[Ids]]:
         bags = self._bags(shares, counts)

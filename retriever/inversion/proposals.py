@@ -35,7 +35,8 @@ _EXPECTED = 1.0  # weight of the bag's logits, relative to the decoder's at the 
 _AGAIN = 4.0  # nats that a token loses, times the logarithm of its number of occurrences
 _PERIOD = 6  # every sixth position is masked at once
 _PARTS = range(_PERIOD)
-_TOWARDS = 25.0  # weight of the missing part of the vector
+_TOWARDS = 25.0  # weight of the missing part of the vector, for a change of a text
+_MISSING = 0.5  # the same, for a token of the bag
 _LENGTH = 0.3  # nats per token that a text loses for each token more or fewer than expected
 _EVERYWHERE = 40  # tokens of the bag to try at every position
 _CHANGES = 400  # of a text to return
@@ -105,9 +106,14 @@ class TokenProposer:
         return cls(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.non_text), half=half)
 
     @torch.no_grad()
-    def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,)."""
+    def bag(self, vectors: Floats, missing: Floats | None = None) -> tuple[Floats, Floats]:
+        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
+
+        :param missing: what recovered texts lack of the vectors (rows, dim); tokens that bring it become likelier.
+        """
         logits, counts = self._expected(self._tensor(vectors))
+        if missing is not None:
+            logits += _MISSING * self._brought(missing)
         return logits.softmax(-1).cpu().numpy(), counts.cpu().numpy()
 
     def texts(self, vectors: Floats, lengths: int = _LENGTHS) -> list[list[Ids]]:
@@ -177,7 +183,7 @@ class TokenProposer:
             *((number, column, position) for number, row in enumerate(masks) for column, position in row), strict=True
         )
         likely = self._likely(targets[torch.tensor(numbers), torch.tensor(columns) + 1], bag[0])
-        towards = self._towards(vector - own)
+        towards = _TOWARDS * self._brought((vector - own)[None])[0]
         everywhere = (rates.logs + towards).topk(_EVERYWHERE).indices.expand(len(likely), -1)
         tokens = torch.cat([likely.topk(_PER_POSITION).indices, everywhere], 1)
         values = likely.gather(1, tokens).cpu().numpy()
@@ -209,13 +215,13 @@ class TokenProposer:
         counts = torch.arange(lengths.shape[1], dtype=torch.float32, device=self._device)
         return bag, (lengths * counts).sum(-1)
 
-    def _towards(self, missing: Floats) -> Tensor:
-        """How much of a vector's missing part (dim,) each token would bring (vocabulary,), in nats.
+    def _brought(self, missing: Floats) -> Tensor:
+        """How much of the missing parts of vectors (rows, dim) each token would bring (rows, vocabulary), in nats.
 
         The bag's linear map says so.
         """
         bag = self.decoder.bag
-        return _TOWARDS * (bag.alone @ (bag.turn.weight @ self._tensor(missing))).float()
+        return (self._tensor(missing) @ bag.turn.weight.T @ bag.alone.T).float()
 
     def _tensor(self, vectors: Floats) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._dtype)

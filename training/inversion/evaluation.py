@@ -54,7 +54,7 @@ def measure_recovery(
     numbers = _unknown_texts(learned, held_out, progress)
     true = [held_out.tokens[int(number)].tokens.tolist() for number in numbers]
     vectors = inverter.check(held_out.vectors[numbers])
-    shares, counts = inverter.proposer.bag(vectors)
+    shares, counts = inverter.bag(vectors)
     bags = [bag_tokens(share, count) for share, count in zip(shares, counts.tolist(), strict=True)]
     proposed = [
         inverter.nearest(vector, proposals).ids

@@ -31,6 +31,7 @@ from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.inverter import EmbeddingInverter, load
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
+from binocle.retriever.inversion.token_guess import bag_tokens
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.data.tokenized import TokenRows
 from binocle.training.inversion import rows as inversion_rows
@@ -241,6 +242,17 @@ def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
     assert all(0 <= guess.probability <= 1 for guess in result.tokens)
 
 
+def test_the_tokens_that_an_encoded_bag_lacks_become_likelier(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    vectors = inverter.check(inverter.encoder.encode(["moon cheese ship night", "the king and salt", "bread cat"]))
+
+    def cosine(bags: tuple[np.ndarray, np.ndarray]) -> float:
+        tokens = [bag_tokens(shares, float(count)) for shares, count in zip(*bags, strict=True)]
+        return float((inverter.embed(tokens) * vectors).sum(1).mean())
+
+    assert cosine(inverter.bag(vectors)) > cosine(inverter.proposer.bag(vectors))
+
+
 def test_vectors_of_no_text_give_no_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     random = np.random.default_rng(1).standard_normal((4, inverter.info.dim))
@@ -444,9 +456,9 @@ def test_a_text_that_noise_takes_away_from_its_vector_is_still_recovered(embeddi
 def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
     inverter = EmbeddingInverter.load(embedding)
     vectors = inverter.encoder.encode(["moon cheese", "ship night", "cat", "the king", "bread and salt"])
-    expected, bag, batches = inverter.invert(vectors, seconds=0), inverter.proposer.bag, []
+    expected, bag, batches = inverter.invert(vectors, seconds=0), inverter.bag, []
     monkeypatch.setattr("binocle.retriever.inversion.inverter._BATCH", 2)
-    monkeypatch.setattr(inverter.proposer, "bag", lambda batch: [batches.append(len(batch)), bag(batch)][1])
+    monkeypatch.setattr(inverter, "bag", lambda batch: [batches.append(len(batch)), bag(batch)][1])
     assert [result.text for result in inverter.invert(vectors, seconds=0)] == [result.text for result in expected]
     assert batches == [2, 2, 1]
     assert inverter.invert(vectors[:0]) == []
