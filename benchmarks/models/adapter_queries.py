@@ -1,8 +1,8 @@
-"""Which generated queries should teach an adapter? `tune --adapter` with parts of them, and with general pairs.
+"""Which generated queries should teach an adapter? `tune` with parts of them, and with general pairs.
 
     python -m benchmarks.models.adapter_queries --data FOLDER --work FOLDER [--collections cranfield] [--seeds 0 1]
 
-- all: the queries that `tune --adapter` makes.
+- all: the queries that `tune` makes.
 - first: the queries that find their own document first in hybrid search, as InPars and Promptagator filter queries.
 - first-alone: likewise, but the passage lacks the query.
 - sentences: the kinds claim and cloze.
@@ -70,7 +70,7 @@ def measure(folder: Path, index: Path, seeds: Sequence[int], squad: Path) -> dic
     gains: dict[str, list[dict[str, Any]]] = {}
     for seed in seeds:
         retriever = Retriever.open(index)
-        queries = TuningQueries.make(retriever, retriever.snapshot(), TuningConfig(adapter=True, seed=seed), _say)
+        queries = TuningQueries.make(retriever, retriever.snapshot(), TuningConfig(seed=seed), _say)
         for name, lesson in _lessons(retriever, queries, squad):
             matrix, share = weaken(fit_map(*lesson, seed), retriever.encoder, _choosing(queries, seed))
             adapter = index.with_name(f"{index.name}-{name}-{seed}")
@@ -163,7 +163,7 @@ def _with_general(lesson: Lesson, encoder: Encoder, squad: Path) -> Lesson:
 
 
 def _choosing(queries: TuningQueries, seed: int) -> Judges:
-    """The queries that choose the share of the map, as `tune --adapter` has them."""
+    """The queries that choose the share of the map, as `tune` has them."""
     pairs = queries.choosing(_CHOOSING_QUERIES)
     own = [queries.passages.numbers[pair.document] for pair in pairs]
     return Judges(pairs, queries.passages.without(own).sample(_CHOOSING_RIVALS, seed))

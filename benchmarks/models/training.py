@@ -4,11 +4,11 @@ sts          all-MiniLM-L6-v2 fine-tuned on the STS benchmark's train split by e
 poolings     the models of `sts` side by side on the STS benchmark and on scifact: intervals, and which differ.
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
-tune         `binocle tune` on each of --collections alone; semantic and hybrid nDCG@10 of its test queries
-tune-log     `binocle tune --queries LOG`, likewise, but for cranfield. The log has up to 1,000 other queries of the
-             same kind, without their judgements.
-adapter      `binocle tune --adapter`, likewise
-adapter-log  `binocle tune --adapter --queries LOG`, likewise
+tune         `binocle tune --full` on each of --collections alone; semantic and hybrid nDCG@10 of its test queries
+tune-log     `binocle tune --full --queries LOG`, likewise, but for cranfield. The log has up to 1,000 other queries
+             of the same kind, without their judgements.
+adapter      `binocle tune`, likewise
+adapter-log  `binocle tune --queries LOG`, likewise
 reranker     trained on SQuAD's sentences, on queries made of scifact's documents, then on its train claims, over hybrid
              search's best 50; nDCG@10 of scifact's test claims
 
@@ -277,7 +277,7 @@ def _tuned(folder: Path, index: Path, seed: int, before: dict[str, Any], *, log:
     out = index.with_name(f"tuned-{'log-' * log}{folder.name}-{seed}")
 
     def measure() -> dict[str, Any]:
-        recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
+        recipe = TuningConfig(adapter=False, seed=seed, log=str(_log(folder, index.parent)) if log else None)
         start = time.process_time()
         tuning = tune(Retriever.open(index), out=out, recipe=recipe, publish=False, progress=_say)
         seconds = round(time.process_time() - start, 1)
@@ -298,7 +298,7 @@ def _adapted(folder: Path, index: Path, seed: int, before: dict[str, Any], *, lo
 
     def measure() -> dict[str, Any]:
         retriever, start = Retriever.open(index), time.process_time()
-        recipe = TuningConfig(adapter=True, seed=seed, log=str(_log(folder, index.parent)) if log else None)
+        recipe = TuningConfig(seed=seed, log=str(_log(folder, index.parent)) if log else None)
         tuning = tune(retriever, out=out, recipe=recipe, publish=False, progress=_say)
         seconds = round(time.process_time() - start, 1)
         facts, gains = _facts(tuning), _no_gains(before)

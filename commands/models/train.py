@@ -310,9 +310,14 @@ for _command in (reader, classifier, tagger, inverter):
     "--queries", "log", metavar="LOG", help="A file of real queries without labels. 100 or more replace generated ones."
 )
 @click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
-@click.option("--pairs", type=int, default=10_000, show_default=True, help="Generated queries to learn from, at most.")
-@click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
-@click.option("--adapter", is_flag=True, help="Fit only a linear map of the query vectors, in minutes.")
+@click.option("--pairs", type=int, help="Generated queries to learn from, at most. Default: 2,000; 10,000 with --full.")
+@click.option(
+    "--adapter/--full",
+    default=True,
+    show_default=True,
+    help="Fit a linear map of the query vectors, or all weights of the encoder.",
+)
+@click.option("--steps", type=int, default=60, show_default=True, help="Of --full, of 160 queries each.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @wait_option
@@ -330,8 +335,8 @@ def tune(
     """Fit an index's encoder to its documents, without labels.
 
     Queries are made from the documents' own titles, sections, links, sentences and terms, or come from a log if you
-    have one. The encoder learns the ranking of its teacher, by default hybrid search, if the teacher ranks better.
-    With --adapter only a map of the query vectors learns it, and no passage is embedded anew.
+    have one. A linear map of the query vectors learns the ranking of a teacher, by default hybrid search, if that ranks
+    better. No passage is embedded anew. With --full all weights of the encoder learn it.
     The index changes only if held-out queries gain significantly: queries from other documents, or a part of the log.
     'binocle rollback' undoes the change. Exit 1 when nothing changed.
 
@@ -339,7 +344,7 @@ def tune(
     binocle tune ~/notes
     binocle tune docs --queries queries.txt
     binocle tune docs --teacher hybrid --teacher my-reranker
-    binocle tune docs --adapter --queries queries.txt
+    binocle tune docs --full
     binocle tune docs --no-publish --out tuned
     """
     from ...training.tuning.queries.query_kinds import DEFAULT_KINDS
@@ -347,7 +352,7 @@ def tune(
     from ...training.tuning.tuning_config import DistillationConfig, TuningConfig
 
     if options["adapter"]:
-        refuse_given_options(["steps"], "--adapter fits its map without steps")
+        refuse_given_options(["steps"], "it goes with --full")
     options["kinds"] = options["kinds"] or DEFAULT_KINDS
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index, wait=wait)

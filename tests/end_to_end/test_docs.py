@@ -277,7 +277,7 @@ def run_line(line: str, run, where: str) -> str:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]
     less = LESS.get(command, []) if command != "train classifier" or "--fine-tune" in arguments else []
-    if command == "tune" and "--adapter" in arguments:
+    if command == "tune" and "--full" not in arguments:
         less = less[less.index("--pairs") :]  # it takes no steps
     if "--quick" in arguments:
         less = less[less.index("--lengths") :]  # it takes no steps

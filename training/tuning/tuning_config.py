@@ -8,7 +8,8 @@ from ...core import checks as limits
 from ...core.errors import InputError
 from .queries.query_kinds import DEFAULT_KINDS
 
-ADAPTER_QUERIES = 2_000  # maximum of generated queries, and of logged ones, that an adapter learns from
+ADAPTER_QUERIES = 2_000  # maximum of generated queries, if none is set, and of logged ones
+_FULL_QUERIES = 10_000  # the same for all weights of the encoder, without a maximum of logged ones
 HYBRID = "hybrid"  # the teacher that is the index's own hybrid search
 
 
@@ -27,24 +28,30 @@ class DistillationConfig:
 
 @dataclass(frozen=True, slots=True)
 class TuningConfig:
-    """How to tune the encoder of an index."""
+    """How to tune an index."""
 
     kinds: tuple[str, ...] = DEFAULT_KINDS  # of queries, names in `query_kinds.KINDS`
-    pairs: int = 10_000  # maximum of queries to learn from
+    pairs: int | None = None  # maximum of generated queries to learn from; None: 2,000, or 10,000 without an adapter
     teachers: tuple[str, ...] = (HYBRID,)  # or names of models; of several, the mean of their scores
     log: str | None = None  # file of real queries without labels
-    learning: DistillationConfig = field(default_factory=DistillationConfig)
+    learning: DistillationConfig = field(default_factory=DistillationConfig)  # of the weights
     held_out: float = 0.1  # share of the documents to judge with; a larger share of few documents
     queries: int = 1_000  # maximum from held-out documents
-    adapter: bool = False  # fit a linear map of the query vectors instead
+    adapter: bool = True  # fit a linear map of the query vectors, not the weights of the encoder
     seed: int = 0
+
+    @property
+    def generated(self) -> int:
+        """The maximum of generated queries to learn from."""
+        return self.pairs or (ADAPTER_QUERIES if self.adapter else _FULL_QUERIES)
 
 
 def check(config: TuningConfig) -> None:
     """:raises InputError: for the first setting outside its range."""
     for name in ("pairs", "queries"):
-        if getattr(config, name) < 1:
-            raise InputError(f"{name} is a whole number from 1, not {getattr(config, name)}")
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise InputError(f"{name} is a whole number from 1, not {value}")
     if isinstance(config.teachers, str) or not config.teachers:
         raise InputError(f"teachers are a list with one name at least, not {config.teachers!r}")
     limits.above_0(config.learning, *asdict(config.learning))

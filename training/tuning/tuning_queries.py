@@ -64,8 +64,7 @@ class TuningQueries:
         learned, judging_documents = corpus.split(sources, share, config.seed)
         taught, choosing_documents = corpus.split(learned, _CHOOSING, config.seed + 1)
         pairs = query_generation.make(taught, seed=config.seed, kinds=config.kinds)
-        maximum = min(config.pairs, ADAPTER_QUERIES) if config.adapter else config.pairs
-        generated = query_generation.sample(pairs, maximum, config.seed)
+        generated = query_generation.sample(pairs, config.generated, config.seed)
         headings = query_generation.HeadingCounts(sources)
         queries = frozenset(normalised(pair.query) for pair in (*generated, *logged))
         judging = _natural(judging_documents, headings, queries, config.queries, config.seed)

@@ -278,13 +278,13 @@ def test_a_recipe_of_binocles_own_is_called_by_its_name(home, run, tiny_model):
 
 @pytest.mark.thorough
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
-    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30", "--steps", "3")
+    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30", "--full", "--steps", "3")
     assert code == 0, err
     assert "step 3 of 3" in err
     assert "queries from held-out documents" in out
     assert "hybrid nDCG@10" in out
     assert "the index is unchanged" in out
-    code, out, err = run("tune", "notes", "--pairs", "30", "--steps", "3", "--json")
+    code, out, err = run("tune", "notes", "--pairs", "30", "--full", "--steps", "3", "--json")
     assert code == (0 if json.loads(out)["published"] else 1), err
     assert json.loads(out)["teacher"]["difference"]["verdict"] in ("better", "same", "worse")
 
@@ -368,7 +368,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
             ("train", "classifier", "pairs.jsonl", "--out", "out", "--split", "dev"),
             "--split has no effect here: pairs.jsonl is a file without splits",
         ),
-        (("tune", "docs", "--adapter", "--steps", "3"), "--steps has no effect here: --adapter fits its map without"),
+        (("tune", "docs", "--steps", "3"), "--steps has no effect here: it goes with --full"),
         (
             ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),
             "--epochs has no effect here: --steps or the recipe's steps say how long",
@@ -462,7 +462,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("tune", "nowhere"), "there is no folder nowhere"),
         (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
         (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
-        (("tune", "docs", "--steps", "0"), "steps is a whole number above 0"),
+        (("tune", "docs", "--full", "--steps", "0"), "steps is a whole number above 0"),
         (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
         (("tune", "docs", "--teacher", "hybrid", "--teacher", "none/such"), "none/such is not on this machine"),
     ],

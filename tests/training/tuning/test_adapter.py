@@ -24,7 +24,7 @@ from binocle.training.tuning.verdict import Judges
 
 from .test_tune import FAST, SAME, comparison, documents, index, same_index, verdict  # noqa: F401 - fixtures
 
-ADAPTER = TuningConfig(pairs=60, queries=40, held_out=0.3, adapter=True)
+ADAPTER = TuningConfig(pairs=60, queries=40, held_out=0.3)
 BETTER = comparison(p=0.001, title=0.1, claim=0.1)
 
 
@@ -216,3 +216,12 @@ def test_queries_of_a_log_that_were_held_back_judge_the_adapter(same_index, tmp_
 def mixed(matrix, *_, share):
     """Return the map mixed with the identity, and the share of the map."""
     return np.ascontiguousarray(np.eye(len(matrix), dtype=np.float32) * (1 - share) + np.float32(share) * matrix), share
+
+
+@pytest.mark.parametrize(
+    ("config", "maximum"),
+    [(TuningConfig(), 2_000), (TuningConfig(adapter=False), 10_000), (TuningConfig(pairs=3_000), 3_000)],
+)
+def test_an_adapter_learns_from_fewer_queries_unless_their_number_is_set(config, maximum):
+    assert config.adapter == (maximum != 10_000)
+    assert config.generated == maximum

@@ -82,7 +82,11 @@ def same_index(tmp_path_factory, tiny_model):
 
 
 FAST = TuningConfig(
-    pairs=60, queries=40, held_out=0.3, learning=DistillationConfig(steps=4, queries=16, passages=6, learning_rate=1e-3)
+    pairs=60,
+    queries=40,
+    held_out=0.3,
+    adapter=False,
+    learning=DistillationConfig(steps=4, queries=16, passages=6, learning_rate=1e-3),
 )
 
 
