@@ -135,6 +135,8 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
     except MemoryError:
         _fail("out of memory: end other programs, or raise the limit of this process (ulimit -v)")
     except ImportError as error:
+        if (error.name or "").partition(".")[0] == __package__:
+            raise  # a fault of this program
         _fail(f"a library cannot be loaded ({first_line(error)}): install it again, or raise a limit of memory")
     except tensor_errors() as error:
         _fail(_tensor_problem(error))

@@ -108,10 +108,9 @@ def prompts_here(name: str) -> dict[str, str] | None:
 def note_on_prompts(name: str) -> str:
     """Say which prompts are assumed for an encoder, by its name alone; empty if none are."""
     folder = model_folder.find_here(name)
-    prompts = model_settings.assumed_prompts(folder) if folder else ()
-    if not any(prompts):
+    query, document = model_settings.assumed_prompts(folder) if folder else ("", "")
+    if not query and not document:
         return ""
-    query, document = prompts
     kinds = [f"{prompt!r} before {kind}" for prompt, kind in ((query, "queries"), (document, "passages")) if prompt]
     return (
         f"the folder of {name} names no prompts, so it gets those that it was trained with: {' and '.join(kinds)}; "

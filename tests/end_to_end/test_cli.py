@@ -568,6 +568,15 @@ def test_too_little_memory_is_one_line(error: str, line: str):
     assert (done.returncode, done.stderr) == (2, f"binocle: {line}\n")
 
 
+def test_an_import_error_of_this_program_keeps_its_traceback():
+    error = "ImportError('no such name', name='binocle.retriever')"
+    code = f"from binocle import cli\ndef fail(*_): raise {error}\ncli.cli.make_context = fail\ncli.main()"
+    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ImportError: no such name\n")
+    assert done.stderr.startswith("Traceback")
+
+
 def test_a_command_ends_without_a_last_garbage_collection_however_often_it_ran():
     code = """
 import atexit, contextlib, sys

@@ -37,8 +37,8 @@ def _relu(values: Floats) -> Floats:
 
 
 def _sigmoid(values: Floats) -> Floats:
-    sigmoid: Floats = (1 + np.tanh(values / 2)) / 2  # of 1 / (1 + exp(-x)), without overflow
-    return sigmoid
+    half = np.float32(0.5)
+    return half * np.tanh(half * values) + half  # of 1 / (1 + exp(-x)), without overflow
 
 
 _TANH = "torch.nn.modules.activation.Tanh"
