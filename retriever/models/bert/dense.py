@@ -38,7 +38,8 @@ def _relu(values: Floats) -> Floats:
 
 def _sigmoid(values: Floats) -> Floats:
     half = np.float32(0.5)
-    return half * np.tanh(half * values) + half  # of 1 / (1 + exp(-x)), without overflow
+    sigmoid: Floats = half * np.tanh(half * values) + half  # of 1 / (1 + exp(-x)), without overflow
+    return sigmoid
 
 
 _TANH = "torch.nn.modules.activation.Tanh"
