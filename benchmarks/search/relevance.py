@@ -258,7 +258,8 @@ def collect(data: Path, folder: Path) -> dict[str, Path]:
         folders["rust"] = data / "docs_rust_book"
     if (data / "docs_tldr.tar.gz").is_file():
         with tarfile.open(data / "docs_tldr.tar.gz") as archive:
-            archive.extractall(folder / "tldr", filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+            archive.extractall(folder / "tldr")
         folders["tldr"] = folder / "tldr"
     return folders
 

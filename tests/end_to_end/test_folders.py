@@ -317,7 +317,8 @@ def test_collection_is_an_index_like_any_other(collected: Path, run, tmp_path):
 def test_index_of_an_earlier_version_among_the_collections(number: int, home: Path, run, tmp_path, tiny_model):
     place = tmp_path / "data/binocle/collections/old"
     with tarfile.open(Path(__file__).parents[1] / f"retriever/store/formats/{number}.tar.xz") as tar:
-        tar.extractall(place, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        tar.extractall(place)
     (collection,) = run("collections", "--json").rows
     assert (collection["name"], collection["problem"]) == ("old", "")
     assert run("search", "-n", "old", "ship", "--mode", "lexical").code == 0

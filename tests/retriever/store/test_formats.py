@@ -29,7 +29,8 @@ TEXTS = {
 def unpacked(number: int, folder: Path, write) -> Path:
     write(folder, TEXTS)
     with tarfile.open(FORMATS / f"{number}.tar.xz") as tar:
-        tar.extractall(folder / ".binocle", filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        tar.extractall(folder / ".binocle")
     return folder
 
 
