@@ -1,1 +1,1 @@
-"""The order of the hits: how good it is in each mode, what each part of a search adds, and what it costs."""
+"""The order of the hits: its quality in each mode, and the gain and the cost of each part of a search."""

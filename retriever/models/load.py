@@ -113,7 +113,7 @@ def note_on_prompts(name: str) -> str:
         return ""
     kinds = [f"{prompt!r} before {kind}" for prompt, kind in ((query, "queries"), (document, "passages")) if prompt]
     return (
-        f"the folder of {name} names no prompts, so it gets those that it was trained with: {' and '.join(kinds)}; "
+        f"the folder of {name} names no prompts, so it gets the prompts of its training: {' and '.join(kinds)}; "
         '"prompts" in config_sentence_transformers.json replace them'
     )
 

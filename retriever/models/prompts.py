@@ -1,4 +1,4 @@
-"""The prompts before queries and documents: those that a model folder names, or else those known of the model's name.
+"""The prompts before queries and documents: a model folder names them, or the name of the model is known.
 
 Models of E5 and BGE, among others, were trained with prompts that their folders do not name. Without them a search
 finds less, and nothing says so.

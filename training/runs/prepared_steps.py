@@ -43,7 +43,7 @@ class PreparedSteps(Generic[BatchT]):
     def _started(self, step: int) -> Iterator[BatchT]:
         from torch.utils.data import DataLoader
 
-        self._prepare(step)  # the processes inherit what it computes once
+        self._prepare(step)  # the processes inherit its results
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else tokenizers warns of each fork
         loader: DataLoader[BatchT] = DataLoader(
             _Steps(self._prepare),  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ class Dense:
         return len(self.bias)
 
     def __call__(self, inputs: Floats) -> Floats:
-        """Compute (texts, dim), each text alone: a product of all rounds by their number."""
+        """Compute (texts, dim). Each text has a product of its own: a product of many texts rounds otherwise."""
         with one_thread:
             products: Floats = (inputs[:, None] @ self.weight.T)[:, 0]
         return self.activation(products + self.bias)

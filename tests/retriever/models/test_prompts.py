@@ -65,7 +65,7 @@ def test_the_first_run_and_the_status_name_the_prompts(folder, tiny_model, tmp_p
     shown = run("index", folder, "--model", f"{model}@16")
     assert shown.code == 0
     assert shown.err.endswith(
-        f"the folder of {model}@16 names no prompts, so it gets those that it was trained with: 'query: ' before "
+        f"the folder of {model}@16 names no prompts, so it gets the prompts of its training: 'query: ' before "
         "queries and 'passage: ' before passages; \"prompts\" in config_sentence_transformers.json replace them\n"
     )
     assert (

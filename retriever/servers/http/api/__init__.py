@@ -1,4 +1,4 @@
-"""The operations of the HTTP server: Binocle's own, and those that clients of OpenAI and Cohere call.
+"""The operations of the HTTP server: Binocle's own, and the endpoints for clients of OpenAI and Cohere.
 
 `operations` lists Binocle's own; `shapes` checks the input of all. `openapi` describes them for other programs.
 """

@@ -154,7 +154,7 @@ def test_labels_from_1_to_5_are_learned_as_cosines_from_0_to_1():
     import torch
 
     class Encoded(torch.nn.Module):
-        """A model whose inputs are vectors already."""
+        """A model that takes vectors as its inputs."""
 
         def forward(self, vectors):
             return {"sentence_embedding": vectors}
