@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
-_BAGS = 2  # times that a bag is encoded and predicted again; a third time gains nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,29 +188,17 @@ class EmbeddingInverter:
     def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
 
-        The encoder reads the tokens of the bag as a text. The tokens that bring what its vector lacks become likelier.
-
         :param vectors: (rows, dim) of length 1.
         """
-        missing = np.zeros_like(vectors)
-        shares, counts = self.proposer.bag(vectors)
-        for _ in range(_BAGS):
-            missing += vectors - self.embed(self._bags(shares, counts))
-            shares, counts = self.proposer.bag(vectors, missing)
-        return shares, counts
+        return self.proposer.bag(vectors, self.embed)
 
     def proposals(self, vectors: Floats) -> list[list[Ids]]:
         """Texts that correction starts from, for each vector: the decoder's texts, and the bag's tokens."""
         return self._proposals(vectors, *self.bag(vectors))
 
     def _proposals(self, vectors: Floats, shares: Floats, counts: Floats) -> list[list[Ids]]:
-        bags = self._bags(shares, counts)
+        bags = bag_tokens(shares, counts)
         return [[*texts, bag] for texts, bag in zip(self.proposer.texts(vectors), bags, strict=True)]
-
-    @staticmethod
-    def _bags(shares: Floats, counts: Floats) -> list[Ids]:
-        """The tokens that each bag expects, likeliest first."""
-        return [tuple(bag_tokens(share, count)) for share, count in zip(shares, counts.tolist(), strict=True)]
 
     def nearest(self, vector: Floats, proposals: Sequence[Ids]) -> Correction:
         """Return the nearest of these texts, without correction."""

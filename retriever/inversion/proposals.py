@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .correction import Change
 from .decoders.text_decoder import padded
+from .token_guess import bag_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ..models.tokens.token_ids import EncoderTokens
-    from .correction import Ids
+    from .correction import Embed, Ids
     from .decoders.text_decoder import TextDecoder
 
 
@@ -37,6 +38,7 @@ _PERIOD = 6  # every sixth position is masked at once
 _PARTS = range(_PERIOD)
 _TOWARDS = 25.0  # weight of the missing part of the vector, for a change of a text
 _MISSING = 0.5  # the same, for a token of the bag
+_CHECKS = 2  # times that a bag is encoded and predicted again; a third time gains nothing
 _LENGTH = 0.3  # nats per token that a text loses for each token more or fewer than expected
 _EVERYWHERE = 40  # tokens of the bag to try at every position
 _CHANGES = 400  # of a text to return
@@ -106,15 +108,21 @@ class TokenProposer:
         return cls(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.non_text), half=half)
 
     @torch.no_grad()
-    def bag(self, vectors: Floats, missing: Floats | None = None) -> tuple[Floats, Floats]:
+    def bag(self, vectors: Floats, embed: Embed) -> tuple[Floats, Floats]:
         """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
 
-        :param missing: what recovered texts lack of the vectors (rows, dim); tokens that bring it become likelier.
+        The encoder reads the tokens of the bag as a text. The tokens that bring what its vector lacks become likelier.
+
+        :param vectors: (rows, dim) of length 1.
+        :param embed: encodes texts given as token ids, as the vectors were encoded; vectors of length 1.
         """
-        logits, counts = self._expected(self._tensor(vectors))
-        if missing is not None:
-            logits += _MISSING * self._brought(missing)
-        return logits.softmax(-1).cpu().numpy(), counts.cpu().numpy()
+        logits, expected = self._expected(self._tensor(vectors))
+        shares, counts = logits.softmax(-1).cpu().numpy(), expected.cpu().numpy()
+        missing = np.zeros_like(vectors)
+        for _ in range(_CHECKS):
+            missing += vectors - embed(bag_tokens(shares, counts))
+            shares = (logits + _MISSING * self._brought(missing)).softmax(-1).cpu().numpy()
+        return shares, counts
 
     def texts(self, vectors: Floats, lengths: int = _LENGTHS) -> list[list[Ids]]:
         """Propose texts of the likeliest lengths for each vector, the likeliest length first."""

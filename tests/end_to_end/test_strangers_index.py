@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -330,9 +331,9 @@ def state_of(folder: Path) -> dict[str, tuple]:
 def assert_confined(root: Path, attacks: list[str], commands: list[str], *, trust: str) -> None:
     """Run the commands on the index of each attack, and compare the touched files with the allowed ones."""
     jobs = []
-    for number, name in enumerate(attacks):
+    for name in attacks:
         for command in commands:
-            folder = root / f"{trust}-{number}-{command}"
+            folder = Path(tempfile.mkdtemp(dir=root)) / command
             shutil.copytree(root / "download", folder)
             here = Path.cwd()
             os.chdir(folder)  # for the short path of a socket

@@ -54,8 +54,7 @@ def measure_recovery(
     numbers = _unknown_texts(learned, held_out, progress)
     true = [held_out.tokens[int(number)].tokens.tolist() for number in numbers]
     vectors = inverter.check(held_out.vectors[numbers])
-    shares, counts = inverter.bag(vectors)
-    bags = [bag_tokens(share, count) for share, count in zip(shares, counts.tolist(), strict=True)]
+    bags = bag_tokens(*inverter.bag(vectors))
     proposed = [
         inverter.nearest(vector, proposals).ids
         for vector, proposals in zip(vectors, inverter.proposals(vectors), strict=True)

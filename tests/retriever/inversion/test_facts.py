@@ -25,7 +25,6 @@ class Oracle:
     def __init__(self, model: Path, *said: int) -> None:
         self.encoder = SimpleNamespace(name=str(model), encode=self._encode)
         self.tokens = EncoderTokens.of(self.encoder)
-        self.proposer = SimpleNamespace(bag=self._bag)
         self.said = list(said)
         self.kinds: list[str] = []
 
@@ -36,7 +35,7 @@ class Oracle:
         self.kinds.append(kind)
         return np.ones((len(texts), 2), np.float32)
 
-    def _bag(self, vectors):
+    def bag(self, vectors):
         share = np.zeros((1, self.tokens.size), np.float32)
         share[0, self.said] = 1 / len(self.said)
         return share, np.array([len(self.said)], np.float32)

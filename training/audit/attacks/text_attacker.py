@@ -102,9 +102,8 @@ class TextAttacker:
         mapped = self._mapped(vectors)
         proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
         self._on_progress(Progress(f"proposing texts for {len(mapped):,} vectors"))
-        shares, counts = proposer.bag(mapped)
-        bags = [bag_tokens(share, count) for share, count in zip(shares, counts.tolist(), strict=True)]
-        rows = [[self._tokens.text(bag)] if bag else [] for bag in bags]
+        shares, counts = proposer.bag(mapped, self._embed)
+        rows = [[self._tokens.text(bag)] if bag else [] for bag in bag_tokens(shares, counts)]
         ordered = np.flatnonzero(counts <= _ORDERED)
         for row, texts in zip(ordered.tolist(), proposer.texts(mapped[ordered], 1), strict=True):
             rows[row] += [self._tokens.text(ids) for ids in texts if ids]
@@ -125,6 +124,7 @@ class TextAttacker:
         """Search for the nearest text of each vector, from the decoder's texts and the extra ones."""
         from ....retriever.inversion.correction import correct
         from ....retriever.inversion.proposals import TokenProposer
+        from ....retriever.inversion.token_guess import bag_tokens
 
         mapped = self._mapped(vectors)
         targets = normalized(comparison.stolen(vectors)) if comparison.defended else mapped
@@ -135,9 +135,10 @@ class TextAttacker:
             return normalized(comparison.texts(self._undefended(spelled), spelled))
 
         recovered = []
+        bags = bag_tokens(*proposer.bag(mapped, self._embed))
         for row, proposals in enumerate(proposer.texts(mapped)):
             own = _MappedProposer(proposer, mapped[row], self._mapped if comparison.defended else None)
-            starts = [ids for ids in (*proposals, tuple(extra[row])) if ids]
+            starts = [ids for ids in (*proposals, bags[row], tuple(extra[row])) if ids]
             longest = self._decoder.settings.longest
             nearest = correct(
                 targets[row], starts, own, embed, seconds=math.inf, seed=self._seed, longest=longest, rounds=_ROUNDS
@@ -161,6 +162,9 @@ class TextAttacker:
         on_progress = self._on_progress if len(texts) > _ENCODING_BATCH else ignore
         starts = counted(range(0, len(texts), _ENCODING_BATCH), on_progress, f"encoding {len(texts):,} texts")
         return normalized(np.concatenate([base.encode(texts[start : start + _ENCODING_BATCH]) for start in starts]))
+
+    def _embed(self, texts: Sequence[Ids]) -> Floats:
+        return self._undefended([self._tokens.text(ids) for ids in texts])
 
     def _learn_map(self, stolen: Floats, plain: Floats) -> None:
         """Fit the map from stolen to undefended vectors by ridge regression."""
