@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.errors import BinocleError, DamagedError, InputError
 from ...core.progress import OnProgress, ignore
+from ...core.terms import STOP_WORDS
 from ...indexes.manifest import IndexManifest
 from ..documents.document import HIDDEN, Document, LineCounter, context_of, hidden_spans, metadata_of
 from ..documents.scan import file_below
@@ -287,14 +288,20 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
     table = snapshot.read("chunks", ["id"])
     step = max(1, len(table) // _SAMPLES)
     rows = snapshot.chunks_by_id(table["id"].to_pylist()[::step], ["context"])
-    words = {number: sorted(set(re.findall(r"[a-zA-Z]{5,30}", row["context"])))[:32] for number, row in rows.items()}
-    passages = [number for number in rows if len(words[number]) >= 4]  # fewer are perhaps nothing but stop words
+    words = {number: _words(row["context"]) for number, row in rows.items()}
+    passages = [number for number in rows if len(words[number]) >= 2]  # one may have the stem of a stop word
     try:
         for start in range(0, len(passages), _TOGETHER):
             for number in _not_found(snapshot, {number: words[number] for number in passages[start:][:_TOGETHER]}):
                 yield Fault("full-text index", "", f"does not find passage {number} by its own words")
     except DamagedError as error:
         yield Fault("full-text index", "", str(error))
+
+
+def _words(context: str) -> list[str]:
+    """Return words of a passage that the full-text index has as they are: no stop word, and no part of `house42`."""
+    words = {word.lower() for word in re.findall(r"\b[a-zA-Z]{5,30}\b", context)}
+    return sorted(words.difference(STOP_WORDS))[:32]
 
 
 def _not_found(snapshot: Snapshot, words: Mapping[int, list[str]]) -> list[int]:

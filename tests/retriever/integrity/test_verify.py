@@ -56,6 +56,19 @@ def test_an_index_as_it_should_be_has_no_faults(retriever):
     assert retriever.verify().faults == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "house42 taxes2023 river7 ships19 mountain3\n",  # each is one word in the full-text index
+        "These were their own while those were under which other?\n",  # stop words, which it leaves out
+    ],
+)
+def test_a_text_without_plain_words_is_no_fault(text, retriever):
+    (retriever.folder / "new.txt").write_text(text)
+    retriever.sync()
+    assert retriever.verify().faults == []
+
+
 def test_a_file_that_an_earlier_version_of_its_reader_read_is_no_fault_and_is_read_again(retriever, monkeypatch):
     markdown = sum(row["format"] == "markdown" for row in retriever.documents())
     monkeypatch.setitem(VERSIONS, "markdown", VERSIONS["markdown"] + 1)
