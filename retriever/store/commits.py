@@ -97,12 +97,14 @@ class Commits:
             self.commit(replace(self.head, **versions))
 
     def follow(self, name: str, table: lance.LanceDataset) -> None:
-        """Record the new version of a table.
+        """Check the files of a new version of a table, and record it.
 
         :raises LockedError: when another process wrote a version in between.
+        :raises OSError: naming a file that was cut short.
         """
         if table.version > self.latest[name] + 1:
             raise self._not_alone()
+        self._checked[name] = check(self.table(name), table, self._checked[name])
         self.latest[name] = table.version
         self._tables[name] = table
 

@@ -94,11 +94,12 @@ def test_a_version_that_another_process_wrote_in_between_is_not_followed(store):
         put(writer, 0)
         followed = writer._commits
         latest = followed.latest["chunks"]
-        followed.follow("chunks", SimpleNamespace(version=latest + 1))
+        first, _, third = (followed.table("chunks").write(chunks(chunk_row(1, 0)), mode="append") for _ in range(3))
+        followed.follow("chunks", first)
         assert followed.latest["chunks"] == latest + 1
         with pytest.raises(LockedError, match="as well"):
-            followed.follow("chunks", SimpleNamespace(version=latest + 3))
-        followed.follow("chunks", SimpleNamespace(version=latest + 1))
+            followed.follow("chunks", third)
+        followed.follow("chunks", first)
 
 
 def test_rows_are_followed_version_by_version(store, monkeypatch):

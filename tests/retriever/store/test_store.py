@@ -1431,6 +1431,23 @@ def test_a_file_that_the_disk_did_not_take_whole_is_named(files, says, retriever
         check(location, location.at(version))
 
 
+def test_rows_that_the_disk_did_not_take_whole_are_no_damaged_index(store):
+    resource = pytest.importorskip("resource")
+    with open_writer(store) as writer:
+        put(writer, 1)
+        (file,) = store.path.glob("chunks.lance/data/*")
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size - 1, before[1]))
+        try:
+            with pytest.raises(StoreError, match="cannot write to .* bytes: is the disk full.*before is kept$"):
+                writer.stage(chunks(chunk_row(2, 2)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with open_writer(store) as writer:
+        put(writer, 2, drop=[1])
+    assert_whole(store)
+
+
 def test_a_new_index_that_the_disk_did_not_take_whole_is_made_by_the_next_run(folder, tiny_model, monkeypatch):
     create = lance.LanceDataset.create_scalar_index
 
