@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from .core.errors import BinocleError, first_line, tensor_errors
+from .core.errors import BinocleError, first_line, is_out_of_memory, tensor_errors
 from .core.version import __version__
 
 _ERROR = 2
@@ -138,6 +138,10 @@ def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command e
         if (error.name or "").partition(".")[0] == __package__:
             raise  # a fault of this program
         _fail(f"a library cannot be loaded ({first_line(error)}): install it again, or raise a limit of memory")
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        _fail(f"out of memory ({first_line(error)}): end other programs, or take smaller batches")
     except tensor_errors() as error:
         _fail(_tensor_problem(error))
 

@@ -109,6 +109,11 @@ def tensor_errors() -> tuple[type[Exception], ...]:
     return () if module is None else (module.SafetensorError,)
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Tell whether torch had too little memory: on a GPU, for an array in main memory, or for an object of C++."""
+    return any(words in str(error) for words in ("out of memory", "can't allocate memory", "std::bad_alloc"))
+
+
 def first_line(error: BaseException, limit: int = 160) -> str:
     """Shorten a foreign library's message to the first of its lines, at most `limit` characters."""
     return (str(error).splitlines() or [type(error).__name__])[0][:limit]

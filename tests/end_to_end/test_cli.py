@@ -560,6 +560,14 @@ def test_broken_pipe_of_another_connection_is_an_error():
             "ImportError('lance.so: failed to map segment')",
             "a library cannot be loaded (lance.so: failed to map segment): install it again, or raise a limit of memory",
         ),
+        (
+            "RuntimeError('CUDA out of memory. Tried to allocate 2 GiB.\\nSee the documentation')",
+            "out of memory (CUDA out of memory. Tried to allocate 2 GiB.): end other programs, or take smaller batches",
+        ),
+        (
+            "RuntimeError('std::bad_alloc')",
+            "out of memory (std::bad_alloc): end other programs, or take smaller batches",
+        ),
     ],
 )
 def test_too_little_memory_is_one_line(error: str, line: str):
