@@ -5,8 +5,10 @@ encoder is spelled right, and only missing in the documents. Identifiers, quoted
 capitals and words of fewer than four letters are never corrected.
 
 The distance counts inserted, deleted and replaced letters, and swapped neighbours (Damerau 1964, in its restricted
-form). A word of up to five letters may have one such error, a longer word two. Of several corrections, the smallest
-distance wins, then the same first letter, then the most frequent word.
+form). A correction has one error. It may have two if the word has eight letters or more, the same first letter, and
+three tokens of the encoder or more. A word of two tokens is often a word with an ending, such as "potters", so no
+letter of it is replaced. Of several corrections, the smallest distance wins, then the same first letter, then the most
+frequent word.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.uint32]
 
 _LETTERS = range(4, 31)  # of a word that is corrected
-_SHORT = 5  # letters of a word that may have one error; a longer one may have two
+_TWO_ERRORS = 8  # letters, at least, of a word that may have two errors
+_BROKEN = 3  # tokens of the encoder, at least, in a word that is probably misspelt
 _MAX_WORDS = 40  # of a query: an error in a longer text does little harm
 _MAX_UNKNOWN = 3  # unknown words of a query: with more, it is on another subject or in another language
 _WORD = re.compile(r"[^\W\d_]+(?:[’'][^\W\d_]+)?")
@@ -61,54 +64,61 @@ def corrections_for(
         stems = stems_by_word(words)
         distinct = list(set(chain(*stems.values())))
         frequency = dict(zip(distinct, lexical.document_frequencies(distinct), strict=True))
-        return {
-            word for word, own in stems.items() if not own or any(map(frequency.get, own)) or _is_token(word, encoder)
-        }
+        return {word for word, own in stems.items() if not own or any(map(frequency.get, own))}
 
     def is_visible(word: str) -> bool:
         return where is None or bool(isin_sorted(lexical.whole(word), snapshot.passing(where).chunks).any())
 
     try:
         return correct(
-            query, known, lambda word, prefix: lexical.words(prefix, like=word, errors=_errors(word)), is_visible
+            query,
+            known,
+            lambda word: _tokens(word, encoder),
+            lambda word, prefix, errors: lexical.words(prefix, like=word, errors=errors),
+            is_visible,
         )
     except DamagedError:  # of the inverted index, which is a cache
         return {}
 
 
-def _is_token(word: str, encoder: Callable[[], Encoder]) -> bool:
-    """Whether a word is one token of the encoder; False without an encoder."""
+def _tokens(word: str, encoder: Callable[[], Encoder]) -> int:
+    """The number of the encoder's tokens in a word; without an encoder, as in a misspelt word."""
     with contextlib.suppress(BinocleError):
-        return len(encoder().offsets([word])[0]) == 1
-    return False
+        return len(encoder().offsets([word])[0])
+    return _BROKEN
 
 
 def correct(
     query: ExactQuery,
     known: Callable[[list[str]], set[str]],
-    vocabulary: Callable[[str, str], Mapping[str, int]],
+    tokens: Callable[[str], int],
+    vocabulary: Callable[[str, str, int], Mapping[str, int]],
     is_visible: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, str]:
     """Map each unknown word of a query to its correction, in order.
 
-    :param known: gives the words that are no errors among some words.
-    :param vocabulary: reads the words like a word that have a prefix, in lower case, with the number of passages that
-        hold each. Most typing errors keep the first letter, so all words are read only if none of these is near.
+    :param known: gives the words that the index knows among some words.
+    :param tokens: gives the number of the encoder's tokens in a word.
+    :param vocabulary: reads the words within a number of errors of a word that have a prefix, in lower case, with the
+        number of passages that hold each. Most typing errors keep the first letter, so all words are read only if none
+        of these is near.
     :param is_visible: whether a word may be a correction.
     """
     words = candidates(query)
     known_words = known(words)
-    unknown = [word for word in words if word not in known_words]
+    counts = {word: tokens(word) for word in words if word not in known_words}
+    unknown = [word for word, count in counts.items() if count > 1]
     if len(unknown) > _MAX_UNKNOWN:
         return {}
     corrections = {}
     for word in unknown:
-        lower = word.lower()
-        correction = nearest(lower, vocabulary(lower, lower[0]), is_visible) or nearest(
-            lower, vocabulary(lower, ""), is_visible
-        )
-        if correction is not None:
-            corrections[word] = correction
+        lower, broken = word.lower(), counts[word] >= _BROKEN
+        for prefix, errors in ((lower[0], 2 if broken and len(word) >= _TWO_ERRORS else 1), ("", 1)):
+            near = vocabulary(lower, prefix, errors)
+            correction = nearest(lower, near, errors, is_visible, replaced=broken)
+            if correction is not None:
+                corrections[word] = correction
+                break
     return corrections
 
 
@@ -137,28 +147,37 @@ def replace_words(text: str, corrections: Mapping[str, str]) -> str:
     return _WORD.sub(lambda match: corrections.get(match[0], match[0]), text)
 
 
-def nearest(word: str, vocabulary: Mapping[str, int], is_visible: Callable[[str], bool] = lambda _: True) -> str | None:
+def nearest(
+    word: str,
+    vocabulary: Mapping[str, int],
+    errors: int,
+    is_visible: Callable[[str], bool] = lambda _: True,
+    *,
+    replaced: bool = True,
+) -> str | None:
     """The word of a vocabulary that was probably meant; None if no word is near enough.
 
     :param vocabulary: word -> frequency.
+    :param errors: the greatest distance.
     :param is_visible: whether a word may be returned.
+    :param replaced: whether it may differ by a replaced letter alone.
     """
-    limit = _errors(word)
-    lengths = range(len(word) - limit, len(word) + limit + 1)
-    alike = _sharing_letters(word, [candidate for candidate in vocabulary if len(candidate) in lengths], limit)
+    lengths = range(len(word) - errors, len(word) + errors + 1)
+    alike = _sharing_letters(word, [candidate for candidate in vocabulary if len(candidate) in lengths], errors)
     if not alike:
         return None
     distances = edit_distances(word, alike)
     keys = [
         (distance, candidate[0] != word[0], -vocabulary[candidate], candidate)
         for candidate, distance in zip(alike, distances.tolist(), strict=True)
-        if distance <= limit and _PLAIN.fullmatch(candidate)
+        if distance <= errors and _PLAIN.fullmatch(candidate) and (replaced or not _is_replaced(word, candidate))
     ]
     return next((candidate for *_, candidate in sorted(keys) if is_visible(candidate)), None)
 
 
-def _errors(word: str) -> int:
-    return 1 if len(word) <= _SHORT else 2
+def _is_replaced(word: str, candidate: str) -> bool:
+    """Whether two words have the same length and not the same letters."""
+    return len(word) == len(candidate) and sorted(word) != sorted(candidate)
 
 
 def _sharing_letters(word: str, words: list[str], limit: int) -> list[str]:

@@ -81,7 +81,7 @@ def test_a_filter_reaches_the_search(server):
 def test_an_agent_learns_how_relevant_passages_are_and_which_words_were_corrected(server, retriever):
     reply = answer(server, "search", query="cancel a taskk", k=3)
     hits = retriever.search("cancel a taskk", k=3)
-    assert reply["note"] == "searched for 'tasks' instead of 'taskk'"
+    assert reply["note"] == "searched for 'task' instead of 'taskk'"
     assert [(row["relevance"], row["weak"]) for row in reply["passages"]] == [(hit.relevance, hit.weak) for hit in hits]
     assert answer(server, "search", query="cancel a task")["note"] == ""
 

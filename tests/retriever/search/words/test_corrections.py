@@ -8,7 +8,7 @@ from binocle import Retriever
 from binocle.retriever.search.words.corrections import candidates, correct, edit_distances, nearest, replace_words
 from binocle.retriever.search.words.exact import parse
 
-WORDS = {"password": 9, "passwords": 3, "prompt": 7, "bracket": 5, "bucket": 20, "table": 4, "cable": 8, "receive": 6}
+WORDS = {"password": 9, "passwords": 3, "prompt": 7, "bracket": 5, "bucket": 20, "table": 4, "cable": 8, "plain": 6}
 
 
 def reference_distance(one, other):
@@ -40,24 +40,54 @@ def test_distances_are_those_of_the_definition():
         ("brackte", "bracket"),
         ("tabel", "table"),
         ("dable", "cable"),  # the more frequent one
-        ("pssaword", "password"),
-        ("tbael", None),  # two errors in five letters
+        ("tbael", None),  # two errors
         ("mongolia", None),
     ],
 )
 def test_the_word_that_was_meant_is_near(typed, meant):
-    assert nearest(typed, WORDS) == meant
+    assert nearest(typed, WORDS, 1) == meant
 
 
 def test_an_empty_vocabulary_corrects_nothing():
-    assert nearest("pasword", {}) is None
+    assert nearest("pasword", {}, 1) is None
+
+
+def corrections(query, tokens):
+    """Correct a query with an encoder that has so many tokens in each unknown word."""
+
+    def vocabulary(_, prefix, errors):
+        return {word: count for word, count in WORDS.items() if word.startswith(prefix)}
+
+    return correct(parse(query), WORDS.keys().__and__, lambda _: tokens, vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("typed", "tokens", "meant"),
+    [
+        ("dable", 1, None),  # the encoder knows it
+        ("dable", 2, None),  # a word with an ending differs from others by a letter
+        ("dable", 3, "cable"),
+        ("tabl", 2, "table"),
+        ("tabel", 2, "table"),
+        ("tablee", 2, "table"),
+        ("plugin", 3, None),  # two errors in six letters
+        ("passwodrs", 3, "passwords"),
+        ("pssaword", 3, "password"),  # two errors in eight letters
+        ("pasxwoards", 3, "passwords"),  # two errors in ten letters
+        ("pasxwoards", 2, None),
+        ("dasxwords", 3, None),  # two errors, one of them in the first letter
+    ],
+)
+def test_a_word_that_may_be_spelled_right_is_left(typed, tokens, meant):
+    assert corrections(f"find {typed}", tokens).get(typed) == meant
 
 
 def test_only_words_that_nobody_knows_are_corrected():
     assert correct(
         parse("Pasword recipe promt"),
         {"recipe"}.intersection,
-        lambda _, prefix: {word: WORDS[word] for word in WORDS if word.startswith(prefix)},
+        lambda _: 3,
+        lambda _, prefix, errors: {word: WORDS[word] for word in WORDS if word.startswith(prefix)},
     ) == {
         "Pasword": "password",
         "promt": "prompt",
@@ -65,7 +95,10 @@ def test_only_words_that_nobody_knows_are_corrected():
 
 
 def test_the_vocabulary_is_read_only_for_an_unknown_word():
-    assert correct(parse("bracket table"), WORDS.keys().__and__, lambda *_: pytest.fail("it was read")) == {}
+    def read(*_):
+        pytest.fail("it was read")
+
+    assert correct(parse("bracket table"), WORDS.keys().__and__, read, read) == {}
 
 
 @pytest.mark.parametrize(
