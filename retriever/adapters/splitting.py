@@ -10,7 +10,7 @@ from ..documents.chunker import chunk
 from ..documents.document import Document
 from ..readers import read
 from ..readers.detect import ending_of
-from ..readers.formats import FORMATS
+from ..readers.formats import FORMATS, KEEP_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
 
 _NAMES = ("file_path", "file_name", "source")  # keys of metadata with the path of a file
-_OWN_TEXT = (".markup.lightweight:", ".plain_text.text:")  # these readers return the text of the file unchanged
-_ENDINGS = {name: ending for ending, (name, reader) in FORMATS.items() if reader.startswith(_OWN_TEXT)}
+_ENDINGS = {name: ending for ending, (name, reader) in FORMATS.items() if reader.startswith(KEEP_LINES)}
 
 
 def passages(text: str, metadata: Mapping[str, Any], encoder: Encoder, *, taken: int = 0) -> list[Chunk]:

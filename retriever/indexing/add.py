@@ -242,7 +242,7 @@ def _read(label: str, format_name: Any, text: str, title: str) -> Document:
         raise InputError(f"{label} has format {format_name!r:.80}: expected one of {', '.join(map(repr, _FORMATS))}")
     if format_name == "text":
         return Document.from_text(text, title=title)
-    from ..readers.markup.lightweight import parse_markdown  # a search needs no reader
+    from ..readers.markup.markdown import parse_markdown  # a search needs no reader
 
     document = parse_markdown(text, format_name)
     return replace(document, title=title or document.title)

@@ -7,11 +7,11 @@ Format = tuple[str, str]  # the name in `Document.format`, and "module:function"
 _READERS: dict[str, tuple[str, str]] = {
     # format: (reader, endings)
     "text": (".plain_text.text:read_text", "txt text log nfo me"),
-    "markdown": (".markup.lightweight:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
-    "rst": (".markup.lightweight:read_rst", "rst rest"),
-    "org": (".markup.lightweight:read_org", "org"),
-    "latex": (".markup.lightweight:read_latex", "tex latex ltx sty cls bib"),
-    "asciidoc": (".markup.lightweight:read_asciidoc", "adoc asciidoc asc"),
+    "markdown": (".markup.markdown:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
+    "rst": (".markup.rst:read_rst", "rst rest"),
+    "org": (".markup.org:read_org", "org"),
+    "latex": (".markup.latex:read_latex", "tex latex ltx sty cls bib"),
+    "asciidoc": (".markup.asciidoc:read_asciidoc", "adoc asciidoc asc"),
     "man": (".markup.man:read_man", "1 2 3 4 5 6 7 8 9 man mdoc roff"),
     "html": (".markup.html_text:read_html", "html htm xhtml xht"),
     "xml": (
@@ -51,6 +51,9 @@ _READERS: dict[str, tuple[str, str]] = {
     "bzip2": (".containers.archive:read_archive", "bz2"),
     "xz": (".containers.archive:read_archive", "xz"),
 }  # fmt: skip
+
+# The readers that return the text of a file line by line, as a person wrote it.
+KEEP_LINES = (".plain_text.text:", *(f".markup.{name}:" for name in ("markdown", "rst", "org", "latex", "asciidoc")))
 
 # The versions of readers that return other text than at first. A file that an earlier version read is read again.
 # Calendars, contacts and .asc files were text, and .properties files were ini.

@@ -15,7 +15,7 @@ from ...core.files import open_regular
 from ..documents.file_parts import file_of, part_path, split
 from .base import MAX_CHARACTERS
 from .detect import choose_format
-from .formats import FORMATS
+from .formats import FORMATS, KEEP_LINES
 from .plain_text.encoded import drop_encoded
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _has_lines(head: bytes, name: str, formats: Mapping[str, Format]) -> bool:
         _, reader = choose_format(head, name, formats)
     except (UnreadableError, UnsupportedError):
         return False
-    return reader.startswith((".plain_text.text:", ".markup.lightweight:"))
+    return reader.startswith(KEEP_LINES)
 
 
 def read_part(data: bytes, head: bytes, lines: int, path: str, formats: Mapping[str, Format] = FORMATS) -> Document:

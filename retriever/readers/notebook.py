@@ -10,7 +10,7 @@ from ...core.errors import UnreadableError
 from ...core.words import encodable
 from .base import DocumentBuilder, HeadingStack
 from .markup.html_text import HtmlReader
-from .markup.lightweight import parse_markdown, with_letters
+from .markup.markdown import parse_markdown, with_letters
 from .plain_text.encoding import decode
 
 if TYPE_CHECKING:

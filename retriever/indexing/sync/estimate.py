@@ -10,7 +10,7 @@ from ....core.runtime.device import usable_cores
 from ....core.units import count_of
 from ...documents.scan import scan
 from ...readers.detect import ending_of
-from ...readers.formats import FORMATS
+from ...readers.formats import FORMATS, KEEP_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ _PASSAGES_PER_CORE = 60  # a second; short ones take half as long
 
 # Bytes of a passage, from the Rust book (Markdown) and a folder of office files, PDF and HTML.
 _TEXT_BYTES, _OTHER_BYTES = 800, 8_000
-_TEXT_READERS = (".plain_text.", ".markup.lightweight:")
+_TEXT_READERS = (".plain_text.", *KEEP_LINES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
-"""Readers of markup: HTML, XML, Markdown, reStructuredText, Org, LaTeX and AsciiDoc.
+"""Readers of markup: HTML, XML, Markdown, reStructuredText, Org, LaTeX, AsciiDoc and manual pages.
 
-`lightweight` keeps the text as a person wrote it, and finds its headings. `html_text` and `xml_text` extract the text.
-`html_styles` says which text of a page a person does not see.
+`markdown`, `rst`, `org`, `latex` and `asciidoc` keep the text as a person wrote it, and find its headings by the
+`line_scanner`. `html_text` and `xml_text` extract the text. `html_styles` says which text of a page a person does not
+see.
 """
