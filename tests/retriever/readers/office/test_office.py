@@ -425,6 +425,12 @@ def test_xlsx_rows_are_lines_and_cells_are_shown_as_people_see_them() -> None:
     assert [(part.page, part.heading, part.kind) for part in document.parts] == [(1, ("Ducks",), "table")]
 
 
+@pytest.mark.parametrize("number", ["2", "3", "-1", "x"])
+def test_a_cell_that_names_no_shared_string_is_empty(number: str) -> None:
+    row = f'<row><c t="s"><v>1</v></c><c t="s"><v>{number}</v></c><c><v>7</v></c></row>'
+    assert reading(xlsx(row), "a.xlsx").text == "in runs\t\t7"
+
+
 def test_cells_of_a_sheet_stand_in_their_columns() -> None:
     def row(**cells: str) -> str:
         written = "".join(f'<c r="{reference}"><v>{value}</v></c>' for reference, value in cells.items())

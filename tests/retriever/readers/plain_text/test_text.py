@@ -67,6 +67,15 @@ def test_utf_8_with_a_bad_byte_stays_utf_8() -> None:
     assert reading(data, "a.txt").text == "é" * 200 + "\ufffd ende"
 
 
+@pytest.mark.parametrize("prefix", ["", "a" * 5_000])
+@pytest.mark.parametrize(("letters", "is_utf_8"), [(19, False), (20, True)])
+def test_a_bad_byte_in_utf_8_needs_twenty_good_letters_before_it(prefix: str, letters: int, is_utf_8: bool) -> None:
+    # The letters before the bad byte count too, in a text that goes on in ASCII.
+    data = (prefix + "é" * letters).encode() + b"\xe9" + b" ende" * 1_000
+    expected = data.decode("utf-8", "replace") if is_utf_8 else data.decode("cp874")
+    assert reading(data, "a.txt").text == expected
+
+
 def test_a_script_with_an_archive_behind_it_is_binary() -> None:
     script = b"#!/bin/sh\n" + b"echo hello world this is a script\n" * 300
     with pytest.raises(UnsupportedError, match="binary file"):

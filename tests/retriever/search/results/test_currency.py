@@ -131,3 +131,20 @@ def test_a_hit_is_compared_with_the_added_document(text, state, filed):
     else:
         filed.add([{"id": "added", "text": text}])
     assert filed.check(hit) == state
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", "exact"), ("the wolf ran", "stale")])
+def test_a_file_with_the_name_of_an_added_document_counts_if_it_has_a_text(text, expected, filed):
+    filed.add([{"id": "wolf.txt", "text": "a wolf at the door"}])
+    (hit,) = filed.search("door", mode="lexical")
+    (filed.folder / "wolf.txt").write_text(text)
+    filed.sync()
+    assert filed.check(hit) == expected
+
+
+def test_only_files_change_behind_the_index(filed):
+    assert currency.changed_files(filed.snapshot(), filed.folder, ["cat.txt", "added"]) == []
+    (filed.folder / "cat.txt").write_text("the dog ran")
+    assert currency.changed_files(filed.snapshot(), filed.folder, ["cat.txt", "added"]) == ["cat.txt"]
+    assert currency.changed_files(filed.snapshot(), filed.folder, ["added"]) == []
+    assert currency.changed_files(filed.snapshot(), None, ["cat.txt"]) == []
