@@ -95,10 +95,8 @@ def distill(
     on_progress, out = progress or ignore, Path(out)
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
-    _check_teacher(model, layers)
     config = config or student_settings(layers)
-    check(config)
-    objectives.check_uses(config, objectives.choose(config.objective, Shape.TEXTS, teacher=True))
+    _check_settings(model, layers, config)
     if evaluate_on is not None:
         judged_queries(Path(evaluate_on), split, None, None)  # reports an error before the student is trained
     every = list(_texts(texts))
@@ -116,22 +114,22 @@ def distill(
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, apart or learned), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
-    facts = [agreement.as_dict() | {"on": "held-out texts" if apart else "texts learned from", "when": "student"}]
+    rows_of_card = [
+        agreement.as_dict() | {"on": "held-out texts" if apart else "texts learned from", "when": "student"}
+    ]
     if evaluate_on is not None:
-        both = [
-            _ndcg(role, name, evaluate_on, split, on_progress)
-            for role, name in (("teacher", model), ("student", str(out)))
-        ]
+        roles = {"teacher": model, "student": str(out)}
+        both = [_ndcg(role, name, evaluate_on, split, on_progress) for role, name in roles.items()]
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
-        facts += both
+        rows_of_card += both
     rates = _rate(teacher, every), _rate(student, every)
     card = json.loads((out / "binocle.json").read_text("utf-8"))  # of the training run, whichever process ended it
     result = DistillationResult(out, layers, measures, rates, card["seconds"], student.fingerprint)
-    _write_card(result, card, model, len(every), facts)
+    _write_card(result, card, model, len(every), rows_of_card)
     return result
 
 
-def _check_teacher(model: str, layers: int) -> None:
+def _check_settings(model: str, layers: int, config: EncoderConfig) -> None:
     """:raises InputError: for NAME@128 where the student keeps layers, since these give whole vectors."""
     whole, length = split_length(model)
     if layers and length is not None:
@@ -139,6 +137,8 @@ def _check_teacher(model: str, layers: int) -> None:
             f"{model} is the beginning of the vectors of {whole}, and a student with layers has whole ones: expected "
             f"{whole}, or --layers 0 for a table of {length:,} dimensions"
         )
+    check(config)
+    objectives.check_uses(config, objectives.choose(config.objective, Shape.TEXTS, teacher=True))
 
 
 def _train(

@@ -58,19 +58,13 @@ def train_rounds(
     :raises InputError: before anything is mined, for settings that do not fit.
     """
     environment.require("training")
-    if negatives < 1 or rounds < 1:
-        raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, on_progress = with_python_numbers(config or EncoderConfig()), Path(out), progress or ignore
-    check(config)
-    _check_objective(config, negatives)
     current = base or DEFAULT_MODEL
-    check_whole(current)
-    for model in filter(None, (current, config.guide)):
-        find(model)
-    settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
-    settings |= {"files": files_of(data, corpus, leave_out=out), "order": ORDER}
-    settings |= {"negatives": negatives, "rounds": rounds, "config": asdict(config)}
-    work = _work_folder(out, settings)
+    _check_settings(negatives, rounds, config, current)
+    options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives}
+    source = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    source |= {"files": files_of(data, corpus, leave_out=out), "order": ORDER}
+    work = _work_folder(out, source | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     origin = current, _facts(data, negatives, rounds)
     held_out: set[tuple[int, int]] | None = None
@@ -81,13 +75,12 @@ def train_rounds(
                 held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
                 stage = f"mining negatives, round {number} of {rounds}"
-                options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives, "model": current}
-                _mine(data, mined, stage, on_progress, **options)
+                _mine(data, mined, stage, on_progress, model=current, **options)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                options = {"config": part, "development": development, "progress": progress}
-                result = train_encoder(learned, folder, base=current, origin=origin, **options)
+                settings: dict[str, Any] = {"config": part, "development": development, "progress": progress}
+                result = train_encoder(learned, folder, base=current, origin=origin, **settings)
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # there is no checkpoint to resume
                 shutil.rmtree(work)
@@ -105,6 +98,16 @@ def _work_folder(out: Path, settings: dict[str, Any]) -> Path:
     _check_out(out, work)
     _check_same(work, settings)
     return work
+
+
+def _check_settings(negatives: int, rounds: int, config: EncoderConfig, base: str) -> None:
+    if negatives < 1 or rounds < 1:
+        raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
+    check(config)
+    _check_objective(config, negatives)
+    check_whole(base)
+    for model in filter(None, (base, config.guide)):
+        find(model)
 
 
 def _check_objective(config: EncoderConfig, negatives: int) -> None:
