@@ -1088,6 +1088,11 @@ def test_verify_finds_a_previous_vector_that_is_not_what_was_kept(value, index, 
     assert (fault.kind, "previous vector" in fault.problem) == ("store", True)
 
 
+def test_verify_accepts_the_vectors_that_a_switch_keeps(index, models):
+    index.switch(models["other"])
+    assert (index.snapshot().count_previous(), index.verify().faults) == (index.snapshot().passage_count, [])
+
+
 def pa_with(column, value):
     import pyarrow as pa
 
