@@ -160,7 +160,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning of this package as a note of one line. Those of other libraries name their source."""
+    """Print a warning of this package as a note of one line. Warnings of other libraries name their source."""
     if not issubclass(category, UserWarning) or not Path(filename).is_relative_to(_PACKAGE):
         _SHOW_WARNING(message, category, filename, lineno, file, line)
         return

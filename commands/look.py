@@ -1,4 +1,4 @@
-"""`binocle look`: show what an encoder makes of texts."""
+"""`binocle look`: show the tokens, the attention and the vectors of texts in an encoder."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Whole numbers and switches of FAISS's types that vectors and training leave as they are.
+# Whole numbers and switches of FAISS's types. Neither vectors nor training change them.
 _NUMBERS = (
     *("d", "metric_type", "code_size", "type", "nlist", "by_residual", "centered", "parallel_mode", "max_codes"),
     *("M", "M2", "nbits", "ksub", "dsub", "bits", "nb_bits", "qb", "qtype", "rangestat", "search_type", "encode_signs"),

@@ -50,7 +50,7 @@ class IndexManifest:
 
     @property
     def spec(self) -> IndexSpec:
-        """What a new build of this index needs from the manifest: kind, parameters and metric."""
+        """The kind, the parameters and the metric: all that a new build of this index needs."""
         return IndexSpec(self.kind, self.build, self.search, self.metric)
 
     @classmethod

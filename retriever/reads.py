@@ -153,7 +153,7 @@ class DocumentReads:
     ) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id. One page of them at a time is in memory.
 
-        Each page is read from the index as it is at that moment. To go on later, pass the last id as `after`.
+        Each page is read from the newest state of the index. To go on later, pass the last id as `after`.
 
         :param after: begin after this id.
         :param limit: the number of documents at most.

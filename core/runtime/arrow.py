@@ -1,4 +1,4 @@
-"""Keep Arrow from importing pandas, and from making functions nobody calls, in the process of a command."""
+"""Keep Arrow from importing pandas, and from making functions that nobody calls, in the process of a command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _import_compute() -> None:
 
 
 class _Registry:
-    """Has the functions that `pyarrow.compute` cannot be imported without."""
+    """The functions that the import of `pyarrow.compute` needs."""
 
     @staticmethod
     def list_functions() -> list[str]:

@@ -18,7 +18,7 @@ def return_freed_memory() -> None:
     blocks of some MiB again and again.
 
     By default glibc raises this limit up to 32 MiB when it frees a large block. Later arrays then lie among small
-    objects, and the memory between them stays with the process. Other C libraries are left as they are.
+    objects, and the memory between them stays with the process. Other C libraries are not changed.
     Source: mallopt(3).
     """
     _set(_MMAP_THRESHOLD, _BYTES)

@@ -1,4 +1,4 @@
-"""An MCP server over one index: a language model's agent searches it, and reads around what it found.
+"""An MCP server over one index: a language model's agent searches it, and reads the text around a hit.
 
 Every tool only reads. Results are JSON, so no passage can pass for a citation or for another result. Text that a person
 does not see is left out. Source: the Model Context Protocol, modelcontextprotocol.io, by its official SDK.
@@ -128,7 +128,7 @@ class Documents(BaseModel):
 
 
 class IndexStatus(BaseModel):
-    """What the index holds."""
+    """The content of the index."""
 
     folder: str | None
     documents: dict[str, int] = Field(description="How many, by state.")
@@ -195,7 +195,7 @@ class _Server(MCPServer[Any]):
 
 
 class _Tools:
-    """The tools. Their docstrings and annotations are what an agent reads."""
+    """The tools. An agent reads their docstrings and annotations."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
@@ -380,7 +380,7 @@ def _first(paths: Sequence[str]) -> str:
 
 
 def _note(hits: Hits) -> str:
-    """What an agent should know of the hits of a query."""
+    """A remark on the hits of a query, for the agent."""
     if not hits:
         return "no passage matches; try other words"
     nearest = f"{_NO_ANSWER}: these passages are only the nearest"

@@ -128,7 +128,7 @@ class _Changes:
         self.notify = self._open(poll)
 
     def note_settings(self) -> None:
-        """Remember the settings of the index as they are now: their change, as by another folder, ends a wait."""
+        """Remember the present settings of the index: a change of them, such as another folder, ends a wait."""
         self._version = _version(self._settings)
 
     def _open(self, poll: float | None) -> RustNotify:

@@ -130,7 +130,7 @@ def passing(snapshot: Snapshot, where: Filter) -> list[Row]:
 def text(snapshot: Snapshot, path: str | os.PathLike[str], *, hidden: bool = True) -> str:
     """Return the text that was read from a document.
 
-    :param hidden: with what a person does not see in the document.
+    :param hidden: with text that a person does not see in the document.
     :raises InputError: when it has no text, with the reason.
     """
     document = _with_text(snapshot, path)
@@ -143,7 +143,7 @@ def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: in
     If citations count the lines of the source (HTML, XML) and not of the text, return the passages there. Lines of a
     large file may lie in several of its parts.
 
-    :param hidden: with what a person does not see in the document.
+    :param hidden: with text that a person does not see in the document.
     """
     pieces: list[str] = []
     previous = 0  # the last line of the part before
@@ -180,7 +180,7 @@ def _lines_in(document: Row, chunks: list[Row], first: int, last: int, *, hidden
 
 
 def _visible(document: Row, piece: str, start: int) -> str:
-    """Return what a person sees of a piece of a document's text.
+    """Return the visible part of a piece of a document's text.
 
     :param start: its position in the text.
     """

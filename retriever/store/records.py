@@ -170,7 +170,7 @@ def name_of(name: Id) -> str:
 
 
 def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -> list[int | None]:
-    """Return the positions in `document_rows` of the documents with these ids, None where there is none.
+    """Return the positions in `document_rows` of the documents with these ids; None for each id that is missing.
 
     If a file and an added document share a name, the file is returned if it has text.
     """

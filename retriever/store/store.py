@@ -131,7 +131,7 @@ class Store:
     def repairing(self, remedy: str) -> str:
         """Name the command that repairs the index; for an untrusted index, first the command that allows it.
 
-        :param remedy: what the repair does, such as "builds it anew".
+        :param remedy: the effect of the repair, such as "builds it anew".
         """
         repair = f"'binocle verify --repair' {remedy}"
         if self.trusted:

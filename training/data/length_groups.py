@@ -1,8 +1,8 @@
 """Groups of rows with similar lengths, and the batches that each epoch draws from them.
 
 Rows of similar lengths in one batch need little padding. But the narrower a group, the more often its rows meet again,
-and in-batch negatives should change. `group_sizes` finds the groups with the least padding in which rows meet again at
-most about 5 times as often as by chance. `deal` draws batches so that rows meet again as late as possible.
+and in-batch negatives should change. `group_sizes` finds the groups with the least padding, as long as rows meet
+again at most about 5 times as often as by chance. `deal` draws batches so that rows meet again as late as possible.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def _shortest_path(costs: NDArray[np.float64]) -> list[int]:
 
 
 def left_out(rows: int, count: int, epochs: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions, among rows sorted by length, of those that fill no batch in the first epoch of a cycle.
+    """Choose the rows without a batch in the first epoch of a cycle: their positions in the order of length.
 
-    In epoch e, the row e behind each takes its turn. It has nearly the same length, and no row has two turns.
+    In epoch e, the rows e positions later are left out: they have nearly the same length. No row is left out twice.
 
     :param count: of the positions; below `rows` / `epochs`.
     """

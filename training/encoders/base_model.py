@@ -59,8 +59,8 @@ def _load(folder: Path) -> Any:
 def save_model(model: Any, folder: Path) -> None:
     """Write a finished encoder or reranker, with a tokenizer that neither pads nor truncates.
 
-    A fast tokenizer keeps, and saves, the padding and truncation of its last call. That call is another one in a
-    resumed run, and the fingerprint of the model would be another one too.
+    A fast tokenizer keeps and saves the padding and truncation of its last call. A resumed run ends with another call,
+    which would change the fingerprint of the model.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is not None:
@@ -70,7 +70,7 @@ def save_model(model: Any, folder: Path) -> None:
 
 
 def pool_layers(name: str, model: Any, numbers: Sequence[int]) -> Any:
-    """Pool the states of one layer, or the mean of the states of several, in place of those of the last.
+    """Pool the states of one layer, or the mean over several layers, instead of the states of the last layer.
 
     Layers above the highest are left out. A model that pools one layer is an ordinary one with fewer layers.
 
@@ -156,7 +156,7 @@ def keep_first_layers(name: str, model: Any, layers: int) -> None:
 def keep_spread_layers(name: str, words: Any, layers: int) -> None:
     """Leave out layers, so that some remain, evenly spread from the first to the last (Sanh et al. 2019).
 
-    Of twelve layers, six are 0, 2, 4, 7, 9 and 11: those that DistilBERT began with (arXiv:1910.01108).
+    Six of twelve layers are 0, 2, 4, 7, 9 and 11, as DistilBERT's were (arXiv:1910.01108).
 
     :param name: of the model, for messages.
     :raises InputError: when the model does not have more layers.

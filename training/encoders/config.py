@@ -27,7 +27,7 @@ class EncoderConfig(TrainingConfig):
     mini_batch: int = 32
     query_prompt: str | None = None  # put before every query from now on; None: the base's
     document_prompt: str | None = None
-    guide: str | None = None  # encoder that drops false negatives of guided-ranking; None: the base as it was
+    guide: str | None = None  # encoder that drops false negatives of guided-ranking; None: the untrained base
     sampler: str = "proportional"  # of several data sets: by their batches, or in turn until one ends
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank

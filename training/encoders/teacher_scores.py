@@ -40,7 +40,7 @@ class ScoringReport:
 
     models: tuple[str, ...]
     rows: int
-    scores: int  # in each row: the positive's and those of its negatives
+    scores: int  # in each row: of the positive and of each negative
     agreement: float  # share of the rows where the positive scores highest
     seconds: float
 

@@ -108,7 +108,7 @@ def _run_settings(
 def _objectives(
     config: EncoderConfig, sets: list[TrainingSet], names: list[str | None], teacher: str | None
 ) -> list[str]:
-    """Return the objective of each data set: the one that is named, or else one that fits its columns.
+    """Return the objective of each data set: the named one, or else one that fits its columns.
 
     :raises InputError: if an objective does not fit the columns, or a setting that no objective uses is given.
     """

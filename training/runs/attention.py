@@ -14,7 +14,7 @@ _MAX_SHARES = 2**25  # numbers kept for the backward pass of a layer, 64 MiB: to
 
 
 def speed_up(model: Any) -> None:
-    """Give a transformers model this attention in place of `sdpa`. Other modules, and None, stay as they are."""
+    """Give a transformers model this attention in place of `sdpa`. Other modules, and None, do not change."""
     if getattr(getattr(model, "config", None), "_attn_implementation", None) == "sdpa":
         AttentionInterface.register(_NAME, _forward)
         AttentionMaskInterface.register(_NAME, sdpa_mask)

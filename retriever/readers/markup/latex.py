@@ -44,7 +44,7 @@ _SPECIAL = {
 _SPECIAL_NAMES = "|".join(_SPECIAL)
 _ACCENTED = r"\\(?:[\"'`^~=.]|[uvHckr](?=[ \t{\\]))[ \t]*(?:\{\\?[a-zA-Z]\}|\\[ij](?![a-zA-Z])[ \t]*|[a-zA-Z])"
 _LETTER = re.compile(
-    r"\\\\|\\(?:verb|lstinline)\*?(?P<delimiter>[^\w\s*{])[^\n]*?(?P=delimiter)"  # these and formulas stay as they are
+    r"\\\\|\\(?:verb|lstinline)\*?(?P<delimiter>[^\w\s*{])[^\n]*?(?P=delimiter)"  # these and formulas do not change
     r"|\\(?:url|href|path|nolinkurl)[ \t]*\{[^{}\n]*\}|\$[^$\n]*\$"
     rf"|(?P<accented>\{{{_ACCENTED}\}}|{_ACCENTED})"
     rf"|\{{\\(?P<grouped>{_SPECIAL_NAMES})\}}"

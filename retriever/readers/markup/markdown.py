@@ -57,7 +57,7 @@ def read_markdown(data: bytes, format_name: str) -> Document:
 def with_letters(document: Document) -> Document:
     """Replace the character references of a Markdown document by their letters; in code they stand for themselves.
 
-    Lines stay as they are. So does a text that a program adds: it is stored as it was given.
+    The lines stay the same. A text that a program adds is not changed at all.
     """
     return replace_outside_code(document, _REFERENCE, _referred) if "&" in document.text else document
 

@@ -63,7 +63,7 @@ def _blank(word: re.Match[str]) -> str:
 
 
 def _is_signs(text: str) -> bool:
-    """Whether a text consists of signs in long words: each letter stands for the one that came first in the file."""
+    """Whether a text consists of signs in long words. Such a font numbers its letters in the order of the file."""
     words = text.split()
     characters = "".join(words)
     signs = _SIGN.findall(characters)

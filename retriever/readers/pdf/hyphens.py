@@ -41,7 +41,7 @@ def joiner(texts: Iterable[str]) -> Callable[[str], str]:
 def _is_compound(first: str, second: str, counts: Counter[str]) -> bool:
     """Whether the hyphen belongs to the word.
 
-    :param counts: the words of the document as they are written: German ones are compounds too, with no capital inside.
+    :param counts: the words of the document, in their case: German nouns are compounds too, with no capital inside.
     """
     if not (first + second).isalpha() or (len(first) > 1 and second[0].isupper() != first.isupper()):
         return True  # COVID-19, Anglo-Saxon, IBM-owned

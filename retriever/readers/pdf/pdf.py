@@ -54,7 +54,7 @@ _STAMP = 100  # characters of a page: fewer may be a stamp on a scanned one
 _PICTURES = (pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM)
 _MARGIN = 5.0  # points around letters in their picture
 
-# What a page shows and its text lacks. With OCR these are read; else the reason says:
+# Reasons why the text of a page lacks words that the page shows. OCR reads them; without it, the reason is reported.
 _SCANNED, _STAMPED, _DAMAGED = "without text", "with hardly any text", "damaged"
 _ILLEGIBLE = "with words in a font without Unicode"
 _FOR_OCR = {_SCANNED: "scanned?", _STAMPED: "scanned?", _ILLEGIBLE: "--ocr reads them"}
@@ -107,7 +107,7 @@ def read_pdf(data: bytes, format_name: str, pictures: Pictures) -> Document:
 def _lack_without_text(page: Any, *, is_cut: bool) -> str:
     """Say why a page without text may lack some. A picture may show text, and so may many lines.
 
-    :param is_cut: whether the end of the file is missing, and so perhaps what was on the page.
+    :param is_cut: whether the end of the file is missing, and perhaps the content of the page with it.
     """
     kinds = [pdfium_c.FPDFPageObj_GetType(element) for element, _, _ in islice(objects(page), _MAX_OBJECTS)]
     if pdfium_c.FPDF_PAGEOBJ_IMAGE in kinds or kinds.count(pdfium_c.FPDF_PAGEOBJ_PATH) >= _MIN_PATHS:

@@ -1,6 +1,6 @@
 """Leave encoded data out of a text: certificates, keys, and images in base64 or hexadecimal digits.
 
-Nobody reads it or searches it, and its tokens match any nonsense. An ellipsis takes its place; lines stay as they are.
+Nobody reads it or searches it, and its tokens match any nonsense. An ellipsis takes its place; the lines stay the same.
 """
 
 from __future__ import annotations

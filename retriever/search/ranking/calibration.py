@@ -1,14 +1,15 @@
 """Measure how often the relevance of an index is wrong, without labels.
 
-Everyday questions stand for those without an answer, except on subjects that the index seems to treat. Sentences of
-passages stand for those with one: the longest of each passage in a sample. These are 200 short texts to encode. An
-index of 1,000 passages or more is measured, and again when it is twice or half as large, or has another encoder.
+Everyday questions stand for questions without an answer, except on subjects that the index seems to treat. Sentences
+of passages stand for questions with an answer: the longest sentence of each passage in a sample. These are 200 short
+texts to encode. An index of 1,000 passages or more is measured, and again when it is twice or half as large, or has
+another encoder.
 
-The default encoder keeps its scale, which was fitted with labels on four collections: one measured on the index itself
-was no better there. With other encoders, the two medians are the scale. The errors are measured with both.
+The default encoder keeps its scale, which was fitted with labels on four collections: there, a scale measured on the
+index itself was no better. With other encoders, the two medians are the scale. Errors are measured with every encoder.
 
-A hit of a relevance below .5 is weak. If that is wrong for more than a tenth of either texts, the index takes the
-nearest line that is not.
+A hit is weak if its relevance is below a threshold, .5. If this threshold misjudges more than a tenth of either kind
+of text, the index takes the nearest one that does not.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> RelevanceScale:
 
 
 def best_line(without: Floats, having: Floats) -> float:
-    """Return the value nearest to .5 that is wrong for at most a tenth of either texts; .5 if there is none.
+    """Return the threshold nearest to .5 that misjudges at most a tenth of either kind of text; .5 if there is none.
 
-    :param without: the best relevance of texts without an answer, (n,).
-    :param having: the best relevance of texts with one, (m,).
+    :param without: the best relevance of each text without an answer, shape (n,).
+    :param having: the best relevance of each text with an answer, shape (m,).
     """
     allowed = int(TOLERANCE * len(without))
     lowest = float(np.nextafter(np.sort(without)[-1 - allowed], 1)) if len(without) else 0.0

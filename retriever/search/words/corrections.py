@@ -54,7 +54,7 @@ def corrections_for(
     """Map each word of a query that the index and the encoder do not know to its correction, in order.
 
     :param encoder: is called only for a word that the index does not know.
-    :param where: with a filter, only words of passages that pass it are corrections: others are nobody's business.
+    :param where: with a filter, only words of passages that pass it are corrections: no other word is revealed.
     """
     lexical = snapshot.lexical
     if lexical is None or foreign_language(query.text):

@@ -200,7 +200,7 @@ def is_loopback(host: str) -> bool:
 def check_hosts(names: Iterable[str]) -> frozenset[str]:
     """Check names of this server.
 
-    :raises InputError: naming the one that is none.
+    :raises InputError: naming the first wrong one.
     """
     for name in names:
         if not name or set(name) & set("/:@?# "):
@@ -211,7 +211,7 @@ def check_hosts(names: Iterable[str]) -> frozenset[str]:
 def check_origins(names: Iterable[str]) -> frozenset[str]:
     """Check the origins of pages.
 
-    :raises InputError: naming the one that is none.
+    :raises InputError: naming the first wrong one.
     """
     for name in names:
         parts = urlsplit(name)

@@ -259,7 +259,7 @@ def _metrics(server: Server, names: Iterable[str]) -> str:
 
 
 def _path(request: Request) -> str:
-    """The path of a request below the one that another application has given this server."""
+    """The path of a request, without the prefix that an outer application serves this server under."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", ""))
 

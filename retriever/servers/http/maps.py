@@ -32,7 +32,7 @@ class _Drawn:
 
 
 class Maps:
-    """Maps by index and by token: who has a scope sees a map of its own documents."""
+    """Maps by index and by token: the map of a token with a scope has only the documents of the scope."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[Key, _Drawn] = OrderedDict()

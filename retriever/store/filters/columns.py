@@ -321,7 +321,7 @@ def encode(members: Members) -> tuple[list[Any], Positions, Positions]:
 def _decode(text: str) -> dict[str, Any]:
     """Read the metadata of a document.
 
-    :raises DamagedError: when they are not what was written.
+    :raises DamagedError: when they are no JSON object.
     """
     try:
         record = json.loads(text)

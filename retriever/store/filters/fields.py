@@ -36,7 +36,7 @@ _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 def check(key: str, operator: str, value: Any) -> None:
     """Check that a field can be compared with a value in this way.
 
-    :raises InputError: naming the field, the value and what was expected.
+    :raises InputError: naming the field, the value and the expected one.
     """
     if operator not in _OPERATORS.get(key, (operator,)):
         raise InputError(f"{key} can be compared with = and != only, not by {operator!r}")

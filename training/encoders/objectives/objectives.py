@@ -124,7 +124,7 @@ def score_range(data: TrainingSet) -> tuple[float, float]:
 def are_cosines(data: TrainingSet) -> bool:
     """Check whether a teacher's scores can be cosines: all lie between -1 and 1, or all differences between -2 and 2.
 
-    A row with a difference alone has it as the score of its positive, beside 0 as that of its negative.
+    A row that has only the difference stores it as the positive's score, and 0 as the negative's.
     """
     low, high = score_range(data)
     of_negatives = pc.list_element(data.table()["label"], 1).to_numpy()
