@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import ssl
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -21,12 +22,15 @@ from ....core.errors import (
     UntrustedError,
 )
 from ....core.version import __version__
+from ..limits import MAX_ANSWER
 from .requests import json_text, quoted, url_values
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping
 
 _T = TypeVar("_T")
+_PART = 2**16  # bytes to read at once
 
 _ERRORS: dict[int, type[BinocleError]] = {
     404: NotFoundError,
@@ -42,7 +46,7 @@ class Connections:
     :param url: as messages name the server.
     :param prefix: of every path.
     :param headers: of every request.
-    :param seconds: to wait for each answer.
+    :param seconds: to wait for each answer, its last byte included.
     """
 
     def __init__(self, url: str, address: SplitResult, prefix: str, headers: dict[str, str], seconds: float) -> None:
@@ -122,15 +126,37 @@ class Connections:
         self, connection: http.client.HTTPConnection, method: str, url: str, content: str | None
     ) -> tuple[int, bytes, bool]:
         try:
+            if connection.sock is not None:
+                connection.sock.settimeout(self._seconds)
             connection.request(method, url, content, self.headers)
+            stream, end = connection.sock, time.monotonic() + self._seconds
             response = connection.getresponse()
             is_late = response.status == 503 and response.getheader("Retry-After") is not None
-            answer = response.status, response.read(), is_late
+            answer = response.status, self._read(response, stream, end), is_late
         except BaseException:
             connection.close()
             raise
         self.idle.append(connection)
         return answer
+
+    def _read(self, response: http.client.HTTPResponse, stream: socket.socket, end: float) -> bytes:
+        """Read an answer, of an address that may be anything, such as an endless stream.
+
+        :param end: on the clock of `time.monotonic`.
+        """
+        content = bytearray()
+        while part := response.read1(_PART):
+            content += part
+            seconds = end - time.monotonic()
+            if seconds <= 0:
+                raise TimeoutError
+            if len(content) > MAX_ANSWER:
+                raise StoreError(f"{self.url} answers with over {MAX_ANSWER:,} bytes: expected 'binocle serve' there")
+            stream.settimeout(seconds)
+        response.close()  # `read1` does not, so that the connection would take no other request
+        if response.length:
+            raise http.client.IncompleteRead(bytes(content), response.length)
+        return bytes(content)
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = str(self._address.hostname), self._address.port

@@ -75,7 +75,7 @@ class RemoteRetriever(AsyncWrites):
         :param url: its address, such as `http://127.0.0.1:8420`.
         :param token: one of the file that `binocle serve --tokens` names.
         :param index: the name of one of its indexes; by default the first one.
-        :param seconds: to wait for each answer.
+        :param seconds: to wait for each answer, its last byte included.
         :raises InputError: when one of them cannot be used.
         """
         address = address_of(url)

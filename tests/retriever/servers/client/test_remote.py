@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import pickle
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -447,6 +449,47 @@ def test_an_answer_with_other_fields_is_an_error_of_one_line(fields, monkeypatch
                     StoreError, match="with other fields: expected the address of 'binocle serve', of ver"
                 ):
                     call()
+        server.shutdown()
+
+
+class Stream(BaseHTTPRequestHandler):
+    """An address that is no server of an index: it answers without end, or breaks off."""
+
+    pause, parts, length = 0.0, 10_000, ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        if self.length:
+            self.send_header("Content-Length", self.length)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(self.parts):
+                self.wfile.write(b" " * 1_000)
+                time.sleep(self.pause)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize(
+    ("stream", "seconds", "error", "says"),
+    [
+        ({"pause": 0.05}, 0.3, DeadlineError, "no answer within 0.3 seconds"),
+        ({}, 20, StoreError, "answers with over 100,000 bytes: expected 'binocle serve' there"),
+        ({"parts": 3, "length": "5000"}, 20, StoreError, "3000 bytes read, 2000 more expected"),
+    ],
+)
+def test_an_answer_without_end_or_one_that_breaks_off_is_an_error_of_one_line(
+    stream, seconds, error, says, monkeypatch
+):
+    monkeypatch.setattr("binocle.retriever.servers.client.connections.MAX_ANSWER", 100_000)
+    for name, value in stream.items():
+        monkeypatch.setattr(Stream, name, value)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stream) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with RemoteRetriever(address, seconds=seconds) as remote, pytest.raises(error, match=says):
+            remote.status()
         server.shutdown()
 
 
