@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from .application import Server, application
@@ -59,6 +60,10 @@ class BoundedHttp(HttpToolsProtocol):
     _cycles: tuple[RequestResponseCycle, ...] = ()  # requests that wait for an answer, several if the client sent all
     _check: asyncio.TimerHandle
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.parser = _Parser(self)  # type: ignore[assignment]
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch the progress of a client."""
         super().connection_made(transport)
@@ -94,6 +99,8 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End a head, and answer its request."""
         self._size = 0
+        if self.parser.should_upgrade():
+            return  # `_Parser` parses it again, without that
         self._heads += 1
         super().on_headers_complete()
         self._cycles = (*(cycle for cycle in self._cycles if not cycle.response_complete), self.cycle)
@@ -106,7 +113,50 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End a request."""
         self._size = 0
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+
+class _Parser:
+    """The parser of httptools without the header `Upgrade`: this server speaks HTTP/1.1 alone.
+
+    Java's client offers HTTP/2 with each request. httptools takes all bytes after such a head for the other protocol,
+    so that the body and the next requests would be lost.
+    """
+
+    def __init__(self, protocol: HttpToolsProtocol) -> None:
+        self._protocol = protocol
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = HttpRequestParser(self._protocol)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as Uvicorn sets it
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+    def feed_data(self, data: bytes) -> None:
+        """Parse the bytes of a client.
+
+        :raises HttpParserError: when they are no request, or one for a tunnel.
+        """
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self._begin()
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        """Write the head that was parsed last, without the header `Upgrade`."""
+        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+        if method == b"CONNECT":
+            raise HttpParserError("this server is no proxy")
+        lines = [b"%s %s HTTP/%s" % (method, self._protocol.url, version)]
+        lines += [b"%s: %s" % header for header in self._protocol.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
 
 class _Runner(uvicorn.Server):

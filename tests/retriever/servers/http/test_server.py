@@ -837,6 +837,27 @@ def test_a_head_and_a_body_in_many_pieces_are_read(serving, retriever):
                     answer += client.recv(100_000)
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_a_request_that_offers_another_protocol_is_answered_whole_by_this_one(protocol, serving, retriever):
+    body = json.dumps({"query": QUERY})
+    lines = ["POST /search HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", "Connection: Upgrade"]
+    request = "\r\n".join([*lines, f"Upgrade: {protocol}", "", body]).encode()
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(retriever) as address, connected(address) as client:
+        client.sendall(request + request[:-9])
+        client.sendall(request[-9:] + last)
+        answers = b"".join(iter(lambda: client.recv(100_000), b""))
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.count(retriever.search(QUERY)[0].path.encode()) >= 2
+    assert answers.endswith(b'{"status":"ok"}')
+
+
+def test_a_request_for_a_tunnel_is_refused(serving, retriever):
+    with serving(retriever) as address, connected(address) as client:
+        client.sendall(b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(100_000).startswith(b"HTTP/1.1 400")
+
+
 def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
     path = tmp_path / "socket"
     with listening.listen_at(path):
