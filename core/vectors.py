@@ -30,7 +30,19 @@ def with_direction(value: Any, label: str) -> NDArray[np.float64]:
     """Return a vector that is not zero, shape (dim,).
 
     :param label: names the vector in messages.
-    :raises InputError: when it is no list of numbers, one of them is not finite, or all are 0.
+    :raises InputError: as `finite` does, or when all numbers are 0.
+    """
+    numbers = finite(value, label)
+    if not numbers.any():
+        raise InputError(f"{label} is zero: expected a vector with a direction")
+    return numbers
+
+
+def finite(value: Any, label: str) -> NDArray[np.float64]:
+    """Return a vector, shape (dim,).
+
+    :param label: names the vector in messages.
+    :raises InputError: when it is no list of numbers, or one of them is not finite.
     """
     try:
         array = np.asarray(value)
@@ -41,8 +53,6 @@ def with_direction(value: Any, label: str) -> NDArray[np.float64]:
     numbers = array.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise InputError(f"{label} has a number that is not finite: expected finite numbers")
-    if not numbers.any():
-        raise InputError(f"{label} is zero: expected a vector with a direction")
     return numbers
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import is_whole, listed
 from ...core.errors import InputError, MissingExtraError
 from ..models.load import load_encoder, load_reranker
 from ..models.reranker import best
@@ -73,15 +74,17 @@ class BinocleRetriever:
         :param min_relevance: leave out what has less relevance, from 0 to 1.
         :param filter_policy: whether filters of a run replace those here, or are added to them.
         """
-        if top_k <= 0:
-            raise InputError(f"top_k is the number of documents, at least 1, not {top_k}")
+        if not isinstance(document_store, BinocleDocumentStore):
+            raise InputError(f"expected a BinocleDocumentStore, not {document_store!r}")
+        if not is_whole(top_k, 1):
+            raise InputError(f"top_k is the number of documents, at least 1, not {top_k!r}")
         self.document_store = document_store
         self.filters = filters
         self.top_k = top_k
         self.mode = mode
         self.rerank = rerank
         self.min_relevance = min_relevance
-        self.filter_policy = filter_policy
+        self.filter_policy = FilterPolicy.from_str(str(filter_policy))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for a stored pipeline."""
@@ -95,7 +98,6 @@ class BinocleRetriever:
         """Return the retriever of a stored pipeline."""
         settings = dict(data["init_parameters"])
         settings["document_store"] = BinocleDocumentStore.from_dict(settings["document_store"])
-        settings["filter_policy"] = FilterPolicy.from_str(settings["filter_policy"])
         return cls(**settings)
 
     @component.output_types(documents=list[Document])
@@ -209,6 +211,7 @@ class BinocleDocumentEmbedder:
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, list[Document]]:
         """Return copies of the documents with their embeddings."""
+        _check(documents)
         texts = [_text(document, self.meta_fields_to_embed, self.embedding_separator) for document in documents]
         vectors = self._encoding.encode(texts, "document") if texts else []
         pairs = zip(documents, vectors, strict=True)
@@ -249,6 +252,7 @@ class BinocleRanker:
     @component.output_types(documents=list[Document])
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
         """Return the best documents, best first."""
+        _check(documents)
         self.warm_up()
         assert self._reranker
         texts = [_text(document, self.meta_fields_to_embed, self.embedding_separator) for document in documents]
@@ -261,6 +265,12 @@ class BinocleRanker:
     ) -> dict[str, list[Document]]:
         """Await `run`."""
         return await CALLS.run(self.run, query, documents, top_k)
+
+
+def _check(documents: Sequence[Document]) -> None:
+    """:raises TypeError: when it is no list of documents, as Haystack's own components do."""
+    if not isinstance(documents, (list, tuple)) or not all(isinstance(document, Document) for document in documents):
+        raise TypeError(f"expected a list of documents, not {documents!r:.60}")
 
 
 def _text(document: Document, fields: Iterable[str], separator: str) -> str:
@@ -286,7 +296,7 @@ class BinocleConverter:
     @component.output_types(documents=list[Document])
     def run(self, sources: list[str | Path | ByteStream]) -> dict[str, list[Document]]:
         """Return the documents of files, folders and byte streams; a file that cannot be read gives a warning."""
-        for source in sources:
+        for source in listed(sources, "sources"):
             if not isinstance(source, (str, Path, ByteStream)):
                 raise InputError(f"a source is a path or a ByteStream, not {type(source).__name__}")
         return {"documents": [document for source in sources for document in _documents(source, self.exclude or ())]}
@@ -330,6 +340,7 @@ class BinocleSplitter:
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, list[Document]]:
         """Return the passages of all documents, in order, with `source_id`, `split_id` and `split_idx_start`."""
+        _check(documents)
         return {"documents": [passage for document in documents for passage in self._passages(document)]}
 
     @component.output_types(documents=list[Document])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...core.checks import listed
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..retriever import Retriever
 from ..store.filters.filter import F, Filter
@@ -195,9 +196,9 @@ class BinocleDocumentStore:
         :param policy: OVERWRITE or SKIP documents with an id that exists, or FAIL, the default, and write none.
         :returns: the number of documents written.
         """
-        if not isinstance(documents, Iterable) or isinstance(documents, str):
-            raise InputError(f"expected a list of documents, not {documents!r}")
-        documents = list(documents)
+        if not isinstance(policy, DuplicatePolicy):
+            raise InputError(f"policy is a DuplicatePolicy, such as DuplicatePolicy.OVERWRITE, not {policy!r}")
+        documents = listed(documents, "documents")
         for document in documents:
             if not isinstance(document, Document):
                 raise InputError(f"expected a list of documents, but one of them is {document!r}")
@@ -230,8 +231,8 @@ class BinocleDocumentStore:
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents; an id that is not there is no error."""
-        if document_ids:
-            self._read(lambda: self.index.delete(*document_ids), None)
+        if names := listed(document_ids, "ids"):
+            self._read(lambda: self.index.delete(*names), None)
 
     def delete_all_documents(self, recreate_index: bool = False) -> None:
         """Delete all documents.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
+from ...core.checks import listed
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ...core.files import expand_home
 from ...core.words import encodable
@@ -259,7 +260,7 @@ class BinocleVectorStore(VectorStore):
         :returns: their ids, by default made from text and metadata.
         """
         refuse_options(options, "ids", "batch_size")
-        contents = list(texts)
+        contents = listed(texts, "texts")
         rows = list(_rows(contents, metadatas, ids))
         documents: list[dict[str, Any]] = [
             {"text": text, "metadata": to_metadata(values or {}), "id": name} for text, values, name in rows
@@ -281,8 +282,8 @@ class BinocleVectorStore(VectorStore):
         with contextlib.suppress(NoIndexError):  # nothing was added yet
             if ids is None:
                 self.index.delete(where=~NOTHING)
-            elif ids:
-                self.index.delete(*ids)
+            elif names := listed(ids, "ids"):
+                self.index.delete(*names)
         return True
 
     async def adelete(self, ids: list[str] | None = None, **options: Any) -> bool | None:
@@ -293,8 +294,9 @@ class BinocleVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return whole documents in the order of their ids, without missing ones."""
-        records = present(self.index, ids)
-        return [_whole(records[name]) for name in ids if name in records]
+        names = listed(ids, "ids")
+        records = present(self.index, names)
+        return [_whole(records[name]) for name in names if name in records]
 
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Await `get_by_ids`."""
@@ -395,7 +397,7 @@ def _rows(
     :raises InputError: when there are more of one than of the others.
     """
     for name, values in (("metadatas", metadatas), ("ids", ids)):
-        if values is not None and len(values) != len(texts):
+        if values is not None and len(listed(values, name)) != len(texts):
             raise InputError(f"there are {len(texts)} texts and {len(values)} {name}: expected as many of both")
     none = [None] * len(texts)
     return zip(texts, metadatas or none, ids or none, strict=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....core.vectors import finite
 from ...store.filters.filter import F
 from .values import known
 
@@ -28,10 +29,12 @@ def with_embedding(added: dict[str, Any], embedding: Sequence[float] | None, dim
     """Return a document that is added, with its embedding.
 
     :param dim: of an index without an encoder, else None.
+    :raises InputError: when the embedding is no list of finite numbers.
     """
     if embedding is None and dim is None:
         return added
-    vector = np.zeros(dim or 0) if embedding is None else np.asarray(embedding, np.float64)
+    label = f"the embedding of document {added['id']!r}"
+    vector = np.zeros(dim or 0) if embedding is None else finite(embedding, label)
     length = float(np.linalg.norm(vector))
     metadata = {**added.get("metadata", {}), LENGTH: -1.0 if embedding is None else length}
     return {**added, "metadata": metadata, "embedding": vector if length else np.eye(1, len(vector))[0]}

@@ -50,8 +50,8 @@ def _part(key: str, value: Any) -> Filter:
         return ~_mapping(value)
     if str(key).startswith("$"):
         raise InputError(f"there is no operator {key}: expected $and, $or, $not or a key of metadata")
-    if isinstance(value, Mapping) and value and all(str(name).startswith("$") for name in value):
-        return joined("and", [_compare(key, name[1:], bound) for name, bound in value.items()])
+    if isinstance(value, Mapping) and any(str(name).startswith("$") for name in value):
+        return joined("and", [_compare(key, str(name), bound) for name, bound in value.items()])
     return equals(key, value)
 
 
@@ -71,26 +71,25 @@ def _between(key: str, bounds: Any) -> Filter:
 
 
 _COMPARISONS: dict[str, Callable[[str, Any], Filter]] = {
-    "eq": equals,
-    "ne": lambda key, value: ~equals(key, value),
-    "gt": lambda key, value: known(key, F.metadata[key] > value),
-    "gte": lambda key, value: known(key, F.metadata[key] >= value),
-    "lt": lambda key, value: known(key, F.metadata[key] < value),
-    "lte": lambda key, value: known(key, F.metadata[key] <= value),
-    "in": lambda key, values: known(key, F.metadata[key].is_in(values)),
-    "nin": lambda key, values: ~known(key, F.metadata[key].is_in(values)),
-    "between": _between,
-    "contain": contains,
-    "contains": contains,
-    "like": _like,
-    "exists": lambda key, value: exists(key) if value else ~exists(key),
+    "$eq": equals,
+    "$ne": lambda key, value: ~equals(key, value),
+    "$gt": lambda key, value: known(key, F.metadata[key] > value),
+    "$gte": lambda key, value: known(key, F.metadata[key] >= value),
+    "$lt": lambda key, value: known(key, F.metadata[key] < value),
+    "$lte": lambda key, value: known(key, F.metadata[key] <= value),
+    "$in": lambda key, values: known(key, F.metadata[key].is_in(values)),
+    "$nin": lambda key, values: ~known(key, F.metadata[key].is_in(values)),
+    "$between": _between,
+    "$contain": contains,
+    "$contains": contains,
+    "$like": _like,
+    "$exists": lambda key, value: exists(key) if value else ~exists(key),
 }
 
 
 def _compare(key: str, operator: str, value: Any) -> Filter:
     if operator not in _COMPARISONS:
-        names = ", ".join(f"${name}" for name in _COMPARISONS)
-        raise InputError(f"there is no operator ${operator}: expected one of {names}")
+        raise InputError(f"there is no operator {operator}: expected one of {', '.join(_COMPARISONS)}")
     return _COMPARISONS[operator](key, value)
 
 
@@ -104,7 +103,7 @@ class BinocleTranslator(Visitor):
 
     def visit_comparison(self, comparison: Comparison) -> Filter:
         """Compare the values under a key."""
-        return _compare(comparison.attribute, comparison.comparator.value, comparison.value)
+        return _compare(comparison.attribute, f"${comparison.comparator.value}", comparison.value)
 
     def visit_structured_query(self, structured_query: Any) -> tuple[str, dict[str, Any]]:
         """Return the query, and the options of a search."""

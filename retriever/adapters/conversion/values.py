@@ -23,8 +23,13 @@ _NESTED = 3  # members of the entry of a value in a mapping; others have two: th
 def to_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as metadata of an added document.
 
-    :raises InputError: when JSON has no such value.
+    :raises InputError: when it is no mapping, a key is no text, or JSON has no such value.
     """
+    if not isinstance(values, Mapping):
+        raise InputError(f"metadata are a mapping of names to values, not {values!r:.60}")
+    for key in values:
+        if not isinstance(key, str):
+            raise InputError(f"a key of metadata is a text, not {key!r:.60}")
     if JSON_VALUES in values:
         raise InputError(f"metadata cannot have {JSON_VALUES!r}: Binocle keeps lists and mappings under this key")
     metadata, encoded = {}, []

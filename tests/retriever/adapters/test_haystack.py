@@ -15,7 +15,7 @@ import haystack.testing.document_store_async as asynchronous
 from haystack import Document, Pipeline
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ByteStream, SparseEmbedding
-from haystack.document_stores.types import DuplicatePolicy
+from haystack.document_stores.types import DuplicatePolicy, FilterPolicy
 from haystack.errors import FilterError
 from haystack.utils.filters import document_matches_filter
 
@@ -348,6 +348,29 @@ def test_a_filter_that_cannot_be_read_is_refused(store):
         with pytest.raises(FilterError, match="delete_all_documents"):
             store.update_by_filter(filters, {"read": True})
     assert store.count_documents() == 1
+
+
+def test_wrong_arguments_are_refused(store, document_store, tiny_model):
+    store.write_documents([Document(id="a", content="The cat sat on the mat.")])
+    splitter, embedder = BinocleSplitter(str(tiny_model)), BinocleDocumentEmbedder(str(tiny_model))
+    for call, problem in (
+        (lambda: store.delete_documents("a"), "expected a list of ids, not 'a'"),
+        (lambda: store.write_documents([Document(id="a", content="")], policy="skip"), "policy is a DuplicatePolicy"),
+        (lambda: store.write_documents([Document(meta={1: 2})]), "a key of metadata is a text, not 1"),
+        (lambda: document_store.write_documents([Document(id="b", embedding="x")]), "the embedding of document 'b' is"),
+        (lambda: document_store.write_documents([Document(embedding=[np.nan] * 768)]), "a number that is not finite"),
+        (lambda: BinocleRetriever(None), "expected a BinocleDocumentStore, not None"),
+        (lambda: BinocleRetriever(store, top_k="3"), "at least 1, not '3'"),
+        (lambda: BinocleRetriever(store, filter_policy="join"), "Unknown FilterPolicy type 'join'"),
+        (lambda: BinocleConverter().run("notes"), "expected a list of sources, not 'notes'"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            call()
+    for component in (splitter, embedder):
+        with pytest.raises(TypeError, match=r"expected a list of documents, not \['a text'\]"):
+            component.run(["a text"])
+    assert [document.content for document in store.filter_documents()] == ["The cat sat on the mat."]
+    assert BinocleRetriever(store, filter_policy="merge").filter_policy is FilterPolicy.MERGE
 
 
 def test_nothing_is_sent_to_the_makers_of_haystack():

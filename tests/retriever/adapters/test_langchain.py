@@ -166,6 +166,7 @@ def test_a_filter_that_cannot_be_read_is_refused(langchain_index):
         ({"$nor": [{"year": 2020}]}, r"no operator \$nor"),
         ({"year": {"$between": [2020]}}, "a list of two bounds"),
         ({"team": {"$like": 7}}, "with a text"),
+        ({"year": {"$gte": 2020, "lt": 2023}}, "no operator lt: expected one of "),
         (lambda _: True, "cannot be a function"),
     ):
         with pytest.raises(InputError, match=problem):
@@ -427,3 +428,18 @@ def test_options_that_do_not_exist_are_refused(langchain_index, tiny_model, make
         langchain_index.add_texts(["a text"], metadata=[{"team": "x"}])
     with pytest.raises(InputError, match="no option 'filter' here: expected none"):
         langchain_index.delete(filter={"team": "x"})
+
+
+def test_one_text_or_id_is_no_list_of_them(langchain_index):
+    """The letters of a text are no texts, and those of an id are no ids: "faq-1" deleted nothing, and said nothing."""
+    for call, problem in (
+        (lambda: langchain_index.add_texts("a text"), "expected a list of texts, not 'a text'"),
+        (lambda: langchain_index.add_texts(None), "expected a list of texts, not None"),
+        (lambda: langchain_index.add_texts(["a", "b"], ids="ab"), "expected a list of ids, not 'ab'"),
+        (lambda: langchain_index.delete("faq-1"), "expected a list of ids, not 'faq-1'"),
+        (lambda: langchain_index.get_by_ids("faq-1"), "expected a list of ids, not 'faq-1'"),
+        (lambda: langchain_index.add_texts(["a"], ["b"]), "metadata are a mapping of names to values, not 'b'"),
+        (lambda: langchain_index.add_texts(["a"], [{1: 2}]), "a key of metadata is a text, not 1"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            call()
