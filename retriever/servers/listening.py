@@ -61,7 +61,8 @@ def listen_at(path: Path) -> Iterator[socket.socket]:
 def _remove_dead_socket(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise InputError(f"cannot listen at {path}: it is a file, and no socket")
+            kind = "folder" if path.is_dir() else "file"
+            raise InputError(f"cannot listen at {path}: it is a {kind}, and no socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:

@@ -23,8 +23,9 @@ ORDER = 5  # version of the batches: raise it if the same settings draw others, 
 def check_out(out: Path, kind: str = "model") -> None:
     """:raises InputError: unless the output folder is missing, empty or holds an unfinished run."""
     check_name(out.resolve())
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: expected a folder for the {kind}")
+    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise InputError(f"{nearest} is a file: expected a folder for the {kind}")
     is_started = (folder_of(out) / SETTINGS).is_file()
     if not is_started and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
         if finished_of(out).is_dir():

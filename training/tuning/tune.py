@@ -23,6 +23,7 @@ from ...retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder
 from ...retriever.models.files import ADAPTER, INT8, split_precision
 from ..runs import environment
+from ..runs.run_folder import check_out
 from ..runs.training_run import TrainingRun
 from . import unpublished
 from .tuning_config import TuningConfig, check
@@ -94,6 +95,7 @@ def tune(
     if finished is not None:
         pairs, teaching, verdict = finished.pairs, finished.teaching, finished.verdict
     else:
+        check_out(run.out)
         pairs, teaching, verdict = _learn(run, retriever)
     published = False
     if publish and verdict is not None and verdict.is_gain:

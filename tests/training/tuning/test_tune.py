@@ -455,6 +455,12 @@ def test_a_log_teaches_beside_the_documents(same_index, tmp_path, willing):
     assert result.verdict is not None
 
 
+def test_a_file_in_place_of_the_folder_is_told_before_anything_is_learned(same_index, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="file is a file: expected a folder for the model"):
+        tune.tune(same_index, recipe=FAST, out=tmp_path / "file", progress=lambda event: pytest.fail(event.stage))
+
+
 def test_too_few_documents_are_told(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([{"id": "a", "text": "the cat sat"}])

@@ -71,8 +71,9 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
         return
     has_mode = not split_precision(rest)[1] and split_length(rest)[1] is None and _pooling(rest) is None
     model, mode = _split(rest, "@") if has_mode else (rest, None)
-    if mode is not None:
-        check_mode(mode)
+    if mode is not None and mode not in MODES:
+        poolings = ", ".join(POOLING_FLAGS.values())
+        raise InputError(f"{mode!r} is no mode and no pooling: expected one of {', '.join(MODES)}, {poolings}")
     for search_mode in [mode] if mode is not None else modes:
         yield model, search_mode, reranker
 

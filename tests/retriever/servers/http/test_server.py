@@ -874,6 +874,8 @@ def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
     with pytest.raises(InputError, match="it is a file"), listening.listen_at(path):
         pass
     assert path.read_text() == "a file"
+    with pytest.raises(InputError, match="it is a folder, and no socket"), listening.listen_at(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_names_are_short_unless_that_would_make_them_the_same():
         ([], "not 0"),
         (["a", "b", "a@semantic"], "a@semantic is there twice"),
         (["a", ""], "'' is no contender"),
-        (["a", "b@dense"], "no mode 'dense'"),
+        (["a", "b@dense"], "'dense' is no mode and no pooling: expected one of hybrid, semantic, lexical, cls, max, "),
         (["a", "b@"], "'b@' is no contender"),
         (["a", "@hybrid"], "'@hybrid' is no contender"),
         (["a", "b+"], "'b+' is no contender"),
