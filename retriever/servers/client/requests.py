@@ -107,7 +107,7 @@ def batches(
 
 
 def document_batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the documents of one request after another, as many as a server takes at once; an empty list is one."""
+    """Yield the documents of one request after another, as many as a server takes at once."""
     batch: list[dict[str, Any]] = []
     size = 0
     for row in rows:
@@ -117,7 +117,8 @@ def document_batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, 
             batch, size = [], 0
         batch.append(row)
         size += characters
-    yield batch
+    if batch:
+        yield batch
 
 
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any] | None, list[Any] | None]:

@@ -192,6 +192,7 @@ def test_documents_are_added_changed_and_removed(tmp_path, tiny_model, serving):
     retriever.add([{"id": "first", "text": "The ship sails."}])
     with serving(retriever, writable=True) as address:
         remote = RemoteRetriever(address, index="notes")
+        assert remote.add([]).ids == retriever.add([]).ids == []
         assert remote.add([{"id": "a/b c?", "text": "The moon is full.", "metadata": {"x": 1}}]).indexed == 1
         assert remote.get("a/b c?").metadata == {"x": 1}
         remote.update(["a/b c?"], metadata={"x": 2})
