@@ -14,7 +14,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.files import user_folder, write_atomic
 from ...core.version import __version__
-from .bert.openvino import has_int8_products
+from .bert.int8 import has_int8_products
 from .files import INT8
 from .load import load_encoder, load_reranker
 

@@ -9,7 +9,9 @@ layer corrects its mean error (Nagel et al. 2019, arXiv:1906.04721).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,3 +158,12 @@ def _layer(
     inputs = np.round((scaled - np.float32(low)) / size) * size + np.float32(low)
     error = (scaled @ inverse.T - inputs @ (rounded * step[:, None]).T).mean(0)
     return Int8Dense(rounded, step, (bias + error).astype(np.float32), scale, low, high)
+
+
+def has_int8_products() -> bool:
+    """Whether the processor multiplies int8 exactly (AVX-512 VNNI, AVX-VNNI, AMX), as far as Linux says."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(r"\b(avx512_vnni|avx_vnni|amx_int8)\b", flags) is not None

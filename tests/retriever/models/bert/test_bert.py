@@ -97,14 +97,16 @@ def test_graphs_share_the_weights_made_from_the_models(bert, batch, is_int8):
 
 
 def test_in_bf16_only_the_last_norm_is_computed_in_float32(bert):
-    from binocle.retriever.models.bert import openvino
+    from binocle.retriever.models.bert.openvino import import_openvino
+    from binocle.retriever.models.bert.openvino_graph import build_graph
 
-    core = openvino.import_openvino().Core()
+    ov = import_openvino()
+    core = ov.Core()
     if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         pytest.skip("this processor does not compute in bf16")
     options = {"classifier": False, "has_types": False, "pooling": None, "int8": {}, "folded": {}}
-    model, settings = openvino._graph(*bert, has_bf16=True, **options), {"INFERENCE_PRECISION_HINT": "bf16"}
-    graph = core.compile_model(model, "CPU", settings)
+    model = build_graph(ov, *bert, has_bf16=True, **options)
+    graph = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "bf16"})
     operations = (operation.get_rt_info() for operation in graph.get_runtime_model().get_ordered_ops())
     norms = [info["runtimePrecision"].astype(str) for info in operations if info["layerType"].astype(str) == "MVN"]
     assert norms == ["bf16"] * (len(norms) - 1) + ["f32"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import InputError, ModelNotFoundError
-from binocle.retriever.models.bert import int8, openvino
+from binocle.retriever.models.bert import int8, openvino, openvino_graph
 from binocle.retriever.models.bert.int8 import calibration_ids, quantize
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.models.bert.weight_names import LayerNames
@@ -54,9 +54,9 @@ def layers(model):
 @pytest.fixture(params=[True, False], ids=["int8 products", "float32 products"])
 def products(request, monkeypatch):
     """A processor with int8 products, or without."""
-    if request.param and not openvino.has_int8_products():
+    if request.param and not int8.has_int8_products():
         pytest.skip("this processor has no exact products of int8")
-    monkeypatch.setattr(openvino, "has_int8_products", lambda: request.param)
+    monkeypatch.setattr(openvino_graph, "has_int8_products", lambda: request.param)
 
 
 def test_the_graph_computes_what_the_layers_say(model, layers, products):
