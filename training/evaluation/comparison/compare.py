@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 import tempfile
-from dataclasses import dataclass, replace
-from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
-from ....core.files import expand_home, write_atomic
-from ....core.progress import Progress, ignore, within
-from ....core.strict_json import strict_json
+from ....core.files import expand_home
+from ....core.progress import ignore
 from ....retriever.models import files as model_folder
 from ....retriever.models import settings as model_settings
-from ....retriever.models.load import load_reranker
 from ....retriever.search.arguments import check_reranking
-from ...runs import plots
 from .. import judged_rows, similarity
-from ..evaluate_file import evaluate_rows
 from ..heads import answers, classes, names
 from ..heads.head_rows import HEAD_ROWS
 from ..result import JudgedRowsResult, RetrievalResult
-from ..retrieval import evaluate, judged_queries
-from ..scorers import load
+from ..retrieval import judged_queries
 from ..significance import LEVEL, align, difference, holm
-from ..trec_run import write_run
+from . import comparison_files
 from . import contenders as contender_list
+from .contender_runs import CollectionRun, DataSet, evaluate_on_rows
 from .poolings import with_poolings
 from .table import Cell, Comparison, MeasureColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ....core.progress import OnProgress
     from ...runs.plots import Verdict
-    from ..heads.head_rows import Head
-    from ..scorers import Model
     from ..significance import Difference
+    from .contender_runs import Result, Results
     from .contenders import Contender
 
-    Result = RetrievalResult | JudgedRowsResult
-    Results = dict[tuple[str, str], Result]  # by contender and data set
 
 _MAIN_MEASURE = {
     "retrieval": "nDCG@10",
@@ -64,21 +53,6 @@ _MEASURES: dict[str, tuple[str, ...]] = {  # of each kind of data
     "answers": tuple(answers.MEASURES),
 }
 _STATISTICS = {**similarity.MEASURES, "classes": classes.MEASURES, "names": names.MEASURES}
-
-
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """A test collection, or judged rows in memory."""
-
-    name: str
-    path: Path
-    rows: judged_rows.Pairs | judged_rows.Rankings | judged_rows.HeadRows | None  # None for a test collection
-
-    @property
-    def kind(self) -> str:
-        if self.rows is None:
-            return "retrieval"
-        return "reranking" if isinstance(self.rows, judged_rows.Rankings) else self.rows.kind
 
 
 def compare(
@@ -120,18 +94,20 @@ def compare(
         if not _are_for_heads(sets, parsed):
             parsed = with_poolings(parsed, Path(temporary))
             _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
-        target = None if out is None else _create_folder(Path(out), picture)
-        stems = _file_stems([(contender.name, data_set.name) for data_set in sets for contender in parsed])
+        target = None if out is None else comparison_files.create_folder(Path(out), picture)
+        stems = comparison_files.file_stems(
+            [(contender.name, data_set.name) for data_set in sets for contender in parsed]
+        )
         runs = {} if target is None else {pair: target / f"{stem}.run" for pair, stem in stems.items()}
         for data_set in sets:
             if data_set.rows is None:
                 root = Path(indexes) if indexes else Path(temporary)
-                collection = _Collection(data_set, parsed, root, split, rerank_depth, runs)
+                collection = CollectionRun(data_set, parsed, root, split, rerank_depth, runs)
                 results |= collection.evaluate(progress)
-        results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
+        results |= evaluate_on_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
     comparison = _comparison(parsed, first, columns, results)
     if target is not None:
-        _write(comparison, target, picture, stems, per_query=per_query)
+        comparison_files.write(comparison, target, picture, stems, per_query=per_query)
     return comparison
 
 
@@ -146,7 +122,7 @@ def _baseline(contenders: Sequence[Contender], baseline: str | None) -> Contende
     return matches[0]
 
 
-def _are_for_heads(sets: Sequence[_Data], contenders: Sequence[Contender]) -> bool:
+def _are_for_heads(sets: Sequence[DataSet], contenders: Sequence[Contender]) -> bool:
     """Whether the data are rows of one kind of head.
 
     :raises InputError: when they are of several kinds, or a contender cannot be such a head.
@@ -179,24 +155,24 @@ def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None
             )
 
 
-def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
+def _read(data: Sequence[str | Path], split: str) -> list[DataSet]:
     """Check collections and read judged rows, all of them before the first evaluation."""
     if not data:
         raise InputError("a comparison needs data: test collections, or files of judged rows")
     paths = list(map(expand_home, data))
     stems = [path.resolve().name if path.is_dir() else judged_rows.name_of(path) for path in paths]
-    sets: list[_Data] = []
+    sets: list[DataSet] = []
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else str(path)
         if any(data_set.name == name for data_set in sets):
             raise InputError(f"{path} is given twice: expected different data")
         if path.is_dir():
             judged_queries(path, split, None, None)
-        sets.append(_Data(name, path, None if path.is_dir() else judged_rows.read(path)))
+        sets.append(DataSet(name, path, None if path.is_dir() else judged_rows.read(path)))
     return sets
 
 
-def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[MeasureColumn]:
+def _columns(sets: Sequence[DataSet], measures: Sequence[str]) -> list[MeasureColumn]:
     """Return a column for each measure of each data set.
 
     :raises InputError: for an unknown measure, or a measure that no data set has.
@@ -216,92 +192,6 @@ def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[MeasureColu
         for measure in [name for name in measure_names if name in _MEASURES[data_set.kind]]
         or [_MAIN_MEASURE[data_set.kind]]
     ]
-
-
-# Evaluation
-
-
-class _Collection:
-    """A test collection with an index for each encoder; all modes share it, and BM25 alone takes the first."""
-
-    def __init__(
-        self,
-        data: _Data,
-        contenders: Sequence[Contender],
-        root: Path,
-        split: str,
-        rerank_depth: int,
-        runs: Mapping[tuple[str, str], Path],
-    ) -> None:
-        """:param runs: the file for the run of each contender and data set, if runs are wanted."""
-        self._data, self._contenders, self._root, self._runs = data, contenders, root, runs
-        self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
-        models = (contender.source for contender in contenders if contender.source is not None)
-        self._any_model = next(models, model_folder.DEFAULT_MODEL)
-
-    def evaluate(self, progress: OnProgress) -> Results:
-        """Evaluate all contenders."""
-        return {
-            (contender.name, self._data.name): self._evaluate(contender, progress) for contender in self._contenders
-        }
-
-    def _evaluate(self, contender: Contender, progress: OnProgress) -> RetrievalResult:
-        title = f"{contender.name} on {self._data.name}"
-        progress(Progress(title))
-        model = contender.source or self._any_model
-        result = evaluate(
-            self._data.path,
-            mode=contender.mode,
-            model=model,
-            index=self._index(model),
-            rerank=contender.reranker,
-            run_file=self._runs.get((contender.name, self._data.name)),
-            progress=within(progress, f"{title}: "),
-            **self._options,
-        )
-        return result if contender.model in (None, model) else replace(result, model=contender.model)
-
-    def _index(self, model: str) -> Path:
-        folder = model_folder.find(model)
-        fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
-        whole, length = model_folder.split_length(model)
-        if model_folder.split_precision(whole)[1]:
-            fingerprint = model_settings.int8_fingerprint(fingerprint)
-        collection = self._data.path.resolve()
-        key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]
-        return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}{f'-{length}' if length else ''}"
-
-
-def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progress: OnProgress) -> Results:
-    """Evaluate contenders on judged rows. Contenders that differ only in mode share a result: no index is needed."""
-    results: Results = {}
-    for scorer in dict.fromkeys(map(_scorer, contenders)) if sets else ():
-        if scorer is None:
-            continue
-        name, is_reranker, written = scorer
-        head = HEAD_ROWS.get(sets[0].kind)
-        model: Model | Head = head.load(name) if head else load_reranker(name) if is_reranker else load(name)
-        for data_set in sets:
-            progress(Progress(f"{written} on {data_set.name}"))
-            assert data_set.rows is not None
-            result = evaluate_rows(data_set.rows, model)
-            result = result if written == name else replace(result, model=written)
-            results |= {
-                (contender.name, data_set.name): result for contender in contenders if _scorer(contender) == scorer
-            }
-    return results
-
-
-def _scorer(contender: Contender) -> tuple[str, bool, str] | None:
-    """Return the model that scores pairs of texts, whether it is a reranker, and its name; None for BM25."""
-    if contender.reranker is not None:
-        return contender.reranker, True, contender.reranker
-    if contender.mode == contender_list.BM25 or contender.source is None or contender.model is None:
-        return None
-    return contender.source, False, contender.model
-
-
-# Tests of the differences
 
 
 def _comparison(
@@ -369,61 +259,3 @@ def _verdict(value: float, p: float) -> Verdict:
     if p >= 1 - LEVEL:
         return "same"
     return "better" if value > 0 else "worse"
-
-
-# Files
-
-
-def _create_folder(out: Path, picture: str | None) -> Path:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: expected a folder to write the comparison into")
-    out.mkdir(parents=True, exist_ok=True)
-    if picture is not None:
-        plots.check(out / f"comparison.{picture}")
-    return out
-
-
-def _write(
-    comparison: Comparison, out: Path, picture: str | None, stems: Mapping[tuple[str, str], str], *, per_query: bool
-) -> None:
-    for name in ("comparison", "scores.*"):  # plots of an earlier comparison
-        for suffix in ("svg", "png"):
-            for file in out.glob(f"{name}.{suffix}"):
-                file.unlink()
-    (out / "comparison.json").write_text(strict_json(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
-    write_atomic(out / "comparison.txt", comparison.text())
-    for pair, result in comparison.evaluations.items():
-        if isinstance(result, JudgedRowsResult) and result.run:
-            write_run(out / f"{stems[pair]}.run", result.run, "reranking")
-    if picture is None:
-        return
-    if comparison.bars():
-        plots.comparison(comparison.bars(), out / f"comparison.{picture}")
-    for name, data, scores in _distributions(comparison):
-        file = out / f"scores.{stems[name, data]}.{picture}"
-        plots.score_distributions(**scores, file=file, title=f"{name} on {data}")
-
-
-def _distributions(comparison: Comparison) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield contender, data set and the arguments of `plots.score_distributions`, for rows with positives."""
-    for (name, data), result in comparison.evaluations.items():
-        if isinstance(result, JudgedRowsResult) and result.kind in ("pairs", "reranking"):
-            positive = result.gold > 0
-            scores = {"positives": result.scores[positive], "negatives": result.scores[~positive]}
-            yield name, data, {**scores, "threshold": result.thresholds.get("F1"), "score": result.score}
-
-
-def _file_stems(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Name the files of each contender and data set, with a number where names that differ have the same slug."""
-    stems: dict[tuple[str, str], str] = {}
-    taken: set[str] = set()
-    for name, data in pairs:
-        stem = f"{_slug(data)}.{_slug(name)}"
-        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
-        stems[name, data] = next(free for free in names if free.lower() not in taken)
-        taken.add(stems[name, data].lower())  # some file systems take no account of case
-    return stems
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w.@+-]+", "-", name).strip("-.") or "data"

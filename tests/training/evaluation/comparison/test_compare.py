@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from binocle.core.errors import InputError, ModelNotFoundError
-from binocle.training.evaluation.comparison import compare as comparing
+from binocle.training.evaluation.comparison import contender_runs
 from binocle.training.evaluation.comparison.compare import compare
 from binocle.training.evaluation.comparison.contenders import parse
 from binocle.training.evaluation.comparison.table import Cell, Comparison, MeasureColumn, format_p
@@ -377,7 +377,7 @@ def test_data_of_the_same_name_are_told_apart(rows, models, tmp_path):
 )
 def test_what_cannot_be_compared_is_told_first(change, error, naming, rows, models, monkeypatch):
     monkeypatch.chdir(rows)
-    monkeypatch.setattr(comparing, "evaluate_rows", lambda *_: pytest.fail("something was measured"))
+    monkeypatch.setattr(contender_runs, "evaluate_rows", lambda *_: pytest.fail("something was measured"))
     arguments = {"contenders": [str(models / "a"), str(models / "b")], "data": ["sts.tsv"], **change}
     with pytest.raises(error) as caught:
         compare(arguments.pop("contenders"), arguments.pop("data"), **arguments)
