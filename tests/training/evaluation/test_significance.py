@@ -215,6 +215,19 @@ def test_scores_that_are_alike_differ_by_chance_with_certainty():
     assert MEAN.difference([1, 2], [1, 2], [0, 0]).p == 1
 
 
+def test_rows_of_several_values_differ_if_one_of_these_does():
+    share = Statistic(
+        lambda scores, gold: lambda weights: (weights @ scores[:, 0]) / (weights @ scores[:, 1]), lambda scores: scores
+    )
+    result = share.difference([[1, 1], [1, 1], [1, 2]], [[0, 1], [0, 1], [0, 2]], [0, 0, 0])
+    assert (result.value, result.p) == (0.75, 2 / 8)  # only where one system wins all rows is the difference as large
+
+
+def test_an_interval_for_people_has_four_digits():
+    assert bounds(0.5, 0.123456, 1.0) == "0.1235, 1.0000"
+    assert bounds(0.5, 0.123456, 1.0, digits=3) == "0.123, 1.000"
+
+
 def test_samples_on_which_a_measure_is_not_defined_do_not_count():
     missing = Statistic(
         lambda scores, gold: lambda weights: np.where(weights[:, 0] == 0, np.nan, 0.5), lambda scores: scores

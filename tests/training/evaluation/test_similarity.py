@@ -36,6 +36,12 @@ def test_correlations_are_those_of_scipy(seed, ties):
     assert SIMILARITY["Pearson"].value(scores, gold) == pytest.approx(stats.pearsonr(scores, gold)[0], abs=1e-12)
 
 
+def test_scores_in_a_narrow_range_are_not_constant():
+    assert SIMILARITY["Pearson"].value([0.8000, 0.8001, 0.8002], [1, 2, 3]) == pytest.approx(1)
+    assert SIMILARITY["Pearson"].value([1, 2, 3], [100.003, 100.002, 100.001]) == pytest.approx(-1)
+    assert np.isnan(SIMILARITY["Pearson"].value([0.8, 0.8, 0.8], [1, 2, 3]))
+
+
 def test_scores_that_are_no_numbers_have_no_order():
     scores, gold = np.array([np.nan, 1.0, np.nan, 0.0, np.nan]), np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     last = np.array([2.0, 1.0, 2.0, 0.0, 2.0])  # equal, above the others

@@ -133,6 +133,13 @@ def test_a_search_leaves_known_and_quoted_words(retriever, query):
     assert retriever.search(query, 1).corrections == {}
 
 
+def test_a_word_that_is_one_token_of_the_encoder_is_spelled_right(tmp_path, tiny_model):
+    index = Retriever.open(tmp_path / "index", model=tiny_model)
+    index.add([{"id": "noon", "text": "the noon of a day"}])
+    assert index.search("moon", 1).corrections == {}
+    assert index.search("doon", 1).corrections == {"doon": "noon"}
+
+
 def test_with_a_filter_no_word_of_another_document_is_named(retriever):
     assert retriever.search("pasword", 1, where={"n": 1}).corrections == {}
     assert retriever.search("pasword", 1, where={"n": 0}).corrections == {"pasword": "password"}
