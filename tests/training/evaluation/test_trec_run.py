@@ -31,3 +31,16 @@ def test_falling_scores_are_written_as_they_are(tmp_path):
     write_run(tmp_path / "run.txt", {"q": [("a", 12.25), ("b", 0.5), ("c", -3.0)]}, "test")
     scores = [line.split()[4] for line in (tmp_path / "run.txt").read_text().splitlines()]
     assert scores == ["12.250000", "0.500000", "-3.000000"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "written"),
+    [
+        ([1.0, 1.0, 1.0], ["1.000000", "0.999999", "0.999998"]),
+        ([1000.0, 1000.0], ["1000.000000", "999.999760"]),  # single precision has no number between
+        ([-1000.0, -999.0, -2000.0], ["-1000.000000", "-1000.000240", "-2000.000000"]),
+    ],
+)
+def test_a_score_that_does_not_fall_is_written_just_below_the_one_before(scores, written, tmp_path):
+    write_run(tmp_path / "run.txt", {"q": [(str(score), score) for score in scores]}, "test")
+    assert [line.split()[4] for line in (tmp_path / "run.txt").read_text().splitlines()] == written
