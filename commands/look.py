@@ -85,7 +85,7 @@ def look(
     binocle look --word bank "a bank of the river" "the bank is due" "the client of a bank"
     """
     from ..retriever.inspection.token_states import Inspector
-    from ..retriever.models.files import DEFAULT_MODEL
+    from ..retriever.models.model_files import DEFAULT_MODEL
 
     texts = tuple(map(text_argument, texts))
     show = _chosen_view(texts, show, word, drawn=layer is not None or head is not None)

@@ -28,7 +28,7 @@ def model_in_precision(
     :param exclude: patterns of files that the index leaves out.
     :raises InputError: for fp32 or bf16 if the encoder is one in int8.
     """
-    from ..retriever.models.files import DEFAULT_MODEL, INT8, split_length
+    from ..retriever.models.model_files import DEFAULT_MODEL, INT8, split_length
     from ..retriever.retriever import Retriever
 
     try:
@@ -53,7 +53,7 @@ def model_in_precision(
 
 def _passes(model: str, folders: Sequence[Path], exclude: Sequence[str]) -> bool:
     """Check int8 on some of the files, unless this machine remembers a check of the encoder, and print the result."""
-    from ..retriever.models.precision import check_int8, memory_of, reason_against_int8, remember, remembered
+    from ..retriever.models.int8_check import check_int8, memory_of, reason_against_int8, remember, remembered
 
     if reason := reason_against_int8(model):
         echo(f"not int8: {reason}", err=True)
@@ -98,7 +98,7 @@ def _passages(model: str, files: Sequence[Path]) -> list[str]:
     """Return the passages that an index would have of files."""
     from ..retriever.documents.chunker import chunk
     from ..retriever.documents.scan import Entry
-    from ..retriever.indexing.sync.reading import read_entries
+    from ..retriever.indexing.sync.nested_files import read_entries
     from ..retriever.models.load import load_encoder
 
     encoder = load_encoder(model)

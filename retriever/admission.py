@@ -12,10 +12,10 @@ from ..core.errors import InputError
 from .documents.metadata import plain
 from .indexing.add import Addition, check_document
 from .store.filters import fields
-from .store.filters.columns import DocumentColumns
-from .store.filters.evaluation import evaluate
+from .store.filters.condition_masks import evaluate
 from .store.filters.fields import shown
 from .store.filters.filter import Condition, Junction, Negation, Within
+from .store.filters.sorted_values import DocumentColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from .indexing.report import Report
     from .search.context import Context
-    from .search.options import ContextOptions, SearchOptions
     from .search.results.hits import Hits
+    from .search.search_options import ContextOptions, SearchOptions
     from .store.filters.where import Where
 
 _T = TypeVar("_T")

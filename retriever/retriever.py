@@ -22,7 +22,7 @@ from .models.encoder import Encoder
 from .models.load import note_on_prompts
 from .open_index import OpenIndex
 from .reads import DocumentReads
-from .search.ranking.calibration import renew_scale
+from .search.ranking.relevance_calibration import renew_scale
 from .searches import Searches
 from .store import documents as stored_documents
 from .store.filters.where import Where

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from .retriever import Retriever
     from .search.answers import Answer
     from .search.context import Context
-    from .search.options import ContextOptions, HitOptions, SearchOptions
     from .search.results.hit import Hit
     from .search.results.hits import Hits
     from .search.results.passage import Passage
+    from .search.search_options import ContextOptions, HitOptions, SearchOptions
     from .store.filters.where import Where
     from .store.records import Id
     from .store.snapshot import Snapshot

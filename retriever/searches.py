@@ -14,13 +14,13 @@ from .search import arguments
 from .search.deadline import Deadline
 from .search.events import SearchEvent
 from .search.mode import Mode
-from .search.options import HitOptions, SearchOptions
 from .search.ranking.relevance import is_small
 from .search.request import SearchRequest, hits_of_many
 from .search.results.currency import Currency, check_cited, check_passage
 from .search.results.hit import Hit
 from .search.results.hits import Hits
 from .search.results.passage import Passage
+from .search.search_options import HitOptions, SearchOptions
 from .store.filters.where import Where, among, parse
 
 if TYPE_CHECKING:

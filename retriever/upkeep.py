@@ -19,7 +19,7 @@ from ..indexes.manifest import IndexManifest, IndexMetadata
 from ..indexes.registry import IndexSpec
 from .models.cache import model_name
 from .models.load import load_encoder
-from .search.ranking.calibration import renew_scale
+from .search.ranking.relevance_calibration import renew_scale
 from .store.root import to_sync
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InputError, NotFoundError
-from .search.ranking.calibration import renew_scale
+from .search.ranking.relevance_calibration import renew_scale
 from .store import documents as stored_documents
 from .store.filters.where import Where, parse
 from .store.locations.patience import Patience

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models import files as model_folder
+from binocle.retriever.models import model_files as model_folder
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.training.data import beir

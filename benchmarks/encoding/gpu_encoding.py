@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from binocle.retriever.models import files as model_folder
+from binocle.retriever.models import model_files as model_folder
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
-from binocle.retriever.models.bert.gpu import BertGpu, batches_of
 from binocle.retriever.models.bert.model import BertModel
+from binocle.retriever.models.bert.torch_gpu import BertGpu, batches_of
 from binocle.retriever.models.bert.weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, BertConfig, LayerNames
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.models.settings import read_config

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models.files import DEFAULT_MODEL, INT8
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import DEFAULT_MODEL, INT8
 from binocle.training.data import beir
 from binocle.training.evaluation.measures import ndcg_at_10
 

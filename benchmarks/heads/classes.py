@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.heads.classifier import TUNED_ENCODER, ClassifierSettings, HeadScorer, load_classifier
 from binocle.retriever.models.heads.head import load_head
 from binocle.retriever.models.heads.head_settings import CLASSIFIER
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import DEFAULT_MODEL
 from binocle.training.data.heads.examples import MAX_UNLABELLED, read_examples
 from binocle.training.evaluation.heads.classes import MEASURES
 from binocle.training.evaluation.heads.label_metrics import macro_f1

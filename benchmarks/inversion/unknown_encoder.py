@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models.files import find
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import find
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.audit import defences
 from binocle.training.audit.attacks.unknown_encoder import Suspects

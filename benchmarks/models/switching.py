@@ -30,7 +30,7 @@ import numpy as np
 
 from binocle import Retriever, load_encoder
 from binocle.retriever.models import cache
-from binocle.retriever.models.files import DEFAULT_MODEL
+from binocle.retriever.models.model_files import DEFAULT_MODEL
 from binocle.training.data import beir
 from binocle.training.evaluation.measures import mean, values
 from binocle.training.evaluation.significance import align, difference

@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, AutoTokenizer
 
-from binocle.retriever.models import files
+from binocle.retriever.models import model_files
 from binocle.training.runs.loop import rate
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Base:
 
     def __init__(self, trained_layers: int) -> None:
         """:param trained_layers: 1 if its last layer is trained too, else 0."""
-        folder = str(files.find(files.DEFAULT_MODEL))
+        folder = str(model_files.find(model_files.DEFAULT_MODEL))
         self.bert = AutoModel.from_pretrained(folder).eval().requires_grad_(False)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.layers = self.bert.encoder.layer

@@ -37,7 +37,7 @@ from binocle import Retriever
 from binocle.core import sentences
 from binocle.core.progress import Progress
 from binocle.training.data import beir
-from binocle.training.data import documents as corpus
+from binocle.training.data import source_documents as corpus
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
@@ -131,7 +131,7 @@ import json, sys, time
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from binocle.retriever.models.files import find
+from binocle.retriever.models.model_files import find
 rows = [json.loads(row) for row in open(sys.argv[1])]
 model = SentenceTransformer(str(find(sys.argv[2])), device="cpu")
 args = SentenceTransformerTrainingArguments(

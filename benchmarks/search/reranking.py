@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models import files as model_folder
-from binocle.retriever.models.files import INT8
+from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models.int8_check import check_int8_reranker
 from binocle.retriever.models.load import load_reranker
-from binocle.retriever.models.precision import check_int8_reranker
+from binocle.retriever.models.model_files import INT8
 from binocle.training.data import beir
 
 from ..machine import save

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from binocle.retriever.models.files import DEFAULT_MODEL, find
+from binocle.retriever.models.model_files import DEFAULT_MODEL, find
 
 from ..machine import save
 

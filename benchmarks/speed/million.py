@@ -32,9 +32,9 @@ import pyarrow as pa
 from binocle import Retriever
 from binocle.core import sentences
 from binocle.core.runtime.freed_memory import return_freed_memory
-from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import DEFAULT_MODEL
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import SYMBOLS, chunk_schema, document_schema
 from binocle.retriever.store.writer import open_writer

@@ -26,7 +26,7 @@ import numpy as np
 
 from binocle.retriever.integrity import wrong_vectors as misplaced
 from binocle.retriever.models import encoder as encoders
-from binocle.retriever.models import files as model_folder
+from binocle.retriever.models import model_files as model_folder
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.retriever.store.store import Store

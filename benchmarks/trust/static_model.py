@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save_file
 
-from binocle.retriever.models.files import DEFAULT_MODEL, find
+from binocle.retriever.models.model_files import DEFAULT_MODEL, find
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -54,7 +54,7 @@ class Contender:
 
 def encode(files: list[Path], limit: int | None) -> np.ndarray:
     """Encode the texts of JSON lines (`text`, else `context` or `description`), each once, with the default encoder."""
-    from binocle.retriever.models import files as model_folder
+    from binocle.retriever.models import model_files as model_folder
 
     texts: dict[str, None] = {}
     for file in files:

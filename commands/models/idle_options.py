@@ -45,7 +45,7 @@ def refuse_idle_split(data: str) -> None:
 
 def refuse_idle_column(sources: Sequence[str]) -> None:
     """Refuse --column where each source of texts is an index, a folder or a document."""
-    from ...training.data.texts import has_columns
+    from ...training.data.unlabelled_texts import has_columns
 
     if not any(map(has_columns, sources)):
         refuse_given_options(["column"], f"no columns are in {', '.join(sources) or 'an index'}")

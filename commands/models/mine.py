@@ -16,7 +16,7 @@ from ..progress_bar import ProgressBar
 from .idle_options import refuse_given_options, refuse_idle_column, refuse_idle_split
 
 if TYPE_CHECKING:
-    from ...training.mining.report import MiningReport
+    from ...training.mining.mining_report import MiningReport
 
 
 @click.command()

@@ -34,7 +34,7 @@ def corrected(query: str, hits: Hits) -> str:
 def say_language(query: str, retriever: Retriever) -> None:
     """Name an encoder for the language of the query, if the index has the default encoder and that is not for it."""
     from ...retriever.search.words.documents_language import MULTILINGUAL_MODEL, is_for_english
-    from ...retriever.search.words.language import foreign_language
+    from ...retriever.search.words.text_language import foreign_language
 
     language = foreign_language(query)
     if language and is_for_english(retriever.snapshot().head.encoder):

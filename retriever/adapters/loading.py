@@ -13,7 +13,7 @@ from ...core.errors import InputError
 from ...core.files import expand_home
 from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.scan import Entry, scan
-from ..indexing.sync.reading import read_entries
+from ..indexing.sync.nested_files import read_entries
 from ..readers.containers.members import safe_path
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS

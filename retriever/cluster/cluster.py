@@ -30,8 +30,8 @@ from ...indexes.sharded import BuiltShards, merge_manifests
 from ..documents.file_parts import file_of
 from ..indexing.report import progress_of_files
 from . import tasks
+from .batch_worker import CHUNK_IDS, FileBatch, fragments_of
 from .serving import RemoteShard, RemoteShardedIndex, Shard
-from .worker import CHUNK_IDS, FileBatch, fragments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..store.head import Head
     from ..store.store import Store
     from ..store.writer import Writer
-    from .worker import BatchResult
+    from .batch_worker import BatchResult
 
 _QUEUED = 3  # batches per worker that are submitted and not committed yet
 _BATCHES = 12  # batches per worker in all, so that none waits long for the last; within these bounds:

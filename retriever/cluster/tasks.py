@@ -18,10 +18,10 @@ from ..store.locations.open_location import open_location
 from ..store.snapshot import Snapshot
 from ..store.store import Store
 from ..store.tables import matrix
-from .worker import Worker
+from .batch_worker import Worker
 
 if TYPE_CHECKING:
-    from .worker import BatchResult, FileBatch
+    from .batch_worker import BatchResult, FileBatch
 
 
 def work(location: str, head: dict[str, Any], root: str, gpu: bool, batch: FileBatch) -> BatchResult | None:

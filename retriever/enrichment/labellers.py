@@ -20,7 +20,7 @@ from ...core.errors import InputError
 from ..labels.document_labels import check_names, directions
 from ..labels.precision import choose, log_odds
 from ..labels.zero_shot import fit_labels
-from ..models import files as model_files
+from ..models import model_files
 from ..models.encoder import encode_finite
 from ..models.heads.classifier import ProbeScorer, load_classifier
 from ..models.heads.head_settings import CLASSIFIER, TAGGER

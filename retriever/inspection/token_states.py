@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ...core.errors import InputError
-from ..models import files as model_files
+from ..models import model_files
 from ..models import settings as model_settings
 from ..models.bert.model import BertModel
 from ..models.bert.weights import BertConfig

@@ -19,7 +19,7 @@ from ..indexing.indexer import key_of, own_key
 from ..indexing.sync.picture_rows import languages_of
 from ..indexing.sync.reader_versions import is_outdated
 from ..readers.ocr import choose_languages
-from ..store.derived import lexical, neighbours
+from ..store.derived import lexical, live_neighbourhood
 from ..store.tables import PREVIOUS
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _word_faults(snapshot: Snapshot) -> Iterator[Fault]:
 def _neighbour_faults(snapshot: Snapshot) -> Iterator[Fault]:
     """Check the neighbours of the passages: their checksums, and that a search can map them."""
     try:
-        neighbours.check(snapshot)
+        live_neighbourhood.check(snapshot)
     except DamagedError as error:
         yield Fault("neighbours", "", str(error))
 

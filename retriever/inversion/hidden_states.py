@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from ...core.errors import InputError
-from ..models import files as model_folder
+from ..models import model_files as model_folder
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
 from ..models.torch_loading import loading, require_safetensors

@@ -12,9 +12,9 @@ from ...core.checks import is_whole
 from ...core.errors import EncoderMismatchError, InputError, ModelNotFoundError, UntrustedError
 from .bert.bert_encoder import expect_queries, use_gpus
 from .encoders.no_encoder import NoEncoder, check_encoder
-from .files import DEFAULT_MODEL, INT8, find_default
 from .identity import MAX_DIM, EncoderId
 from .load import load_encoder, load_reranker
+from .model_files import DEFAULT_MODEL, INT8, find_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.checks import check_flags
 from ...core.errors import InputError
 from ...core.files import expand_home
-from . import files as model_folder
+from . import model_files as model_folder
 from . import settings as model_settings
 from .bert.bert_encoder import BertEncoder, use_gpus
 from .bert.bert_reranker import BertReranker

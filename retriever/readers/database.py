@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError, UnsupportedError
 from ..documents.document import UNREAD
-from .base import DocumentBuilder, table_row
-from .tables import add_rows
+from .document_builder import DocumentBuilder, table_row
+from .table_rows import add_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ...core.errors import UnreadableError, UnsupportedError
-from .base import DocumentBuilder, HeadingStack, collapse_spaces
 from .detect import ending_of
+from .document_builder import DocumentBuilder, HeadingStack, collapse_spaces
 from .markup.html_text import HtmlReader
 from .office.package import Package, local_name, parse_xml
 from .pictures import FORMATS as PICTURES

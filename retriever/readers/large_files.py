@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ...core.errors import UnreadableError, UnsupportedError
 from ...core.files import open_regular
 from ..documents.file_parts import file_of, part_path, split
-from .base import MAX_CHARACTERS
 from .detect import choose_format
+from .document_builder import MAX_CHARACTERS
 from .formats import FORMATS, KEEP_LINES
 from .plain_text.encoded import drop_encoded
 

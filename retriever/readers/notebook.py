@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
 from ...core.words import encodable
-from .base import DocumentBuilder, HeadingStack
+from .document_builder import DocumentBuilder, HeadingStack
 from .markup.html_text import HtmlReader
 from .markup.markdown import parse_markdown, with_letters
 from .plain_text.encoding import decode

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
 from ..documents.document import BESIDE, OCR, add_unread
-from .base import DocumentBuilder
 from .detect import ending_of
+from .document_builder import DocumentBuilder
 from .formats import FORMATS as ALL_FORMATS
 
 if TYPE_CHECKING:

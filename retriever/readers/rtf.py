@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
 from ...core.words import encodable
-from .base import DocumentBuilder
+from .document_builder import DocumentBuilder
 
 if TYPE_CHECKING:
     from ..documents.document import Document

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
 from ..documents.document import metadata_of, take_internal
-from .filters.evaluation import check_key
+from .filters.condition_masks import check_key
 from .filters.filter import Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ...core.arrays import Floats, Mask, Positions
-    from .filters.columns import Column
     from .filters.filter import Filter
+    from .filters.sorted_values import Column
     from .snapshot import Snapshot
 
     Id = str | os.PathLike[str]

@@ -13,7 +13,7 @@ from ...core.errors import DamagedError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from .committed_rows import CommittedRows
-from .derived import lexical, neighbours, text_checksums
+from .derived import lexical, live_neighbourhood, text_checksums
 from .derived.live_index import LiveIndex, LoadedIndex, load_index
 from .derived.relevance_scale import RelevanceScale, scale_of
 from .derived.search_backend import CPU, SearchBackend
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ...core.arrays import Ids, Mask
     from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
-    from .derived.neighbours import LiveNeighbourhood
+    from .derived.live_neighbourhood import LiveNeighbourhood
     from .derived.symbols import PassageSymbols
-    from .filters.columns import Carried, DocumentColumns
     from .filters.filter import Filter
+    from .filters.sorted_values import Carried, DocumentColumns
     from .head import Head
     from .store import Store
 
@@ -65,7 +65,7 @@ class Snapshot(CommittedRows):
     @locked_cached_property
     def columns(self) -> DocumentColumns:
         """The values of all documents by key, in the order of `document_rows`."""
-        from .filters.columns import DocumentColumns
+        from .filters.sorted_values import DocumentColumns
 
         return DocumentColumns(self.document_rows, self._carried)
 
@@ -74,7 +74,7 @@ class Snapshot(CommittedRows):
 
         :raises InputError: when the filter names a key that no document has.
         """
-        from .filters.evaluation import is_of_passages, select
+        from .filters.condition_masks import is_of_passages, select
 
         with self.lock:
             if is_of_passages(where):
@@ -84,7 +84,7 @@ class Snapshot(CommittedRows):
             return select(where, self.columns)
 
     def _select_passages(self, where: Filter) -> Mask:
-        from .filters.evaluation import select_passages
+        from .filters.condition_masks import select_passages
 
         return select_passages(where, self.columns, self._symbols)
 
@@ -107,7 +107,7 @@ class Snapshot(CommittedRows):
         return passing
 
     def _apply(self, where: Filter) -> Passing:
-        from .filters.evaluation import is_of_passages
+        from .filters.condition_masks import is_of_passages
 
         if is_of_passages(where):
             mask = self._select_passages(where)
@@ -205,7 +205,7 @@ class Snapshot(CommittedRows):
     def neighbourhood(self) -> LiveNeighbourhood | None:
         """The neighbours of the passages; None if there are few passages, none were published, or they are damaged."""
         with contextlib.suppress(DamagedError):
-            return neighbours.load(self)
+            return live_neighbourhood.load(self)
         return None
 
     @locked_cached_property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import StoreError
 from . import erasure, tombstones
 from .commits import Commits
-from .derived import benchmark_queries, neighbours, text_index
+from .derived import benchmark_queries, live_neighbourhood, text_index
 from .derived.lexical import LexicalPublisher
 from .derived.search_backend import CPU, SearchBackend
 from .derived.vector_index import IndexPublisher, is_stale
@@ -319,10 +319,10 @@ class Writer:
         """Commit the neighbours of each passage, if many passages changed."""
         snapshot = self.snapshot()
         name = snapshot.head.neighbours
-        if not neighbours.are_useful(snapshot.chunks.count_rows()):
+        if not live_neighbourhood.are_useful(snapshot.chunks.count_rows()):
             name = None
-        elif rebuild or neighbours.is_stale(snapshot):
-            name = neighbours.publish(snapshot, snapshot.index)
+        elif rebuild or live_neighbourhood.is_stale(snapshot):
+            name = live_neighbourhood.publish(snapshot, snapshot.index)
         if name != self.head.neighbours:
             self._commits.commit(replace(self.head, neighbours=name))
 

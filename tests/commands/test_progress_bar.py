@@ -7,8 +7,8 @@ import pytest
 from binocle.commands import progress_bar
 from binocle.commands.progress_bar import ProgressBar
 from binocle.core.progress import Progress, counted
-from binocle.training.runs import progress
-from binocle.training.runs.progress import stepping, training_step
+from binocle.training.runs import run_progress
+from binocle.training.runs.run_progress import stepping, training_step
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(run_progress, "time", clock)
     monkeypatch.setattr(progress_bar, "time", clock)
     return clock
 

@@ -174,7 +174,7 @@ def test_example_of_the_help_works_as_written(
 ):
     for module in (
         "retriever.models.cache",
-        "retriever.models.files",
+        "retriever.models.model_files",
         "training.mining.corpus",
         "training.pretraining.pretrain",
     ):

@@ -23,9 +23,9 @@ import pytest
 
 from binocle import Retriever
 from binocle.retriever.inversion.inverter import EmbeddingInverter
-from binocle.retriever.models import files as model_files
+from binocle.retriever.models import model_files
 from binocle.retriever.readers import ReaderPool, large_files
-from binocle.retriever.readers import base as readers
+from binocle.retriever.readers import document_builder as readers
 from binocle.retriever.store.head import Head
 from binocle.retriever.store.tables import chunk_schema, document_schema
 

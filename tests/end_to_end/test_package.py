@@ -101,7 +101,7 @@ def test_types_that_an_application_gets_are_public_names(name):
 
 
 def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
-    from binocle.retriever.search.options import ContextOptions, HitOptions, SearchOptions
+    from binocle.retriever.search.search_options import ContextOptions, HitOptions, SearchOptions
 
     def arguments(function):
         return set(inspect.signature(function).parameters) - {"self", "query", "where"}

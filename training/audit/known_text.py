@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.progress import Progress
-from ..data import documents as corpus
+from ..data import source_documents as corpus
 from ..inversion.metrics import mean_value
 from ..inversion.overlap import RepeatedTexts
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
     from ...retriever.models.tokens.token_ids import EncoderTokens
-    from ..data.documents import Source
+    from ..data.source_documents import Source
     from ..inversion.metrics import Value
 
 _PASSAGES = 2_000  # compared with the attacker's documents, at most

@@ -16,7 +16,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.progress import Progress
 from ...retriever.store.tables import matrix
-from ..data import documents as corpus
+from ..data import source_documents as corpus
 from ..evaluation import retrieval
 from ..evaluation.measures import values
 from ..tuning.queries import query_generation

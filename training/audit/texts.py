@@ -12,7 +12,7 @@ from ...core.errors import InputError
 from ...core.progress import Progress, counted, ignore
 from ...core.words import UNSPACED
 from ...retriever.models.tokens.token_ids import EncoderTokens
-from ..data import documents as corpus
+from ..data import source_documents as corpus
 from ..inversion.overlap import KnownTexts
 from .config import MINIMUM_TEXTS
 from .known_text import KnownText
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
-    from ..data.documents import Source
+    from ..data.source_documents import Source
     from .config import AuditConfig
     from .search_cost import SearchedPassages
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...core import checks as limits
 from ...core.errors import InputError
-from ...retriever.models.files import split_length
+from ...retriever.models.model_files import split_length
 from ..runs.training_config import TrainingConfig, check_training
 
 SAMPLERS = {"proportional": "proportional", "round-robin": "round_robin"}  # ours -> sentence-transformers' name

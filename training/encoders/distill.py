@@ -19,8 +19,8 @@ from ...core.checks import listed
 from ...core.errors import BinocleError, InputError
 from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
-from ...retriever.models.files import find, split_length
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import find, split_length
 from ..data import beir
 from ..data.columns import Shape, is_text
 from ..data.dataset import are_held_out

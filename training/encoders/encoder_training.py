@@ -18,8 +18,8 @@ from sentence_transformers.sentence_transformer.trainer import SentenceTransform
 from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
 from ...core.units import count_of
-from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import find
 from ...retriever.models.settings import is_reranker, read_modules
 from ..data import dataset as datasets
 from ..data.dataset import Shape, TrainingSet

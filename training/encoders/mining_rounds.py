@@ -18,7 +18,7 @@ from ...core.errors import InputError, ModelNotFoundError
 from ...core.files import check_name, write_atomic
 from ...core.progress import Progress, ignore, within
 from ...core.units import count_of
-from ...retriever.models.files import DEFAULT_MODEL, find
+from ...retriever.models.model_files import DEFAULT_MODEL, find
 from ..data import dataset as rows
 from ..data.dataset import Shape
 from ..mining.mine import mine

@@ -15,8 +15,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Static
 from tokenizers import Tokenizer
 
 from ...core.errors import InputError
-from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import find
 from .base_model import keep_spread_layers, make_model, save_model
 from .config import EncoderConfig
 

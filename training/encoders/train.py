@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core import checks as limits
 from ...core.errors import InputError
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ...retriever.models.load import load_encoder
 from ..data import dataset as datasets
 from ..data.dataset import Shape

@@ -9,7 +9,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...indexes.metric import normalized
 from ...retriever.models import encoder as encoders
-from ...retriever.models import files as model_folder
+from ...retriever.models import model_files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_encoder, load_reranker
 

@@ -16,13 +16,13 @@ from ...core.progress import Progress
 from ...retriever.models.heads.head import load_head
 from ...retriever.models.heads.head_settings import HeadSettings
 from ...retriever.models.heads.torch_head import TorchHead
-from ..pretraining.data.batches import by_length
+from ..pretraining.data.masked_batches import by_length
 from ..runs import environment, start_weights
 from ..runs.loop import Schedule, run_loop
 from ..runs.prepared_steps import PreparedSteps
 from ..runs.trainers import trackers
-from .base_model import make_model
 from .config import default_learning_rate
+from .head_model import make_model
 from .result import HeadResult
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ...retriever.models.heads.head import load_head
 from ...retriever.models.heads.head_settings import READER, HeadSettings
 from ...retriever.models.heads.torch_head import TorchHead, moved

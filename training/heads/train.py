@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import InputError
 from ...retriever.documents.scan import index_at
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ...retriever.models.heads.head_settings import READER
 from ...retriever.retriever import Retriever
 from ..data.dataset import source_name

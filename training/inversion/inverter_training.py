@@ -16,7 +16,7 @@ from ...retriever.inversion.proposals import TokenProposer
 from ...retriever.inversion.text_shape import TextShape
 from ...retriever.models.tokens.token_ids import EncoderTokens
 from ..data.tokenized import TokenRows
-from ..pretraining.data import rows as pretraining_rows
+from ..pretraining.data import token_rows as pretraining_rows
 from ..runs import environment
 from ..runs.checkpoints import last_checkpoint
 from ..runs.loop import Schedule, run_loop

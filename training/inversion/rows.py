@@ -70,7 +70,7 @@ def prepare(
 ) -> SpanCounts:
     """Cut texts into spans, encode them, and write `train` and `held_out`; reuse the complete files of a killed run.
 
-    :param texts: each text with whether it is held out, from `pretraining.data.rows.split_held_out`.
+    :param texts: each text with whether it is held out, from `pretraining.data.token_rows.split_held_out`.
     :param longest: maximum number of tokens in a span.
     :param limit: maximum number of spans to train on; of held-out spans a twentieth of it.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..pretraining.data.batches import by_length
+from ..pretraining.data.masked_batches import by_length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

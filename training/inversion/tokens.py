@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ...retriever.inversion.decoders.token_decoder import TokenDecoder
-from ..pretraining.data.batches import by_length
+from ..pretraining.data.masked_batches import by_length
 from .sampled_vocabulary import round_mask, sample_vocabulary
 
 if TYPE_CHECKING:

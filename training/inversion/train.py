@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from ...retriever.models.files import DEFAULT_MODEL
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import DEFAULT_MODEL
 from ...retriever.models.tokens.token_ids import EncoderTokens
-from ..data.texts import check as check_texts
-from ..data.texts import documents
-from ..pretraining.data.rows import split_held_out
+from ..data.unlabelled_texts import check as check_texts
+from ..data.unlabelled_texts import documents
+from ..pretraining.data.token_rows import split_held_out
 from ..runs import environment
 from ..runs.run_folder import check_out, files_of
 from ..runs.training_run import TrainingRun
@@ -45,7 +45,7 @@ def train_inverter(
 
     If the run is killed, the same call resumes it from its last checkpoint, with the same steps.
 
-    :param texts: one or more sources of `data.texts.documents`.
+    :param texts: one or more sources of `data.unlabelled_texts.documents`.
     :param encoder: by folder or name; all-MiniLM-L6-v2 by default.
     :raises InputError: before the first step, for unsuitable texts or invalid settings.
     """

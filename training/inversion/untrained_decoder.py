@@ -14,7 +14,7 @@ from ...indexes.metric import normalized
 from ...retriever.inversion.decoders.decoder_settings import TextDecoderSettings
 from ...retriever.inversion.decoders.text_decoder import TextDecoder
 from ...retriever.inversion.hidden_states import transformer_folder
-from ...retriever.models.files import find
+from ...retriever.models.model_files import find
 from ...retriever.models.settings import read_config
 from ...retriever.models.torch_loading import quiet_transformers
 

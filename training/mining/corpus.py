@@ -11,10 +11,10 @@ from ...core.errors import EncoderMismatchError, InputError
 from ...core.files import expand_home
 from ...core.words import encodable
 from ...retriever.documents.scan import INDEX_NAME, is_index
-from ...retriever.models.files import DEFAULT_MODEL
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import DEFAULT_MODEL
 from ...retriever.retriever import Retriever
-from ..data import beir, dataset, texts
+from ..data import beir, dataset, unlabelled_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def open_corpus(source: Corpus | None, column: str | None) -> Retriever | Iterab
     for index in (path, path / INDEX_NAME):
         if is_index(index):
             return Retriever.open(index)
-    return _not_empty((("", text) for text in texts.documents([source], column)), path)
+    return _not_empty((("", text) for text in unlabelled_texts.documents([source], column)), path)
 
 
 def _not_empty(documents: Iterator[Named], name: Path) -> Iterator[Named]:

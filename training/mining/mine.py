@@ -23,12 +23,12 @@ from ...indexes.gpu import on_gpus
 from ...retriever.models.bert.bert_encoder import use_gpus
 from ...retriever.retriever import Retriever
 from ..data import beir, sources
-from .candidates import DocumentCandidates, PassageCandidates, encode_documents
+from .candidate_search import DocumentCandidates, PassageCandidates, encode_documents
 from .config import MiningConfig
 from .corpus import choose_encoder, open_corpus, read_pairs
 from .forms import FORMS
+from .mining_report import MiningReport
 from .negatives import MinedPair, Miner
-from .report import MiningReport
 from .row_writer import row_writer
 from .text_db import TextDatabase, text_key
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
     from ...retriever.search.mode import Mode
-    from .candidates import CandidateSource
+    from .candidate_search import CandidateSource
     from .corpus import Corpus, Named, Pairs
 
 _MODES = ("semantic", "hybrid")

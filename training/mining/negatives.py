@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats, Ids, Mask
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
-    from .candidates import CandidateSource
+    from .candidate_search import CandidateSource
     from .config import MiningConfig
-    from .report import MiningReport
+    from .mining_report import MiningReport
     from .text_db import TextDatabase
 
 

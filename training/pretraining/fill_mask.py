@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...core.checks import is_whole
 from ...core.errors import InputError, MissingExtraError
 from ...core.words import encodable
-from ...retriever.models import files as model_folder
+from ...retriever.models import model_files as model_folder
 from ..runs import environment
 
 if TYPE_CHECKING:
-    from .model import MaskedModel
+    from .masked_model import MaskedModel
 
 MASK = "[MASK]"  # in every text, whatever the model's own mask token is
 
@@ -54,7 +54,7 @@ class Filler:
         try:
             from transformers.utils import logging
 
-            from .model import load
+            from .masked_model import load
         except ImportError:
             raise MissingExtraError("torch", "train", "filling in masked words") from None
         chatter: Any = logging

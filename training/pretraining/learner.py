@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from .data.masking import IGNORED
-from .data.rows import sample
-from .model import masked_predictions
+from .data.token_rows import sample
+from .masked_model import masked_predictions
 from .perplexity import Perplexity
 
 if TYPE_CHECKING:
-    from .data.batches import MaskedBatches
+    from .data.masked_batches import MaskedBatches
     from .teacher import MaskedTeacher
 
 MEASURED = 1_000  # rows in an evaluation; more would slow it and hardly sharpen the figure

@@ -18,13 +18,13 @@ from ..encoders.base_model import set_dropout
 from ..evaluation.best_so_far import BestSoFar
 from ..runs import attention, environment
 from ..runs.trainers.trainer import affordable, make_trainer, paced
-from .data.batches import MaskedBatches
+from .data.masked_batches import MaskedBatches
 from .data.masking import Masking
 from .learner import MEASURED, MaskedLearner, measure_perplexity
+from .masked_trainer import MaskedTrainer
 from .perplexity import Perplexity
 from .result import PretrainingResult, result_file
 from .starting_model import StartingModel, row_files
-from .trainer import MaskedTrainer
 
 if TYPE_CHECKING:
     from ..runs.training_run import TrainingRun

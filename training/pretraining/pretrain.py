@@ -10,8 +10,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...retriever.models.files import DEFAULT_MODEL, find
-from ..data.texts import check as check_texts
+from ...retriever.models.model_files import DEFAULT_MODEL, find
+from ..data.unlabelled_texts import check as check_texts
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import LoopResult, TrainingRun
@@ -42,7 +42,7 @@ def pretrain(
 
     If the run is killed, the same call resumes it from its last checkpoint, with the same steps.
 
-    :param texts: one or more sources of `data.texts.documents`.
+    :param texts: one or more sources of `data.unlabelled_texts.documents`.
     :param base: a Hugging Face or sentence-transformers encoder by folder or name; all-MiniLM-L6-v2 by default.
     :param from_scratch: a size of `config.SIZES` instead, with a new vocabulary, or the teacher's.
     :param teacher: a masked language model by folder or name: the model also learns its guesses for hidden tokens and,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.significance import Difference
-from .data.rows import RowCounts
+from .data.token_rows import RowCounts
 from .perplexity import Perplexity
 
 if TYPE_CHECKING:

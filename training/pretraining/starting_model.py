@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from ...core.errors import InputError
-from ..data.texts import documents
 from ..data.tokenized import TokenRows
+from ..data.unlabelled_texts import documents
 from ..encoders.base_model import keep_spread_layers
-from . import model as masked_model
-from .data.batches import Frame
-from .data.rows import prepare, split_held_out
+from . import masked_model
+from .data.masked_batches import Frame
+from .data.token_rows import prepare, split_held_out
 from .teacher import MaskedTeacher
 from .vocabulary import learn_vocabulary
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ..runs.training_run import TrainingRun
     from .config import PretrainingConfig
-    from .data.rows import RowCounts
-    from .model import MaskedModel
+    from .data.token_rows import RowCounts
+    from .masked_model import MaskedModel
 
     Run = TrainingRun[PretrainingConfig]
 

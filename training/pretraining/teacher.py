@@ -15,10 +15,10 @@ from torch.nn.functional import cosine_similarity, kl_div, log_softmax
 
 from ...core.errors import InputError
 from ..runs import attention, environment
-from . import model as masked_model
+from . import masked_model
 
 if TYPE_CHECKING:
-    from .model import MaskedModel
+    from .masked_model import MaskedModel
 
 # As DistilBERT was trained: transformers-research-projects, distillation/README.md.
 TEMPERATURE = 2.0  # of both distributions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer
 
-from .model import POSITIONS
+from .masked_model import POSITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...retriever.documents.scan import index_at
-from ..data import beir, documents
+from ..data import beir, source_documents
 from ..tuning.queries import query_generation
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class DocumentQueries:
         self.retriever, self._maximum, self._seed = retriever, maximum, seed
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        sources = documents.sample(documents.from_index(self.retriever.snapshot()), _PASSAGES, self._seed)
+        sources = source_documents.sample(source_documents.from_index(self.retriever.snapshot()), _PASSAGES, self._seed)
         headings = query_generation.HeadingCounts(sources)
         pairs = query_generation.make(sources, seed=self._seed, kinds=KINDS)
         own = (pair for pair in pairs if not headings.is_shared(pair.query))

@@ -19,7 +19,7 @@ from sentence_transformers.cross_encoder.training_args import CrossEncoderTraini
 
 from ...core.errors import InputError
 from ...core.units import count_of
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
 from ...retriever.models.torch_loading import check_vocabulary, loading

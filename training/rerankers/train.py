@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import checks as limits
 from ...core.errors import InputError
 from ...retriever.documents.scan import index_at
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ..data import dataset as datasets
 from ..data.dataset import Shape
 from ..data.sources import by_name

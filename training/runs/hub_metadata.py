@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BinocleError
 from ...core.printable import json_text, printable, shell_word
-from ...retriever.models.files import DEFAULT_MODEL, find
+from ...retriever.models.model_files import DEFAULT_MODEL, find
 
 if TYPE_CHECKING:
     from .model_card import Card

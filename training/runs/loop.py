@@ -22,7 +22,7 @@ from safetensors.torch import load_model, save_model
 
 from . import environment
 from .checkpoints import KEEP, last_checkpoint, mark_complete
-from .progress import check_loss, training_step
+from .run_progress import check_loss, training_step
 from .tensor_files import read_state, write_state
 from .training_run import LoopResult
 

@@ -18,7 +18,7 @@ from ...core.files import write_atomic
 from ...core.printable import printable
 from ...core.strict_json import strict_json
 from ...core.version import __version__
-from ...retriever.models.files import split_length, split_precision
+from ...retriever.models.model_files import split_length, split_precision
 from . import hub_metadata
 from .plots import curves
 from .run_folder import RECIPE, write_log

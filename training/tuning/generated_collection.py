@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from ...core.sentences import plain, spans
 from ...retriever.documents.document import context_of
-from ..data import documents as corpus
+from ..data import source_documents as corpus
 from .queries import query_generation
 from .queries.term_weights import normalised
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...retriever.store.snapshot import Snapshot
-    from ..data.documents import Source, SourcePassage
+    from ..data.source_documents import Source, SourcePassage
     from .queries.query_generation import SyntheticPair
 
 _KINDS = ("title", "section", "claim", "cloze")

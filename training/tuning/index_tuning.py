@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core.progress import counted
 from ...retriever.models.encoders.adapted_encoder import save_adapted_encoder
-from ...retriever.models.files import INT8, find, split_precision
 from ...retriever.models.load import load_encoder
+from ...retriever.models.model_files import INT8, find, split_precision
 from ..encoders.base_model import make_model, save_model
 from ..encoders.config import EncoderConfig
 from ..runs.run_folder import files_of

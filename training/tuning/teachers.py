@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ...core.progress import counted, ignore
-from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
+from ...retriever.models.model_files import find
 from ...retriever.models.settings import reads_pairs
 from ...retriever.search.query import Query
 from ...retriever.search.ranking.fusion import standard_scores

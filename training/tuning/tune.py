@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, StoreError
 from ...retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from ...retriever.models.encoders.defended_encoder import DefendedEncoder
-from ...retriever.models.files import ADAPTER, INT8, split_precision
+from ...retriever.models.model_files import ADAPTER, INT8, split_precision
 from ..runs import environment
 from ..runs.run_folder import check_out
 from ..runs.training_run import TrainingRun

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
 from ...core.units import count_of
-from ..data import documents as corpus
+from ..data import source_documents as corpus
 from .passages import Passages
 from .queries import query_generation
 from .queries.query_log import read_log
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...retriever.retriever import Retriever
     from ...retriever.store.snapshot import Snapshot
-    from ..data.documents import Source
+    from ..data.source_documents import Source
     from .queries.query_generation import HeadingCounts, SyntheticPair
     from .tuning_config import TuningConfig
 

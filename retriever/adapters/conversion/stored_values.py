@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...store.filters.evaluation import evaluate
+from ...store.filters.condition_masks import evaluate
 from .values import JSON_VALUES, is_list
 
 if TYPE_CHECKING:
     from ....core.arrays import Mask
-    from ...store.filters.columns import Column
     from ...store.filters.filter import Filter
+    from ...store.filters.sorted_values import Column
     from ...store.snapshot import Snapshot
 
 

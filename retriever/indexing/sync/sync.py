@@ -31,8 +31,8 @@ from ..indexer import Indexer
 from ..report import Report, progress_of_files
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .last_scan import note_scan
+from .nested_files import read_entries
 from .reader_versions import with_version
-from .reading import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -14,7 +14,7 @@ from ....core.runtime.device import gpus
 from ....core.runtime.threads import Threads
 from .. import settings as model_settings
 from ..encoder import Encoder, Kind, check_texts, lower_case
-from ..files import INT8
+from ..model_files import INT8
 from .dense import dense_folders, load_layers
 from .model import BertModel
 from .weights import BertConfig
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ....core.arrays import Floats, Integers
     from ..encoders.torch_encoder import TorchEncoder
     from .dense import Dense
-    from .gpu import BertGpu
     from .inputs import Pooling
+    from .torch_gpu import BertGpu
 
 
 # Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import settings as model_settings
-from ..files import INT8
+from ..model_files import INT8
 from ..reranker import Reranker
 from .model import BertModel
 from .weights import BertConfig

@@ -1,7 +1,7 @@
 """A kernel in Triton for GPUs: the sum of two arrays and its layer norm, with one pass over the memory.
 
 Triton comes with torch's builds for GPUs. It compiles a kernel at its first use, which needs a C compiler; without
-one, `gpu` computes the same by two functions of torch, with five passes.
+one, `torch_gpu` computes the same by two functions of torch, with five passes.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
     from ....core.arrays import Floats, Integers, Positions
-    from .gpu import BertGpu
     from .inputs import Pooling, Tokens
     from .openvino import BertOpenVINO
+    from .torch_gpu import BertGpu
     from .weights import BertConfig
 
 
@@ -169,7 +169,7 @@ class BertModel:
 
         :param devices: torch's names for them.
         """
-        from .gpu import BertGpu
+        from .torch_gpu import BertGpu
 
         precision = {None: "float16", "f32": "float32", "bf16": "bfloat16"}[self._precision]
         return BertGpu(self._config, self._weights, devices, precision)

@@ -15,7 +15,7 @@ import numpy as np
 from ....core.errors import EncoderMismatchError, InputError
 from ....core.files import write_atomic
 from ..encoder_parts import read_arrays, read_settings
-from ..files import ADAPTER, DEFENCE, find
+from ..model_files import ADAPTER, DEFENCE, find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

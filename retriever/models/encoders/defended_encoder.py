@@ -18,7 +18,7 @@ from ....core.errors import EncoderMismatchError, InputError
 from .. import encoder as encoders
 from ..defences import Truncation, from_parts, to_parts
 from ..encoder_parts import read_arrays, read_settings
-from ..files import DEFENCE, find
+from ..model_files import DEFENCE, find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,8 @@ from ....core.errors import EncoderMismatchError, InputError
 from ....core.files import expand_home
 from ....core.words import encodable
 from ..bert.weights import load_weights
-from ..files import PROBE
 from ..load import load_encoder
+from ..model_files import PROBE
 from ..settings import read_config
 from .bag_of_words import BagOfWords
 from .head import load_head

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ....core.errors import InputError
 from ....core.files import expand_home
-from .. import files as model_files
+from .. import model_files
 from ..bert.weights import BertConfig
 from ..settings import fingerprint, read_config, tokenizer_overrides
 from .head_settings import HeadSettings

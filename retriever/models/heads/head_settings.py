@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....core.checks import describe_first_wrong
 from ....core.errors import InputError
 from ....core.words import encodable
-from ..files import Role
+from ..model_files import Role
 from ..settings import PADDED_POSITIONS, read_config
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class HeadKind:
 
     @property
     def role(self) -> Role:
-        """The role that `files.find` looks for."""
+        """The role that `model_files.find` looks for."""
         return Role(self.noun, self.publisher)
 
 

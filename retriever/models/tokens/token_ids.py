@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
 from ..encoder import check_texts, lower_case
-from ..files import find
+from ..model_files import find
 from ..settings import ModelSettings
 
 if TYPE_CHECKING:

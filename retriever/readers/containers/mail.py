@@ -16,7 +16,7 @@ from mimetypes import MimeTypes
 from typing import TYPE_CHECKING
 
 from ....core.errors import UnreadableError, UnsupportedError
-from ..base import DocumentBuilder, HeadingStack
+from ..document_builder import DocumentBuilder, HeadingStack
 from ..markup.html_text import HtmlReader
 from ..plain_text.encoding import decode
 from .members import Member

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..base import name_set
+from ..document_builder import name_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..base import (
+from ..document_builder import (
     HIDING,
     PARAGRAPH,
     SHOWING,
@@ -20,7 +20,7 @@ from ..base import (
     without_marks,
 )
 from ..plain_text.encoding import decode
-from ..tables import columns_heading
+from ..table_rows import columns_heading
 from .html_lists import HtmlLists
 from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING
 
-from ..base import name_set
+from ..document_builder import name_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

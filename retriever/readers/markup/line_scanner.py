@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...documents.document import Document
-from ..base import HeadingStack, PartStart, split_parts
+from ..document_builder import HeadingStack, PartStart, split_parts
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator
 
-    from ..base import Heading
+    from ..document_builder import Heading
 
 
 class LineScanner:

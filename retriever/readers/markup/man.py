@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from ...documents.document import Document
-from ..base import Heading, HeadingStack, PartStart, name_set, split_parts, table_row
+from ..document_builder import Heading, HeadingStack, PartStart, name_set, split_parts, table_row
 from ..plain_text.encoding import decode
 from ..plain_text.text import read_code
 

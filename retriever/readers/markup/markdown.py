@@ -12,7 +12,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING
 
 from ..plain_text.encoding import SOFT_HYPHEN, decode
-from ..tables import columns_heading
+from ..table_rows import columns_heading
 from .line_scanner import LineScanner, replace_outside_code
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ...documents.document import add_unread
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..document_builder import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from ..office.mathml import formula
 from ..office.package import local_name, parse_xml
 from ..plain_text.encoding import declared_charset, decode
 from ..plain_text.text import read_code
-from ..tables import columns_heading
+from ..table_rows import columns_heading
 from .html_text import HtmlReader
 
 if TYPE_CHECKING:

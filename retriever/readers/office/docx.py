@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
-from ..tables import columns_heading, is_header
+from ..document_builder import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..table_rows import columns_heading, is_header
 from .docx_numbering import Numbering
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..base import hide, name_set
+from ..document_builder import hide, name_set
 from .package import attribute, local_name, parse_digits
 
 if TYPE_CHECKING:

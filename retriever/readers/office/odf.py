@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
-from ..tables import add_rows, columns_heading
+from ..document_builder import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..table_rows import add_rows, columns_heading
 from .hidden_runs import mark_odf
 from .mathml import formula
 from .odf_numbering import Numbering

@@ -19,7 +19,7 @@ from ..containers.zip_directory import open_zip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..base import DocumentBuilder
+    from ..document_builder import DocumentBuilder
 
 Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, name of the target part
 

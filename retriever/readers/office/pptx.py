@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import PARAGRAPH, DocumentBuilder, Heading, collapse_spaces, name_set, shown, table_row
+from ..document_builder import PARAGRAPH, DocumentBuilder, Heading, collapse_spaces, name_set, shown, table_row
 from .drawingml import graphics_text, paragraphs
 from .hidden_runs import mark_slide
 from .package import Package, attribute, local_name, parse_digits

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, hide, table_row
-from ..tables import add_rows
+from ..document_builder import DocumentBuilder, hide, table_row
+from ..table_rows import add_rows
 from .drawingml import chart_text, paragraphs
 from .package import DamagedPartError, Package, attribute, local_name, parse_digits
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pypdfium2.raw as pdfium_c
 
-from ..base import HIDING, collapse_spaces
+from ..document_builder import HIDING, collapse_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

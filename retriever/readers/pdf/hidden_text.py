@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pypdfium2.raw as pdfium_c
 
-from ..base import HIDING, SHOWING, hide
+from ..document_builder import HIDING, SHOWING, hide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
 """Read PDF with PDFium: the text page by page, under the titles of the document's outline or else its large lines.
 
 The limits are those of every reader: memory and time in `pool/pool.py`, the size of a file in `large_files.py`, the
-characters of its text in `base.py`. Here are the limits of a page's objects and pictures and of the outline;
-`hidden_text.py` limits the search for hidden text.
+characters of its text in `document_builder.py`. Here are the limits of a page's objects and pictures and of the
+outline; `hidden_text.py` limits the search for hidden text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pypdfium2.raw as pdfium_c
 from ....core.errors import UnreadableError
 from ....core.units import count_of
 from ...documents.document import add_unread
-from ..base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
+from ..document_builder import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .fonts import legible
 from .headings import BREAK, LineSizes
 from .hidden_text import box_of, mark_hidden, objects

@@ -19,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..base import MAX_LEVEL, MAX_TITLE, PartStart, collapse_spaces, name_set
+from ..document_builder import MAX_LEVEL, MAX_TITLE, PartStart, collapse_spaces, name_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,8 +10,8 @@ from itertools import islice
 
 from ....core.words import encodable
 from ...documents.document import Document
-from ..base import PartStart, collapse_spaces, split_parts
-from ..tables import column_names, is_header, is_number
+from ..document_builder import PartStart, collapse_spaces, split_parts
+from ..table_rows import column_names, is_header, is_number
 from .definitions import definition_starts
 from .encoding import SOFT_HYPHEN, decode
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import UnsupportedError
 from ...documents.document import Document
-from ..base import MAX_LEVEL, MAX_TITLE, DocumentBuilder, PartStart, collapse_spaces, split_parts
+from ..document_builder import MAX_LEVEL, MAX_TITLE, DocumentBuilder, PartStart, collapse_spaces, split_parts
 from .encoding import decode
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Short questions on sixteen everyday subjects. Few collections answer many of them.
 
-With them, `calibration` measures the best passages of an index for questions that it does not answer.
+With them, `relevance_calibration` measures the best passages of an index for questions that it does not answer.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats, Ids
     from ....indexes.inverted.lexical_index import LexicalIndex
-    from ...store.derived.neighbours import LiveNeighbourhood
+    from ...store.derived.live_neighbourhood import LiveNeighbourhood
     from .fusion import Candidates
 
 _K1, _B = 0.7, 0.75  # lower than the 1.2 of the words alone: neighbours add to most frequencies

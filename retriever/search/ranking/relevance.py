@@ -11,8 +11,8 @@ fewer than 1,000 passages were searched. A filter leaves fewer passages than the
 The share counts the query's words in the passage, each weighed by its inverse document frequency. The mean is that of
 the ten highest cosines: a passage that is near by chance is often alone. The weights are constants, fitted for
 all-MiniLM-L6-v2 on five collections; most questions of one have no answer in the others. Cosines of another encoder
-are first put on its scale: see `calibration`. A passage with all words of the query, or with an exact part of it,
-counts as an answer. docs/relevance.md has the figures, also of ideas that failed.
+are first put on its scale: see `relevance_calibration`. A passage with all words of the query, or with an
+exact part of it, counts as an answer. docs/relevance.md has the figures, also of ideas that failed.
 
 The vector of a passage with many subjects is far from a question about one of them. So the best sentences of the first
 three passages are compared too. This is done if the best of fewer than 1,000 passages is nearly relevant.

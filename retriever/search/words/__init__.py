@@ -1,4 +1,4 @@
-"""The words of a query: quotes and identifiers in `exact`, misspelt words in `corrections`, and its `language`.
+"""The words of a query: quotes and identifiers in `exact`, misspelt words in `corrections`, and its language.
 
-`documents_language` tells the language of an index.
+`text_language` tells the language of a text, `documents_language` the language of an index.
 """

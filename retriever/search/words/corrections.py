@@ -25,7 +25,7 @@ from ....core.arrays import isin_sorted
 from ....core.errors import BinocleError, DamagedError
 from ....core.terms import stems_by_word
 from ....core.words import UNSPACED
-from .language import foreign_language
+from .text_language import foreign_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...store.derived.relevance_scale import DEFAULT_ENCODERS
-from .language import ENGLISH, language_of_prose
+from .text_language import ENGLISH, language_of_prose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,12 +17,12 @@ from ...reads import facet_keys, first_and_last
 from ...search.arguments import check_queries
 from ...search.context import Context
 from ...search.deadline import Deadline
-from ...search.options import ChoiceOptions, PackingOptions
 from ...search.results.hits import Hits
+from ...search.search_options import ChoiceOptions, PackingOptions
 from ...store.filters.where import Where, among
 from ...store.records import Facet, Record, name_of
 from ..limits import MAX_DOCUMENTS
-from . import answers
+from . import responses
 from .connections import Connections, address_of, check_token
 from .requests import (
     batches,
@@ -115,7 +115,7 @@ class RemoteRetriever(AsyncWrites):
             "vector": vector,
             **search_body(k, where, ids, rerank, deadline, options),
         }
-        return self._connections.ask(answers.hits, "POST", "/search", body)
+        return self._connections.ask(responses.hits, "POST", "/search", body)
 
     def search_many(
         self,
@@ -139,7 +139,7 @@ class RemoteRetriever(AsyncWrites):
         hits: list[Hits] = []
         for batch_texts, batch_vectors in batches(pairs, body):
             queries = {"queries": batch_texts, "vectors": batch_vectors, "deadline": seconds_left(end)}
-            hits += self._connections.ask(answers.all_hits, "POST", "/search/many", body | queries)
+            hits += self._connections.ask(responses.all_hits, "POST", "/search/many", body | queries)
         return hits
 
     async def asearch(
@@ -155,7 +155,7 @@ class RemoteRetriever(AsyncWrites):
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
         return self._connections.ask(
-            answers.hits, "POST", "/similar", {"path": path, "line": line, "k": k, "where": filter_fields(where)}
+            responses.hits, "POST", "/similar", {"path": path, "line": line, "k": k, "where": filter_fields(where)}
         )
 
     def context(
@@ -173,7 +173,7 @@ class RemoteRetriever(AsyncWrites):
         """
         body = {"query": encodable_values(query), "where": filter_fields(where), "rerank": rerank, **options}
         body |= {"deadline": seconds_left(options.get("deadline"))}
-        return self._connections.ask(partial(answers.context, query=query), "POST", "/context", body)
+        return self._connections.ask(partial(responses.context, query=query), "POST", "/context", body)
 
     # Documents
 
@@ -189,7 +189,7 @@ class RemoteRetriever(AsyncWrites):
         :raises NotFoundError: when one is not there.
         """
         if isinstance(ids, (str, os.PathLike)) or not isinstance(ids, Iterable):
-            return self._connections.ask(answers.record, "GET", f"/documents/{quoted(name_of(ids))}")
+            return self._connections.ask(responses.record, "GET", f"/documents/{quoted(name_of(ids))}")
         names = [name_of(name) for name in ids]
         return [self.get(name) for name in names]
 
@@ -239,7 +239,7 @@ class RemoteRetriever(AsyncWrites):
                 "after": after,
                 "where": filter_in_url(where),
             }
-            page, after = self._connections.ask(answers.page, "GET", "/documents", query=query)
+            page, after = self._connections.ask(responses.page, "GET", "/documents", query=query)
             yield from page
             remaining -= len(page)
             if after is None:
@@ -252,7 +252,7 @@ class RemoteRetriever(AsyncWrites):
         :raises InputError: when no document has a key.
         """
         query = {"facets": facet_keys(fields), "where": filter_in_url(where)}
-        return self._connections.ask(answers.facets, "GET", "/facets", query=query)
+        return self._connections.ask(responses.facets, "GET", "/facets", query=query)
 
     def add(
         self,
@@ -282,7 +282,7 @@ class RemoteRetriever(AsyncWrites):
                 raise type(error)(
                     f"of the documents after the first {sent:,}, which were sent before: {error}"
                 ) from None
-            report = answers.joined(report, part, sent)
+            report = responses.joined(report, part, sent)
             sent += len(batch)
         return report
 
@@ -342,4 +342,4 @@ class RemoteRetriever(AsyncWrites):
         return f"<RemoteRetriever of {self.url}>"
 
     def _write(self, method: str, body: Mapping[str, Any]) -> Report:
-        return self._connections.ask(answers.report, method, "/documents", body, is_write=True)
+        return self._connections.ask(responses.report, method, "/documents", body, is_write=True)

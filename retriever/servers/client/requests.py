@@ -19,7 +19,7 @@ from ..limits import MAX_BODY, MAX_BODY_OF_DOCUMENTS, MAX_DEPTH, MAX_DOCUMENTS, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...search.options import ChoiceOptions
+    from ...search.search_options import ChoiceOptions
     from ...store.filters.where import Where
 
 

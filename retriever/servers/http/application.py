@@ -27,7 +27,7 @@ from ....core.errors import BinocleError
 from ....core.version import __version__
 from ...search.deadline import Deadline
 from ..limits import MAX_BODY, MAX_BODY_OF_DOCUMENTS
-from . import metrics
+from . import prometheus
 from .access import Access
 from .api import cohere, openai
 from .api.openapi import describe
@@ -58,7 +58,7 @@ class Server:
     served: Served
     access: Access = field(default_factory=Access)
     queue: WorkQueue = field(default_factory=WorkQueue)
-    metrics: metrics.Metrics = field(default_factory=metrics.Metrics)
+    metrics: prometheus.Metrics = field(default_factory=prometheus.Metrics)
 
 
 def _operations_by_path() -> dict[str, dict[str, Operation]]:
@@ -95,7 +95,7 @@ def application(server: Server) -> ASGIApp:
 
     async def gauges(request: Request) -> Response:
         names = server.served.names(server.access.token_of(request.headers))
-        return Response(_metrics(server, names), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
+        return Response(_metrics(server, names), media_type=None, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
     for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):

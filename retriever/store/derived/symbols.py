@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Ids, Positions
     from ..committed_rows import CommittedRows
-    from ..filters.columns import Column
+    from ..filters.sorted_values import Column
 
 
 def symbols_of(chunks: Iterable[Mapping[str, Any]], formats: Iterable[str]) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ class PassageSymbols:
     @classmethod
     def read(cls, state: CommittedRows) -> PassageSymbols:
         """Read the symbols of a state."""
-        from ..filters.columns import Column, encode
+        from ..filters.sorted_values import Column, encode
 
         names = SYMBOLS if state.has_symbols else "heading"
         rows = state.read("chunks", ["id", "document", names]).sort_by("id")

@@ -63,7 +63,7 @@ def _home(tmp_path_factory, tiny_model):
 @pytest.fixture
 def home(tmp_path, monkeypatch, tiny_model, _home):
     """Where the examples run: pairs, judged rows, a collection and two indexes."""
-    monkeypatch.setattr("binocle.retriever.models.files.DEFAULT_MODEL", tiny_model)
+    monkeypatch.setattr("binocle.retriever.models.model_files.DEFAULT_MODEL", tiny_model)
     for module in ("retriever.models.cache", "training.mining.corpus", "training.encoders.mining_rounds"):
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     home = shutil.copytree(_home, tmp_path / "home")

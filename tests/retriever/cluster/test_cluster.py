@@ -22,9 +22,9 @@ from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning.requirements import Requirements
 from binocle.retriever.cluster import cluster as clusters
 from binocle.retriever.cluster import tasks
+from binocle.retriever.cluster.batch_worker import FileBatch
 from binocle.retriever.cluster.cluster import Cluster
 from binocle.retriever.cluster.serving import RemoteShard, RemoteShardedIndex
-from binocle.retriever.cluster.worker import FileBatch
 from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.models.identity import EncoderId

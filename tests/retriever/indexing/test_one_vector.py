@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binocle.retriever.models.files import DEFAULT_MODEL
+from binocle.retriever.models.model_files import DEFAULT_MODEL
 from binocle.retriever.retriever import Retriever
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -42,7 +42,7 @@ from binocle.training.inversion.text_batches import TextBatches
 from binocle.training.inversion.tokens import TokenInversion
 from binocle.training.inversion.train import passage_length, train_inverter
 from binocle.training.inversion.untrained_decoder import token_vectors
-from binocle.training.pretraining.data import rows as pretraining_rows
+from binocle.training.pretraining.data import token_rows as pretraining_rows
 from binocle.training.runs.loop import Schedule, run_loop
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()

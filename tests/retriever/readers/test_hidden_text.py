@@ -6,7 +6,7 @@ import pypdfium2
 import pytest
 
 from binocle.retriever.documents.document import HIDDEN, Document, hidden_spans
-from binocle.retriever.readers import base, read
+from binocle.retriever.readers import document_builder, read
 from binocle.retriever.readers.pdf.hidden_text import mark_hidden
 
 from .sample_files import ODF, TYPES, docx, package, relations, xlsx
@@ -126,7 +126,7 @@ def test_a_page_cannot_forge_or_end_a_mark():
 
 
 def test_a_builder_joins_neighbours_of_many_spans(monkeypatch):
-    monkeypatch.setattr(base, "_MAX_HIDDEN", 2)
+    monkeypatch.setattr(document_builder, "_MAX_HIDDEN", 2)
     assert hidden(page("<b>x <i style='opacity:0'>a</i></b> " * 4)) == ["a", "a x a x a"]
 
 
@@ -391,5 +391,5 @@ def test_a_pdf_page_of_hidden_words_alone_is_hidden_from_its_first_character():
 
 def test_the_text_of_a_pdf_cannot_forge_a_mark():
     page = pypdfium2.PdfDocument(pdf_bytes(WORDS))[0]
-    forged = f"a{base.HIDING}b{base.SHOWING}c"
+    forged = f"a{document_builder.HIDING}b{document_builder.SHOWING}c"
     assert mark_hidden(page, page.get_textpage(), forged) == "a b c"

@@ -49,7 +49,7 @@ from binocle.training.audit.report.shared_words import marked
 from binocle.training.audit.report.verdict import verdict
 from binocle.training.audit.result import AttackResult, DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
-from binocle.training.data import documents as corpus
+from binocle.training.data import source_documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
 from binocle.training.inversion.metrics import Value, share_above
 from binocle.training.inversion.overlap import KnownTexts

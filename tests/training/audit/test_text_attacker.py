@@ -49,7 +49,7 @@ def attackers(tiny, texts, rotation):
 
 
 def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
-    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
+    monkeypatch.setattr("binocle.training.runs.run_progress._SELDOM", 0.0)
     events = []
     make, vectors = TextAttackers(events.append), tiny.encode(texts[:40])
     make(tiny.dim, 0, tiny).fit(vectors, texts[:40], steps=3)

@@ -37,7 +37,7 @@ from binocle.training.encoders.mining_rounds import train_rounds
 from binocle.training.encoders.objectives import losses, objectives
 from binocle.training.encoders.objectives.teacher_vectors import teacher_vectors
 from binocle.training.encoders.train import train_encoder
-from binocle.training.mining.report import MiningReport
+from binocle.training.mining.mining_report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
 from binocle.training.runs.checkpoints import last_checkpoint

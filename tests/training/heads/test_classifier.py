@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
-from binocle.retriever.models.files import PROBE
 from binocle.retriever.models.heads.bag_of_words import BagOfWords
 from binocle.retriever.models.heads.classifier import (
     TUNED_ENCODER,
@@ -24,6 +23,7 @@ from binocle.retriever.models.heads.classifier import (
     load_classifier,
 )
 from binocle.retriever.models.heads.kernel import KernelWeights
+from binocle.retriever.models.model_files import PROBE
 from binocle.training.data.heads.examples import read_examples, read_passages
 from binocle.training.evaluation.heads import label_metrics
 from binocle.training.heads.classifiers import kernel_ridge

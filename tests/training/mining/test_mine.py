@@ -24,7 +24,7 @@ from binocle.core.errors import EncoderMismatchError, InputError, LockedError, M
 from binocle.retriever.store.derived.live_index import LiveIndex
 from binocle.training.encoders.teacher_scores import score
 from binocle.training.evaluation.evaluate_file import evaluate_file
-from binocle.training.mining import candidates, negatives
+from binocle.training.mining import candidate_search, negatives
 from binocle.training.mining import corpus as mining_corpus
 from binocle.training.mining import mine as mining
 from binocle.training.mining import text_db as collection
@@ -459,14 +459,14 @@ def test_many_hybrid_queries_are_compared_together_and_find_what_each_finds_alon
         blocks.append(len(vectors))
         return search_each(self, vectors, k)
 
-    monkeypatch.setattr(candidates, "_TOGETHER", 2)
+    monkeypatch.setattr(candidate_search, "_TOGETHER", 2)
     monkeypatch.setattr(LiveIndex, "search_each", noted)
     queries = ["cancel the task", "hot bread", "the sea"]
     vectors = index.encoder.encode(queries, kind="query")
-    together = candidates.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    together = candidate_search.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert blocks == [2, 1]
     monkeypatch.setattr(LiveIndex, "search_each", lambda *_: None)
-    alone = candidates.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
+    alone = candidate_search.PassageCandidates.read(index.snapshot(), "hybrid").search(queries, vectors, 5)
     assert all(np.array_equal(*pair) for pair in zip(together, alone, strict=True))
 
 

@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from binocle.core.errors import InputError, ModelNotFoundError
-from binocle.training.pretraining import model as masked_model
+from binocle.training.pretraining import masked_model
 from binocle.training.pretraining.config import SIZES
 from binocle.training.pretraining.data.masking import IGNORED
 from binocle.training.pretraining.learner import MaskedLearner
-from binocle.training.pretraining.model import load, new_bert
+from binocle.training.pretraining.masked_model import load, new_bert
 from binocle.training.pretraining.vocabulary import learn_vocabulary
 from binocle.training.runs import environment
 

@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from binocle.core.errors import InputError
 from binocle.training.pretraining import masked_training
 from binocle.training.pretraining.config import PretrainingConfig
-from binocle.training.pretraining.data.rows import split_held_out
+from binocle.training.pretraining.data.token_rows import split_held_out
 from binocle.training.pretraining.fill_mask import Filler
 from binocle.training.pretraining.pretrain import pretrain
 from binocle.training.pretraining.result import PretrainingResult

@@ -21,7 +21,7 @@ from binocle.training.encoders.base_model import keep_spread_layers, set_dropout
 from binocle.training.pretraining.config import PretrainingConfig
 from binocle.training.pretraining.data.masking import IGNORED
 from binocle.training.pretraining.learner import MaskedLearner
-from binocle.training.pretraining.model import MaskedModel, load
+from binocle.training.pretraining.masked_model import MaskedModel, load
 from binocle.training.pretraining.pretrain import pretrain
 from binocle.training.pretraining.teacher import MaskedTeacher, combined, distances, divergences
 

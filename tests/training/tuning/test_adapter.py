@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from binocle import Retriever, load_encoder
 from binocle.core.errors import InputError
 from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
-from binocle.retriever.models.files import INT8
+from binocle.retriever.models.model_files import INT8
 from binocle.training.tuning import adapter, index_tuning, tune, tuning_queries
 from binocle.training.tuning.adapter import fit_map, weaken
 from binocle.training.tuning.base_share import MIN_QUERIES

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binocle.retriever.models.files import INT8
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import INT8
 
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
@@ -17,7 +17,7 @@ pytest.importorskip("accelerate")
 
 from binocle import Retriever, evaluate
 from binocle.core.errors import InputError, LockedError
-from binocle.training.data import documents as corpus
+from binocle.training.data import source_documents as corpus
 from binocle.training.encoders import distill as distillation
 from binocle.training.encoders.base_model import make_model
 from binocle.training.encoders.config import EncoderConfig

@@ -19,7 +19,7 @@ import numpy as np
 from ....core.progress import Progress, counted, ignore
 from ....indexes.metric import cosines, normalized
 from ...runs import environment
-from ...runs.progress import stepping
+from ...runs.run_progress import stepping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import InputError
 from ....core.files import expand_home
 from ....core.progress import ignore
-from ....retriever.models import files as model_folder
+from ....retriever.models import model_files as model_folder
 from ....retriever.models import settings as model_settings
 from ....retriever.search.arguments import check_reranking
 from .. import judged_rows, similarity

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ....core.progress import Progress, within
-from ....retriever.models import files as model_folder
+from ....retriever.models import model_files as model_folder
 from ....retriever.models import settings as model_settings
 from ....retriever.models.load import load_reranker
 from .. import judged_rows

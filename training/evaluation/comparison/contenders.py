@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
 from ....core.files import expand_home
-from ....retriever.models.files import split_length, split_precision
+from ....retriever.models.model_files import split_length, split_precision
 from ....retriever.models.settings import POOLING_FLAGS
 from ....retriever.search.mode import MODES, check_mode
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
-from ....retriever.models import files as model_folder
+from ....retriever.models import model_files as model_folder
 from ....retriever.models.settings import POOLING_FLAGS, read_config, read_modules, reads_pairs
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....core.errors import InputError
-from ....retriever.models import files as model_files
+from ....retriever.models import model_files
 from ....retriever.models.heads.classifier import TUNED_ENCODER
 from ....retriever.models.load import load_encoder
 from ....retriever.models.settings import ModelSettings

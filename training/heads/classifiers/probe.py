@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from ....core.errors import InputError
 from ....core.progress import Progress
-from ....retriever.models.files import PROBE
 from ....retriever.models.heads.classifier import TUNED_ENCODER, WORDS, ClassifierSettings, features, load_classifier
 from ....retriever.models.load import load_encoder
+from ....retriever.models.model_files import PROBE
 from ...runs import environment
 from ...runs.model_card import Card
 from ...runs.training_run import LoopResult

@@ -9,8 +9,8 @@ from transformers import TrainerCallback
 
 from ....core.files import json_or_make
 from ..checkpoints import worse_evaluations
-from ..progress import check_loss, training_step
 from ..run_folder import write_log
+from ..run_progress import check_loss, training_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

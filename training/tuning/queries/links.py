@@ -15,7 +15,7 @@ from ....core.sentences import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...data.documents import Source
+    from ...data.source_documents import Source
 
 _INLINE = re.compile(r"(?<!!)\[([^\[\]]{3,200})\]\(<?([^()\s<>]{1,300})>?(?:\s[^()]{0,200})?\)")
 _REFERENCE = re.compile(r"(?<!!)\[([^\[\]]{3,200})\](?:\[([^\[\]]{0,200})\])?(?![(:\[])")

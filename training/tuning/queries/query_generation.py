@@ -24,7 +24,7 @@ from .term_weights import CountSketch, TermWeights, normalised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...data.documents import Source
+    from ...data.source_documents import Source
 
 
 @dataclass(frozen=True, slots=True)

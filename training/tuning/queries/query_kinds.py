@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from ...data.documents import Source, SourcePassage
+    from ...data.source_documents import Source, SourcePassage
     from .term_weights import TermWeights
 
     Pair = tuple[str, str]  # query and positive

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...data.documents import Source
+    from ...data.source_documents import Source
 
 _BOILERPLATE = 3  # a sentence in this number of documents is boilerplate
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .....core.errors import UnreadableError
-from ...base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from ...document_builder import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, table_row
 from .compound import CompoundFile
 
 if TYPE_CHECKING:

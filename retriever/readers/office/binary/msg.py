@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .....core.errors import UnreadableError, UnsupportedError
-from ...base import DocumentBuilder
 from ...containers.members import Member
+from ...document_builder import DocumentBuilder
 from ...markup.html_text import HtmlReader
 from ...plain_text.encoding import decode
 from ...rtf import read_rtf

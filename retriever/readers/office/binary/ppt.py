@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .....core.errors import UnreadableError
-from ...base import DocumentBuilder, HeadingStack, collapse_spaces
+from ...document_builder import DocumentBuilder, HeadingStack, collapse_spaces
 from .compound import CompoundFile
 
 if TYPE_CHECKING:

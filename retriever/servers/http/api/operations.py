@@ -12,8 +12,8 @@ import numpy as np
 
 from .....core.errors import InputError
 from ....inspection.collection_map import folders
-from ....search.options import ContextOptions, SearchOptions
 from ....search.results.snippet import highlights
+from ....search.search_options import ContextOptions, SearchOptions
 from ...limits import MAX_DEPTH
 from ..access import filter_of
 from . import shapes

@@ -21,7 +21,7 @@ from binocle.retriever.indexing.delete import erasure_delay
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.switch import SwitchReport
 from binocle.retriever.indexing.sync import changes as changes_module
-from binocle.retriever.indexing.sync import reading as reading_files
+from binocle.retriever.indexing.sync import nested_files as reading_files
 from binocle.retriever.indexing.sync.changes import TRY_AGAIN, find_changes, mtime_fields
 from binocle.retriever.indexing.sync.last_scan import note_scan, read_last_scan
 from binocle.retriever.indexing.sync.missing import take_away, take_doubtful

@@ -27,7 +27,7 @@ from binocle.retriever.indexing import indexer as indexing
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import changes as changes_of
-from binocle.retriever.indexing.sync import reading
+from binocle.retriever.indexing.sync import nested_files
 from binocle.retriever.indexing.sync import sync as syncing
 from binocle.retriever.indexing.sync.changes import find_changes
 from binocle.retriever.indexing.sync.sync import sync
@@ -1125,7 +1125,7 @@ def test_archives_in_archives_are_read_to_a_depth_and_a_number(world, monkeypatc
         "a.zip/b.zip/c.zip/d.zip/deep.txt": "it lies more than 3 files deep",
         "a.zip/b.zip/c.zip/d.zip/note.txt": "it lies more than 3 files deep",
     }
-    monkeypatch.setattr(reading, "MAX_MEMBERS", 4)
+    monkeypatch.setattr(nested_files, "MAX_MEMBERS", 4)
     archive(world, {"b.zip": (world.folder / "a.zip").read_bytes(), "note.txt": DOG}, OLD + 1)
     world.sync()
     assert "its file holds more than" in world.reasons()["a.zip/b.zip/b.zip/more files"]
@@ -1138,7 +1138,7 @@ def test_an_archive_with_too_many_files_does_not_take_the_place_of_the_next_one(
         archive(world, {f"{number}.txt": DOG for number in range(count)})
         inner[name] = (world.folder / "a.zip").read_bytes()
     archive(world, inner)
-    monkeypatch.setattr(reading, "MAX_MEMBERS", 4)
+    monkeypatch.setattr(nested_files, "MAX_MEMBERS", 4)
     world.sync()
     assert list(world.reasons()) == ["a.zip/b.zip/more files"]
     assert world.states()["a.zip/c.zip/0.txt"] == "indexed"

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from binocle.core.errors import InputError
 from binocle.retriever.inspection.token_states import Inspector
-from binocle.retriever.models.bert import bert_encoder, gpu
+from binocle.retriever.models.bert import bert_encoder, torch_gpu
 from binocle.retriever.models.bert.bert_encoder import BertEncoder, use_gpus
 from binocle.retriever.models.bert.bert_reranker import BertReranker
 from binocle.retriever.models.bert.families import FAMILIES
@@ -148,7 +148,7 @@ def test_the_first_token_alone_and_other_pooling_are_those_of_all_tokens(family,
 
 @pytest.mark.thorough
 def test_vectors_on_a_gpu_are_those_of_the_cpu(family, folders, monkeypatch):
-    monkeypatch.setattr(gpu, "_TOKENS", 256)
+    monkeypatch.setattr(torch_gpu, "_TOKENS", 256)
     monkeypatch.setattr(bert_encoder, "gpus", lambda: (["cpu", "cpu"], "2 GPUs"))
     monkeypatch.setenv("BINOCLE_PRECISION", "float32")
     on_gpu = load_encoder(folders[family])

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.models.bert import bert_encoder, gpu
+from binocle.retriever.models.bert import bert_encoder, torch_gpu
 from binocle.retriever.models.bert.bert_encoder import use_gpus
 from binocle.retriever.models.encoders.adapted_encoder import AdaptedEncoder
 from binocle.retriever.models.load import load_encoder
@@ -40,8 +40,8 @@ def gpu_of(encoder):
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(gpu, "_TOKENS", 256)
-    monkeypatch.setattr(gpu, "_ROWS", 7)
+    monkeypatch.setattr(torch_gpu, "_TOKENS", 256)
+    monkeypatch.setattr(torch_gpu, "_ROWS", 7)
     monkeypatch.setattr(bert_encoder, "_GPU_TEXTS", 10)
     torch.set_num_threads(1)
 
@@ -87,11 +87,11 @@ def test_a_text_has_one_vector_whatever_is_beside_it(tiny_model, gpus):
 @given(st.lists(st.integers(1, 128), max_size=300))
 def test_batches_hold_every_text_once_and_no_more_than_fits(lengths):
     expected, seen = np.array(lengths, np.int64), []
-    for positions, longest in gpu.batches_of(expected, 128):
+    for positions, longest in torch_gpu.batches_of(expected, 128):
         own = expected[positions]
         assert own.max() <= longest <= 128
-        assert own.sum() <= gpu._TOKENS
-        assert len(positions) <= 4 * gpu._TOKENS // longest
+        assert own.sum() <= torch_gpu._TOKENS
+        assert len(positions) <= 4 * torch_gpu._TOKENS // longest
         seen += positions.tolist()
     assert sorted(seen) == list(range(len(lengths)))
 
@@ -119,7 +119,7 @@ def test_a_gpu_that_fails_says_so_in_one_line(tiny_model, monkeypatch, gpus):
     def failing(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation")
 
-    monkeypatch.setattr(gpu.BertGpu, "vectors", failing)
+    monkeypatch.setattr(torch_gpu.BertGpu, "vectors", failing)
     with pytest.raises(InputError) as failed:
         encoder.encode(["the cat"])
     assert str(failed.value) == (

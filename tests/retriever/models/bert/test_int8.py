@@ -12,8 +12,8 @@ from binocle.retriever.models.bert import int8, openvino, openvino_graph
 from binocle.retriever.models.bert.int8 import calibration_ids, quantize
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.models.bert.weight_names import LayerNames
-from binocle.retriever.models.files import INT8, find
 from binocle.retriever.models.load import load_encoder, load_reranker
+from binocle.retriever.models.model_files import INT8, find
 from binocle.retriever.retriever import Retriever
 
 TEXTS = [

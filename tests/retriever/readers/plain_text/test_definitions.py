@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from binocle.retriever.documents.chunker import chunk
 from binocle.retriever.readers import read
-from binocle.retriever.readers.base import MAX_LEVEL
+from binocle.retriever.readers.document_builder import MAX_LEVEL
 from binocle.retriever.readers.plain_text import definitions
 
 pytest.importorskip("tree_sitter")

@@ -13,7 +13,7 @@ from binocle import F, Retriever
 from binocle.core.terms import query_stems
 from binocle.retriever.search.query import Query
 from binocle.retriever.search.ranking.neighbours import smoothed
-from binocle.retriever.store.derived import neighbours
+from binocle.retriever.store.derived import live_neighbourhood
 
 WORDS = ["cat", "ship", "sea", "moon", "harbour", "sail", "night", "quiet", "zebra", "lamp", "stone", "river"]
 
@@ -28,7 +28,7 @@ def documents(numbers):
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory, tiny_model):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "MIN_PASSAGES", 20)
+        patch.setattr(live_neighbourhood, "MIN_PASSAGES", 20)
         retriever = Retriever.open(tmp_path_factory.mktemp("ranking") / "index", model=tiny_model)
         retriever.add(documents(range(60)))
         yield retriever

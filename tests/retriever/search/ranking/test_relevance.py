@@ -11,9 +11,9 @@ import pytest
 from binocle import Hits, Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.query import Query
-from binocle.retriever.search.ranking.calibration import best_line, measure_scale, renew_scale
 from binocle.retriever.search.ranking.everyday import SUBJECTS
 from binocle.retriever.search.ranking.relevance import first_sentences, highest, relevance, shares
+from binocle.retriever.search.ranking.relevance_calibration import best_line, measure_scale, renew_scale
 from binocle.retriever.store.derived.relevance_scale import FITTED, RelevanceScale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
@@ -236,7 +236,7 @@ def test_a_quoted_phrase_is_an_answer_however_far_the_vectors_are(retriever):
 
 
 def test_a_scale_is_measured_once_and_again_when_the_index_has_grown(retriever, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.search.ranking.calibration._PASSAGES", 10)
+    monkeypatch.setattr("binocle.retriever.search.ranking.relevance_calibration._PASSAGES", 10)
     snapshot, encoder = retriever.snapshot(), retriever.encoder
     location, name = snapshot.store.location, snapshot.head.encoder
     renew_scale(snapshot, encoder)

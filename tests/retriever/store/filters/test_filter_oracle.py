@@ -9,9 +9,9 @@ from datetime import date, datetime
 import pyarrow as pa
 import pytest
 
-from binocle.retriever.store.filters.columns import DocumentColumns
-from binocle.retriever.store.filters.evaluation import evaluate
+from binocle.retriever.store.filters.condition_masks import evaluate
 from binocle.retriever.store.filters.filter import F, Filter
+from binocle.retriever.store.filters.sorted_values import DocumentColumns
 from binocle.retriever.store.filters.where import parse
 
 TEXTS = ["", " ", "*", "a*b", "axb", "[", "[a]", "a", "A", "?", '"', "'", "\\", "1", "1.0", "true", "None", "null", "é"]

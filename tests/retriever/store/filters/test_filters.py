@@ -16,10 +16,10 @@ import pytest
 from binocle.core.errors import DamagedError, InputError
 from binocle.retriever.documents.gitignore import holds
 from binocle.retriever.indexing.add import check_metadata
-from binocle.retriever.store.filters import columns, fields
-from binocle.retriever.store.filters.columns import DocumentColumns
-from binocle.retriever.store.filters.evaluation import evaluate, select
+from binocle.retriever.store.filters import fields, sorted_values
+from binocle.retriever.store.filters.condition_masks import evaluate, select
 from binocle.retriever.store.filters.filter import F, Filter, Within
+from binocle.retriever.store.filters.sorted_values import DocumentColumns
 from binocle.retriever.store.filters.where import parse
 
 
@@ -593,8 +593,8 @@ def test_a_commit_leaves_nothing_to_read_again_but_what_it_changed(monkeypatch):
     rows = [row(f"{number}", n=number, tag=["x", number]) for number in range(30)]
     before = documents(*rows)
     assert evaluate(F.n == 5, before).sum() == 1
-    decoded, decode = [], columns._decode
-    monkeypatch.setattr(columns, "_decode", lambda text: decoded.append(text) or decode(text))
+    decoded, decode = [], sorted_values._decode
+    monkeypatch.setattr(sorted_values, "_decode", lambda text: decoded.append(text) or decode(text))
     changed = [*rows[:3], row("3", n=5), *rows[7:], row("new", n=5)]
     after = DocumentColumns(pa.Table.from_pylist(changed), before.carried())
     assert np.flatnonzero(evaluate(F.n == 5, after)).tolist() == [3, len(changed) - 1]

@@ -15,8 +15,8 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import DamagedError, ModelNotFoundError, UntrustedError
 from binocle.indexes.inverted.lexical_index import LexicalIndex
-from binocle.retriever.models import files as model_files
-from binocle.retriever.models.files import INT8
+from binocle.retriever.models import model_files
+from binocle.retriever.models.model_files import INT8
 from binocle.retriever.store import tables
 from binocle.retriever.store.foreign import trust
 from binocle.retriever.store.snapshot import Snapshot

@@ -22,7 +22,7 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
-from binocle.retriever.cluster.worker import CHUNK_IDS, FileBatch, Worker, fragments_of
+from binocle.retriever.cluster.batch_worker import CHUNK_IDS, FileBatch, Worker, fragments_of
 from binocle.retriever.indexing.sync.changes import find_changes
 from binocle.retriever.indexing.sync.sync import sync
 from binocle.retriever.models.identity import EncoderId

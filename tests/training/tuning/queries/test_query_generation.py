@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
-from binocle.training.data.documents import Source, SourcePassage, from_corpus, from_index, split
+from binocle.training.data.source_documents import Source, SourcePassage, from_corpus, from_index, split
 from binocle.training.mining.bm25 import split_terms
 from binocle.training.tuning.queries import links
 from binocle.training.tuning.queries.query_generation import SyntheticPair, make

@@ -8,7 +8,7 @@ from binocle import Retriever
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.search.words import documents_language
 from binocle.retriever.search.words.documents_language import SEVERAL, majority
-from binocle.retriever.search.words.language import ENGLISH, foreign_language, language_of_prose
+from binocle.retriever.search.words.text_language import ENGLISH, foreign_language, language_of_prose
 
 TEXTS = {
     "German": "Die Aufgabe wird erst dann abgebrochen, wenn der Server nicht mehr antwortet. Sie können das Programm auch "

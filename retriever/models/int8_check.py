@@ -15,8 +15,8 @@ from ...core.errors import InputError
 from ...core.files import user_folder, write_atomic
 from ...core.version import __version__
 from .bert.int8 import has_int8_products
-from .files import INT8
 from .load import load_encoder, load_reranker
+from .model_files import INT8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from binocle import Retriever
-from binocle.retriever.store.derived import neighbours
+from binocle.retriever.store.derived import live_neighbourhood
 
 WORDS = ["cat", "ship", "sea", "moon", "harbour", "sail", "night", "quiet", "zebra", "lamp", "stone", "river"]
 
@@ -21,8 +21,8 @@ def documents(numbers):
 
 @pytest.fixture
 def retriever(tmp_path, tiny_model, monkeypatch):
-    monkeypatch.setattr(neighbours, "MIN_PASSAGES", 20)
-    monkeypatch.setattr(neighbours, "_STALE_ROWS", 10)
+    monkeypatch.setattr(live_neighbourhood, "MIN_PASSAGES", 20)
+    monkeypatch.setattr(live_neighbourhood, "_STALE_ROWS", 10)
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(documents(range(60)))
     return retriever

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertCo
 
 from ...core.errors import InputError, first_line
 from ...retriever.inversion.hidden_states import transformer_folder
-from ...retriever.models import files as model_folder
+from ...retriever.models import model_files as model_folder
 from ...retriever.models.settings import PADDED_POSITIONS
 from ...retriever.models.torch_loading import LOADING_ERRORS, require_safetensors
 from .config import SIZES

@@ -15,7 +15,7 @@ import pytest
 
 from binocle.core.errors import InputError
 from binocle.core.progress import Progress
-from binocle.training.data.texts import documents, has_columns
+from binocle.training.data.unlabelled_texts import documents, has_columns
 from binocle.training.encoders.distill import distill
 from binocle.training.encoders.teacher_scores import score
 from binocle.training.encoders.train import train_encoder
@@ -157,7 +157,7 @@ def test_a_large_file_is_read_in_bounded_memory(tmp_path):
     with (tmp_path / "a.jsonl").open("w") as stream:
         stream.writelines(row for _ in range(60_000))  # 60 MB
     program = (
-        "import resource, sys\nfrom binocle.training.data.texts import documents\n"
+        "import resource, sys\nfrom binocle.training.data.unlabelled_texts import documents\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "count = sum(1 for _ in documents(sys.argv[1:]))\n"
         "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .base import MAX_TITLE, DocumentBuilder, shown
+from .document_builder import MAX_TITLE, DocumentBuilder, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

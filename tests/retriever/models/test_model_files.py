@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from binocle.core.errors import BinocleError, DamagedError, ModelNotFoundError
-from binocle.retriever.models import files as model_folder
-from binocle.retriever.models.files import DEFAULT_MODEL, find
+from binocle.retriever.models import model_files as model_folder
 from binocle.retriever.models.heads.head_settings import CLASSIFIER, TAGGER
 from binocle.retriever.models.load import load_encoder
+from binocle.retriever.models.model_files import DEFAULT_MODEL, find
 
 
 def hub_with(home: Path, name: str, model: str, *, commit: str = "c0ffee" * 6 + "abcd") -> Path:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....core.arrays import Doubles, Mask
     from ...documents.gitignore import Pattern
     from ..derived.symbols import PassageSymbols
-    from .columns import Column, DocumentColumns
+    from .sorted_values import Column, DocumentColumns
 
 _LISTED_KEYS = 20  # most keys of metadata that a message lists
 _ROUNDING = 1e-6  # seconds: `os.stat` rounds nanoseconds

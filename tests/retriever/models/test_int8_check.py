@@ -9,9 +9,9 @@ import pytest
 
 from binocle.commands.precision import _passages as passages
 from binocle.commands.precision import _sample as sampled
-from binocle.retriever.models import precision
+from binocle.retriever.models import int8_check
 from binocle.retriever.models.bert.openvino import import_openvino
-from binocle.retriever.models.precision import Int8Check, check_int8, check_int8_reranker
+from binocle.retriever.models.int8_check import Int8Check, check_int8, check_int8_reranker
 from binocle.retriever.retriever import Retriever
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TEXTS = [f"The {WORDS[n % 18]} and the {WORDS[n * 7 % 17]} of the {WORDS[n * 5 %
 
 
 def test_int8_is_compared_on_the_passages_themselves(tiny_model, monkeypatch):
-    monkeypatch.setattr(precision, "_speedup", lambda *_: 1.4)
+    monkeypatch.setattr(int8_check, "_speedup", lambda *_: 1.4)
     check = check_int8(tiny_model, TEXTS)
     assert check.passages == 120
     assert check.agreement > 0.8
@@ -63,12 +63,12 @@ def test_the_times_are_those_of_each_call(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(precision.time, "process_time", lambda: now[0])
-    assert precision._speedup(lasting(3.0), lasting(2.0)) == pytest.approx(1.5)
+    monkeypatch.setattr(int8_check.time, "process_time", lambda: now[0])
+    assert int8_check._speedup(lasting(3.0), lasting(2.0)) == pytest.approx(1.5)
 
 
 def test_a_reranker_in_int8_is_compared_by_its_order_of_passages(make_reranker, tmp_path, monkeypatch):
-    monkeypatch.setattr(precision, "_speedup", lambda *_: 1.4)
+    monkeypatch.setattr(int8_check, "_speedup", lambda *_: 1.4)
     name = str(make_reranker(tmp_path / "reranker"))
     check = check_int8_reranker(name, TEXTS)
     assert check.passages == len(TEXTS)
@@ -79,17 +79,17 @@ def test_a_reranker_in_int8_is_compared_by_its_order_of_passages(make_reranker, 
 
 def test_the_best_ten_and_first_places_are_compared():
     own = np.arange(40.0).reshape(2, 20)
-    assert precision._order_changes(own, own, np.array([19, 0])) == (1, 0)
-    assert precision._order_changes(own, -own, np.array([19, 0])) == (0, 0)
+    assert int8_check._order_changes(own, own, np.array([19, 0])) == (1, 0)
+    assert int8_check._order_changes(own, -own, np.array([19, 0])) == (0, 0)
     swapped = own.copy()
     swapped[0, [9, 19]] = swapped[0, [19, 9]]  # the best leaves the best ten of one query
-    assert precision._order_changes(own, swapped, np.array([19, 19])) == (pytest.approx(0.95), 0.5)
+    assert int8_check._order_changes(own, swapped, np.array([19, 19])) == (pytest.approx(0.95), 0.5)
 
 
 @pytest.fixture(autouse=True)
 def _int8_products(monkeypatch, tmp_path):
     """As on a processor with them, without stored results: without, auto asks for no check."""
-    monkeypatch.setattr(precision, "has_int8_products", lambda: True)
+    monkeypatch.setattr(int8_check, "has_int8_products", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -128,7 +128,7 @@ def test_auto_takes_int8_where_the_check_passes(run, folder, tiny_model, monkeyp
         checked.extend(texts)
         return Int8Check(100, 2.0, 1.0, 0.0)
 
-    monkeypatch.setattr(precision, "check_int8", check)
+    monkeypatch.setattr(int8_check, "check_int8", check)
     (folder / "left out.log").write_text("A line that the index leaves out.", "utf-8")
     result = run("index", str(folder), "--precision", "auto", "--model", tiny_model, "--exclude", "*.log")
     assert result.err.startswith("int8: 2.00 times as fast here, 100% of the best ten are the same")
@@ -145,13 +145,13 @@ def test_the_passages_of_the_check_need_no_index(folder, tiny_model, monkeypatch
 
 def test_auto_remembers_its_check_for_this_machine(run, folder, tiny_model, tmp_path, monkeypatch):
     checks = iter([Int8Check(99), Int8Check(400, 1.0, 1.0, 0.0), Int8Check(400, 2.0, 1.0, 0.0)])
-    monkeypatch.setattr(precision, "check_int8", lambda *_: next(checks))
+    monkeypatch.setattr(int8_check, "check_int8", lambda *_: next(checks))
 
     def index(name, *, expected):
         result = run("index", str(folder), "--index", tmp_path / name, "--precision", "auto", "--model", tiny_model)
         assert result.err.splitlines()[0] == expected
 
-    memory = precision.memory_of(tiny_model)
+    memory = int8_check.memory_of(tiny_model)
     slow = (
         "not int8: 1.00 times as fast here, 100% of the best ten are the same, 0.0% of queries lost their first place"
     )
@@ -164,29 +164,29 @@ def test_auto_remembers_its_check_for_this_machine(run, folder, tiny_model, tmp_
 
 
 def test_the_check_is_of_one_encoder_processor_and_version(tiny_model, make_model, tmp_path, monkeypatch):
-    memory = precision.memory_of(tiny_model)
-    assert memory == precision.memory_of(tiny_model)
-    assert memory != precision.memory_of(str(make_model(tmp_path / "other", seed=1)))
+    memory = int8_check.memory_of(tiny_model)
+    assert memory == int8_check.memory_of(tiny_model)
+    assert memory != int8_check.memory_of(str(make_model(tmp_path / "other", seed=1)))
     with monkeypatch.context() as patch:
-        patch.setattr(precision, "__version__", "0.0")
-        assert memory != precision.memory_of(tiny_model)
-    monkeypatch.setattr(precision, "_processor", lambda: ["model name: another"])
-    assert memory != precision.memory_of(tiny_model)
+        patch.setattr(int8_check, "__version__", "0.0")
+        assert memory != int8_check.memory_of(tiny_model)
+    monkeypatch.setattr(int8_check, "_processor", lambda: ["model name: another"])
+    assert memory != int8_check.memory_of(tiny_model)
 
 
 def test_a_check_is_made_again_if_it_cannot_be_remembered(tmp_path):
     (tmp_path / "file").touch()
     memory = tmp_path / "file" / "check.json"
-    assert precision.remember(Int8Check(400, 2.0, 1.0, 0.0), memory) is False
-    assert precision.remembered(memory) is None
+    assert int8_check.remember(Int8Check(400, 2.0, 1.0, 0.0), memory) is False
+    assert int8_check.remembered(memory) is None
 
 
 def test_auto_says_why_there_is_nothing_to_check(run, folder, make_model, tmp_path, monkeypatch):
     other = make_model(tmp_path / "relu")
     config = json.loads((other / "config.json").read_text("utf-8"))
     (other / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}), "utf-8")
-    assert precision.reason_against_int8(str(other)) == f"{other} is no encoder of a family that is computed in int8"
-    monkeypatch.setattr(precision, "has_int8_products", lambda: False)
+    assert int8_check.reason_against_int8(str(other)) == f"{other} is no encoder of a family that is computed in int8"
+    monkeypatch.setattr(int8_check, "has_int8_products", lambda: False)
     result = run("index", str(folder), "--precision", "auto", "--model", make_model(tmp_path / "model"))
     assert result.code == 0
     assert result.err.startswith("not int8: this processor does not multiply int8 (AVX-512 VNNI, AVX-VNNI or AMX)")

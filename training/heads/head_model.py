@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from ...retriever.models import files as model_files
+from ...retriever.models import model_files
 from ...retriever.models.heads.torch_head import load_tokenizer
 from ...retriever.models.settings import read_config, read_modules
 from ...retriever.models.torch_loading import check_vocabulary, loading

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Trainer
 
 from ..runs.trainers.resumable_trainer import ResumableTrainer
-from .data.batches import EpochRows
+from .data.masked_batches import EpochRows
 from .data.masking import IGNORED
 from .teacher import combined
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..evaluation.best_so_far import BestSoFar
-    from .data.batches import RowInEpoch
+    from .data.masked_batches import RowInEpoch
     from .perplexity import Perplexity
 
 

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from binocle.training.data.tokenized import TokenRows, TokenRowWriter, cut, tokenize
-from binocle.training.pretraining import model as masked_model
-from binocle.training.pretraining.data.batches import EpochRows, Frame, MaskedBatches
+from binocle.training.pretraining import masked_model
+from binocle.training.pretraining.data.masked_batches import EpochRows, Frame, MaskedBatches
 from binocle.training.pretraining.data.masking import IGNORED, Masking
 
 TEXTS = [
