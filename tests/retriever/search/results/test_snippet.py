@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from binocle.retriever.search.results.hit import Hit
-from binocle.retriever.search.results.snippet import blocks, sentences
+from binocle.retriever.search.results.snippet import blocks, highlights, sentences
 
 FIELDS = {
     "rank": 1,
@@ -209,12 +209,23 @@ def test_other_alphabets_are_marked_without_regard_to_case():
         ("서울", "나는 서울에서", ["서울에서"]),
         ("학교에서", "큰 학교", ["학교"]),
         ("사랑 학살", "사람 사랑 학생 학살", ["사랑", "학살"]),
-        ("대한", "대한은 대한민국헌법", ["대한은"]),
+        ("대한", "대한은 대한에서 대한민국 대한에서는 대한민국헌법", ["대한은", "대한에서", "대한민국"]),
         ("카페", "\u110f\u1161\u1111\u1166", ["\u110f\u1161\u1111\u1166"]),  # taken apart, as macOS names files
     ],
 )
 def test_words_are_marked_as_full_text_search_finds_them(query, text, expected):
     assert marked(text, query) == expected
+
+
+def test_highlights_are_the_spans_of_words_that_are_not_common():
+    assert highlights("how to install the package", "how do I install a package?") == [(7, 14), (19, 26)]
+    assert highlights("東京都の天気", "東京都") == [(0, 3)]  # of pairs of signs that overlap, one span
+    assert highlights("nothing", "how do I install it") == []
+
+
+@pytest.mark.parametrize(("is_colour", "remark"), [(False, "  [weak]"), (True, "\x1b[1;33m  [weak]\x1b[0m")])
+def test_a_weak_hit_says_so(is_colour, remark):
+    assert shown(colour=is_colour, weak=True).partition("\n")[0].endswith(remark)
 
 
 def test_the_lines_that_match_are_shown_also_in_scripts_without_spaces():

@@ -12,11 +12,12 @@ from binocle.training.data.tokenized import TokenRows, TokenRowWriter, cut, toke
 from binocle.training.pretraining import masked_model
 from binocle.training.pretraining.data.masked_batches import EpochRows, Frame, MaskedBatches
 from binocle.training.pretraining.data.masking import IGNORED, Masking
+from binocle.training.pretraining.data.segments import CHANGED, GENUINE
 
 TEXTS = [
     f"The cat sat on the mat. The {word} ran to the house. It was not due. We had the bread!"
     for word in ("dog", "ship", "king")
-]
+] + ["It was due. We had it. The cat ran. The dog sat."]  # the last row, the only one of several sentences
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -61,17 +62,20 @@ def test_a_pair_is_framed_as_the_tokenizer_frames_it(parts):
     own = tokenizer("the cat", "the dog", return_token_type_ids=True)
     alone = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the cat", "the dog")]
     assert [*frame.two[0], *alone[0], *frame.two[1], *alone[1], *frame.two[2]] == own["input_ids"]
-    batch = batches("mlm+sop")([(epoch, 0) for epoch in range(30)])
-    genuine = [number for number, label in enumerate(batch["pair_labels"].tolist()) if label == 0]
-    for line in genuine:
+    last = len(rows) - 1
+    batch = batches("mlm+sop")([(epoch, last) for epoch in range(30)])
+    assert set(batch["pair_labels"].tolist()) == {GENUINE, CHANGED}
+    for line, label in enumerate(batch["pair_labels"].tolist()):
         ids = true_ids(batch, line)
         inner = [token for token in ids if token not in tokenizer.all_special_ids]
-        assert inner == rows[0].tokens.tolist()
+        assert (inner == rows[last].tokens.tolist()) == (label == GENUINE)
+        assert sorted(inner) == sorted(rows[last].tokens.tolist())
         assert len(ids) == len(inner) + frame.size(2)
         if "token_type_ids" in batch:
             types = batch["token_type_ids"][line][: len(ids)].tolist()
             second = ids.index(tokenizer.sep_token_id) + 1
             assert types == [0] * second + [1] * (len(ids) - second)
+    assert (frame.size(1), frame.size(2)) == (2, len(own["input_ids"]) - len(alone[0]) - len(alone[1]))
 
 
 def test_special_tokens_and_padding_are_never_asked_for(parts):

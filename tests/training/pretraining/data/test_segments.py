@@ -69,6 +69,11 @@ def test_a_changed_next_sentence_is_from_another_document_and_in_its_order(rows)
             assert len({int(token) // 1_000 for token in pair.second.tokens}) == 1
 
 
+def test_a_second_part_goes_on_up_to_the_last_row(rows):
+    ends = {int(pair.second.tokens[-1]) for number in range(ROWS) for pair in drawn(next_sentence, rows, number)}
+    assert 1_000 * (DOCUMENTS - 1) + ROWS * LENGTH - 1 in ends
+
+
 def test_length_does_not_tell_a_changed_pair(rows):
     pairs = [pair for number in range(len(rows)) for pair in drawn(next_sentence, rows, number)]
     lengths = {label: np.mean([len(p.second) for p in pairs if p.label == label]) for label in (GENUINE, CHANGED)}
