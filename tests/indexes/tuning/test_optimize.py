@@ -101,6 +101,15 @@ def test_the_bound_never_says_more_than_the_sample_can_show():
     assert recall_lower_bound(np.full(100, 0.9)) < 0.9
 
 
+def test_the_bound_is_that_of_students_distribution_with_one_more_query():
+    # By hand: mean 3/4, deviation 1/2, and 1.6449 * (1 + (1.6449**2 + 1) / (4 * 3)) for the quantile.
+    assert recall_lower_bound(np.ones(3)) == pytest.approx(0.75 - 2.15278 * 0.5 / 2, abs=5e-5)
+    stats = pytest.importorskip("scipy.stats")
+    recalls = np.random.default_rng(1).choice([0.8, 0.9, 1.0], 50)
+    exact = stats.ttest_1samp(np.append(recalls, 0), 0).confidence_interval(0.90).low
+    assert recall_lower_bound(recalls) == pytest.approx(exact, abs=2e-5)
+
+
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999])
 def test_as_many_queries_are_asked_for_as_can_prove_the_demand_though_a_few_fail(recall):
     count = Requirements(recall).query_count

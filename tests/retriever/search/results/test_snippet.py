@@ -220,6 +220,7 @@ def test_words_are_marked_as_full_text_search_finds_them(query, text, expected):
 def test_highlights_are_the_spans_of_words_that_are_not_common():
     assert highlights("how to install the package", "how do I install a package?") == [(7, 14), (19, 26)]
     assert highlights("東京都の天気", "東京都") == [(0, 3)]  # of pairs of signs that overlap, one span
+    assert highlights("水火", "水 火") == [(0, 2)]  # of neighbours too
     assert highlights("nothing", "how do I install it") == []
 
 
