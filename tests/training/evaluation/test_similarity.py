@@ -40,6 +40,8 @@ def test_scores_in_a_narrow_range_are_not_constant():
     assert SIMILARITY["Pearson"].value([0.8000, 0.8001, 0.8002], [1, 2, 3]) == pytest.approx(1)
     assert SIMILARITY["Pearson"].value([1, 2, 3], [100.003, 100.002, 100.001]) == pytest.approx(-1)
     assert np.isnan(SIMILARITY["Pearson"].value([0.8, 0.8, 0.8], [1, 2, 3]))
+    weighted = SIMILARITY["Pearson"].of(np.array([1.0, 1.1, -5.0]), np.array([1.0, 2.0, 90.0]))
+    assert weighted(np.array([[1, 1, 0], [2, 3, 0]])) == pytest.approx([1, 1])  # samples without the third row
 
 
 def test_scores_that_are_no_numbers_have_no_order():
