@@ -62,7 +62,7 @@ def train_rounds(
     current = base or DEFAULT_MODEL
     _check_settings(negatives, rounds, config, current)
     options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives}
-    source = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    source: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     source |= {"files": files_of(data, corpus, leave_out=out), "order": ORDER}
     work = _work_folder(out, source | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
