@@ -406,6 +406,27 @@ def test_the_neighbours_of_a_hit_in_its_section_fill_the_room(tmp_path, tiny_mod
     assert longer.text == text[longer.char_start : longer.char_end]
 
 
+def test_neighbours_are_looked_for_only_with_a_tenth_of_the_room_left():
+    best, calls = hit(1, 0, 9, DOCUMENTS), []
+
+    def siblings(chosen):
+        calls.append(chosen)
+        return []
+
+    for hits, packing in [([best], Packing(4)), ([best], Packing(5, siblings=0)), ([], Packing(5))]:
+        pack_within(hits, DOCUMENTS, words, packing, siblings)  # `best` takes four words with its citation
+        assert calls == []
+    pack_within([best], DOCUMENTS, words, Packing(5), siblings)
+    assert calls == [[best]]
+
+
+def test_a_neighbour_may_take_all_the_room_that_is_left():
+    best, neighbour = hit(1, 0, 9, DOCUMENTS), hit(1, 10, 18, DOCUMENTS)
+    for limit, text in [(7, "alpha one"), (8, "alpha one\nbeta two")]:
+        packed = pack_within([best], DOCUMENTS, words, Packing(limit), lambda _: [neighbour])
+        assert packed.text.partition("\n")[2] == text
+
+
 def test_no_more_neighbours_are_looked_for_than_a_document_has(tmp_path, tiny_model, monkeypatch):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     text = "\n\n".join(f"cat {'word ' * 40} part{number}." for number in range(5))
