@@ -310,7 +310,7 @@ for _command in (reader, classifier, tagger, inverter):
     "--queries", "log", metavar="LOG", help="A file of real queries without labels. 100 or more replace generated ones."
 )
 @click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
-@click.option("--pairs", type=int, help="Generated queries to learn from, at most. Default: 2,000; 10,000 with --full.")
+@click.option("--pairs", type=int, help="Generated queries to learn from, at most. Default: 4,000; 10,000 with --full.")
 @click.option(
     "--adapter/--full",
     default=True,

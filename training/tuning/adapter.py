@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...retriever.models.encoder import Encoder
     from .verdict import Judges, LogJudges
 
-_STEPS, _BATCH, _RATE, _PENALTY = 150, 256, 1e-3, 3e-3
+_STEPS, _BATCH, _RATE, _PENALTY = 450, 256, 1e-3, 3e-3
 
 
 def fit_map(queries: Floats, scores: Floats, passages: Floats, shares: NDArray[np.float64], seed: int) -> Floats:

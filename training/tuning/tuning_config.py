@@ -8,7 +8,7 @@ from ...core import checks as limits
 from ...core.errors import InputError
 from .queries.query_kinds import DEFAULT_KINDS
 
-ADAPTER_QUERIES = 2_000  # maximum of generated queries, if none is set, and of logged ones
+ADAPTER_QUERIES = 4_000  # maximum of generated queries, if none is set, and of logged ones
 _FULL_QUERIES = 10_000  # the same for all weights of the encoder, without a maximum of logged ones
 HYBRID = "hybrid"  # the teacher that is the index's own hybrid search
 
@@ -31,7 +31,7 @@ class TuningConfig:
     """How to tune an index."""
 
     kinds: tuple[str, ...] = DEFAULT_KINDS  # of queries, names in `query_kinds.KINDS`
-    pairs: int | None = None  # maximum of generated queries to learn from; None: 2,000, or 10,000 without an adapter
+    pairs: int | None = None  # maximum of generated queries to learn from; None: 4,000, or 10,000 without an adapter
     teachers: tuple[str, ...] = (HYBRID,)  # or names of models; of several, the mean of their scores
     log: str | None = None  # file of real queries without labels
     learning: DistillationConfig = field(default_factory=DistillationConfig)  # of the weights

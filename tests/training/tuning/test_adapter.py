@@ -220,7 +220,7 @@ def mixed(matrix, *_, share):
 
 @pytest.mark.parametrize(
     ("config", "maximum"),
-    [(TuningConfig(), 2_000), (TuningConfig(adapter=False), 10_000), (TuningConfig(pairs=3_000), 3_000)],
+    [(TuningConfig(), 4_000), (TuningConfig(adapter=False), 10_000), (TuningConfig(pairs=3_000), 3_000)],
 )
 def test_an_adapter_learns_from_fewer_queries_unless_their_number_is_set(config, maximum):
     assert config.adapter == (maximum != 10_000)
