@@ -162,12 +162,12 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     """What comes back of texts, by the bag, by proposals and after correction."""
     true = inverter.tokens(texts)
     vectors = inverter.check(inverter.encoder.encode(list(texts)))
-    proposed = inverter.proposals(vectors)
-    bags = [texts[-1] for texts in proposed]
-    first = [texts[0] for texts in proposed]  # the decoder's likeliest, which the encoder has not seen
+    drafts = inverter.drafts(vectors)
+    bags = [draft.texts[-1] for draft in drafts]
+    first = [draft.texts[0] for draft in drafts]  # the decoder's likeliest, which the encoder has not seen
     cosines = [float(own @ vector) for own, vector in zip(inverter.embed(first), vectors, strict=True)]
     begun = time.perf_counter()
-    corrected = [inverter.correct(vector, seconds, texts) for vector, texts in zip(vectors, proposed, strict=True)]
+    corrected = [inverter.correct(vector, seconds, draft) for vector, draft in zip(vectors, drafts, strict=True)]
     spent = (time.perf_counter() - begun) / len(texts)
 
     def f1(token_rows: Iterable[Sequence[int]]) -> dict[str, Any]:

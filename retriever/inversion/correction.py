@@ -66,15 +66,15 @@ class Change:
 class Proposer(Protocol):
     """A decoder that judges texts for a vector."""
 
-    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+    def changes(self, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """Changes worth trying, with how much likelier each makes the text, in nats.
 
         :param own: the vector of the unchanged text.
         """
         ...
 
-    def rates(self, vector: Floats) -> Callable[[Ids], float]:
-        """Return a function that scores a text's tokens for the vector: nats per token, in any order."""
+    def likelihood(self, ids: Ids) -> float:
+        """How likely a text's tokens are for the vector, in any order: nats per token."""
         ...
 
 
@@ -131,7 +131,6 @@ class _Search:
     def __init__(self, vector: Floats, proposer: Proposer, embed: Embed, seed: int, longest: int) -> None:
         self._vector, self._proposer, self._embed, self._longest = vector, proposer, embed, longest
         self._random = np.random.default_rng(seed)
-        self._likely = proposer.rates(vector)
         self._known: dict[Ids, _Text] = {}
         self._slots = 0
         self._weight = _LIKELY
@@ -164,7 +163,7 @@ class _Search:
 
     def _start_again(self, nearest: _Text) -> None:
         """Forget all texts but one: the nearest with some likely changes."""
-        proposed = self._proposer.changes(self._vector, nearest.ids, nearest.vector)
+        proposed = self._proposer.changes(nearest.ids, nearest.vector)
         gains = np.array([gain for gain, _ in proposed])
         order = np.argsort(-(gains + _KICK_TEMPERATURE * self._random.gumbel(size=len(gains))))
         by_position: dict[int, Change] = {}
@@ -209,12 +208,12 @@ class _Search:
         """Encode the texts that are new."""
         new = {ids: slots for ids, slots in texts if ids and len(ids) <= self._longest and ids not in self._known}
         for (ids, slots), vector in zip(new.items(), self._embed(list(new)) if new else (), strict=True):
-            self._known[ids] = _Text(ids, slots, vector, self._likely(ids), float(vector @ self._vector))
+            self._known[ids] = _Text(ids, slots, vector, self._proposer.likelihood(ids), float(vector @ self._vector))
 
     def _measure(self, text: _Text, temperature: float) -> None:
         """Encode a text with single changes, drawn by how much likelier they make it."""
         if self._proposed[0] != text.ids:
-            self._proposed = text.ids, self._proposer.changes(self._vector, text.ids, text.vector)
+            self._proposed = text.ids, self._proposer.changes(text.ids, text.vector)
         measured = self._measured.keys
         changes = [(gain, change) for gain, change in self._proposed[1] if _key(text, change) not in measured]
         gains = np.array([gain for gain, _ in changes])

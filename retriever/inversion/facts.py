@@ -43,7 +43,7 @@ def retained_facts(text: str, inverter: EmbeddingInverter, *, kind: Kind = "docu
     :param kind: what to encode the text as.
     """
     vector = inverter.check(inverter.encoder.encode([text], kind=kind))
-    share = inverter.bag(vector)[0][0]
+    share = inverter.bags(vector).shares[0]
     tokens = inverter.tokens.token_spans(text)
     likely = np.argsort(-share, kind="stable")[: max(8, round(_ROOM * len(tokens)))]
     shares = dict(zip(likely.tolist(), share[likely].tolist(), strict=True))

@@ -22,7 +22,7 @@ from .correction import Correction, correct
 from .decoders.decoder_settings import TextDecoderSettings
 from .inverter_info import InverterInfo
 from .text_shape import TextShape
-from .token_guess import TokenGuess, bag_tokens, expected_tokens
+from .token_guess import TokenGuess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,12 +31,20 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ..models.encoder import Encoder
     from .correction import Ids
-    from .proposals import TokenProposer
+    from .proposals import Bags, TokenProposer
     from .state_inverter import StateInverter
 
 
 SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What correction of one vector starts from."""
+
+    texts: tuple[Ids, ...]  # the decoder's, the likeliest length first, and then the bag's tokens
+    bag: Bags  # one row
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +150,15 @@ class EmbeddingInverter:
         return [result for batch in batches for result in self._invert_batch(batch, seconds, words, seed)]
 
     def _invert_batch(self, vectors: Floats, seconds: float, words: int, seed: int) -> Iterator[InvertedVector]:
-        shares, counts = self.bag(vectors)
         of_texts = self.shape.are_of_texts(vectors) if self.shape else np.zeros(len(vectors), bool)
-        for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
-            nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
+        for row, draft in enumerate(self.drafts(vectors)):
+            nearest = self.correct(vectors[row], seconds, draft, seed=seed)
             of_text = bool(of_texts[row])
             recovered = nearest.cosine >= self.info.minimum_cosine(nearest.rounds, of_text=of_text)
-            bag = expected_tokens(shares[row], float(counts[row]))[:words] if recovered or of_text else []
+            expected = draft.bag.expected[0][:words] if recovered or of_text else []
             yield InvertedVector(
                 text=self.tokens.text(nearest.ids) if recovered else "",
-                tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
+                tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in expected),
                 cosine=nearest.cosine,
                 recovered=recovered,
                 usual=nearest.cosine >= self.info.usual_cosine(nearest.rounds),
@@ -161,7 +168,7 @@ class EmbeddingInverter:
         self,
         vector: Floats,
         seconds: float,
-        proposals: Sequence[Ids] | None = None,
+        draft: Draft | None = None,
         *,
         seed: int = 0,
         rounds: int | None = None,
@@ -170,13 +177,15 @@ class EmbeddingInverter:
         """Return the nearest text that correction finds in time, even if its cosine is low.
 
         :param vector: (dim,) of length 1.
+        :param draft: of the vector; by default, it is made here.
         :param rounds: a limit that does not depend on the machine's speed.
         :param starts: maximum number of new starts, one each time the cosine stops rising; by default, no maximum.
         """
+        draft = draft or self.drafts(vector[None])[0]
         return correct(
             vector,
-            self.proposals(vector[None])[0] if proposals is None else proposals,
-            self.proposer,
+            draft.texts,
+            self.proposer.proposer(vector, draft.bag),
             self.embed,
             seconds=seconds,
             seed=seed,
@@ -185,24 +194,19 @@ class EmbeddingInverter:
             starts=starts,
         )
 
-    def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
+    def bags(self, vectors: Floats) -> Bags:
+        """Predict the tokens of texts from vectors (rows, dim) of length 1."""
+        return self.proposer.bags(vectors, self.embed)
 
-        :param vectors: (rows, dim) of length 1.
-        """
-        return self.proposer.bag(vectors, self.embed)
+    def drafts(self, vectors: Floats) -> list[Draft]:
+        """What correction starts from, for each of some vectors (rows, dim) of length 1."""
+        bags = self.bags(vectors)
+        texts = zip(self.proposer.texts(vectors, bags), bags.tokens, strict=True)
+        return [Draft((*own, bag), bags[row : row + 1]) for row, (own, bag) in enumerate(texts)]
 
-    def proposals(self, vectors: Floats) -> list[list[Ids]]:
-        """Texts that correction starts from, for each vector: the decoder's texts, and the bag's tokens."""
-        return self._proposals(vectors, *self.bag(vectors))
-
-    def _proposals(self, vectors: Floats, shares: Floats, counts: Floats) -> list[list[Ids]]:
-        bags = bag_tokens(shares, counts)
-        return [[*texts, bag] for texts, bag in zip(self.proposer.texts(vectors), bags, strict=True)]
-
-    def nearest(self, vector: Floats, proposals: Sequence[Ids]) -> Correction:
-        """Return the nearest of these texts, without correction."""
-        return self.correct(vector, 0.0, proposals)
+    def nearest(self, vector: Floats, draft: Draft) -> Correction:
+        """Return the nearest text of a draft, without correction."""
+        return self.correct(vector, 0.0, draft)
 
     def embed(self, texts: Sequence[Ids]) -> Floats:
         """Encode token ids as the text that they spell; vectors of length 1."""

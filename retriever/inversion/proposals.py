@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from .correction import Change
 from .decoders.text_decoder import padded
-from .token_guess import bag_tokens
+from .token_guess import expected_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ _CLASSES = 2_048  # tokens that a text is proposed from, the bag's likeliest; of
 _LENGTHS = 3  # to try for each vector
 _PER_POSITION = 8  # tokens to try at a position
 _BATCH = 64  # vectors
+_NEVER = -1e4  # logit of a token that no text has
 _EXPECTED = 1.0  # weight of the bag's logits, relative to the decoder's at the position
 _AGAIN = 4.0  # nats that a token loses, times the logarithm of its number of occurrences
 _PERIOD = 6  # every sixth position is masked at once
@@ -96,7 +98,6 @@ class TokenProposer:
         decoder.eval()
         self.decoder = _half(decoder) if half else decoder
         self._dtype = torch.bfloat16 if half else torch.float32
-        self._last: tuple[bytes, tuple[Tensor, tuple[Tensor, Tensor], TokenRates]] | None = None
         self._start, self._end, self._mask, self._pad = start, end, mask, pad
         self._never = torch.tensor(sorted({*never, start, end, mask, pad}))
         self._device = next(decoder.parameters()).device
@@ -108,60 +109,66 @@ class TokenProposer:
         return cls(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.non_text), half=half)
 
     @torch.no_grad()
-    def bag(self, vectors: Floats, embed: Embed) -> tuple[Floats, Floats]:
-        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,).
+    def bags(self, vectors: Floats, embed: Embed) -> Bags:
+        """Predict the tokens of texts from their vectors.
 
         The encoder reads the tokens of the bag as a text. The tokens that bring what its vector lacks become likelier.
 
         :param vectors: (rows, dim) of length 1.
         :param embed: encodes texts given as token ids, as the vectors were encoded; vectors of length 1.
         """
-        logits, expected = self._expected(self._tensor(vectors))
-        shares, counts = logits.softmax(-1).cpu().numpy(), expected.cpu().numpy()
-        missing = np.zeros_like(vectors)
+        inputs = self._tensor(vectors)
+        logits = self.decoder.bag(inputs).float()
+        logits[:, self._never] = -math.inf
+        likely = self.decoder.bag.lengths(inputs).float().softmax(-1)
+        counts = (likely * torch.arange(likely.shape[1], dtype=torch.float32, device=self._device)).sum(-1)
+        bags, missing = Bags(logits, counts.cpu().numpy()), np.zeros_like(vectors)
         for _ in range(_CHECKS):
-            missing += vectors - embed(bag_tokens(shares, counts))
-            shares = (logits + _MISSING * self._brought(missing)).softmax(-1).cpu().numpy()
-        return shares, counts
+            missing += vectors - embed(bags.tokens)
+            bags = Bags(logits + _MISSING * self._brought(missing), bags.counts)
+        return bags
 
-    def texts(self, vectors: Floats, lengths: int = _LENGTHS) -> list[list[Ids]]:
-        """Propose texts of the likeliest lengths for each vector, the likeliest length first."""
+    def texts(self, vectors: Floats, bags: Bags, lengths: int = _LENGTHS) -> list[list[Ids]]:
+        """Propose texts of the likeliest lengths for each vector, the likeliest length first.
+
+        :param bags: of the vectors.
+        """
         texts: list[list[Ids]] = []
         for start in range(0, len(vectors), _BATCH):
-            texts += self._texts(vectors[start : start + _BATCH], lengths)
+            rows = slice(start, start + _BATCH)
+            texts += self._texts(vectors[rows], bags.logits[rows], lengths)
         return texts
 
     @torch.no_grad()
-    def _texts(self, vectors: Floats, lengths: int) -> list[list[Ids]]:
+    def _texts(self, vectors: Floats, logits: Tensor, lengths: int) -> list[list[Ids]]:
         inputs = self._tensor(vectors)
         scores = self.decoder.bag.lengths(inputs).float()
         scores[:, 0] = -math.inf
         likely = scores.topk(min(lengths, scores.shape[1] - 1)).indices
         each = likely.shape[1]
         rows = [row for row in range(len(vectors)) for _ in range(each)]
-        texts = self._fill(inputs[rows], self.decoder.bag(inputs)[rows], likely.flatten().tolist())
+        texts = self._fill(inputs[rows], logits[rows], likely.flatten().tolist())
         return [texts[row * each : (row + 1) * each] for row in range(len(vectors))]
 
-    def _fill(self, vectors: Tensor, bags: Tensor, lengths: Sequence[int]) -> list[Ids]:
+    def _fill(self, vectors: Tensor, logits: Tensor, lengths: Sequence[int]) -> list[Ids]:
         """Fill texts of these lengths, the surest positions first; each further position sees the filled ones.
 
         A token is likelier the more often the bag expects it, and less likely the more often the text has it.
         """
         ids = self._framed([[self._mask] * length for length in lengths])
         present = _present(lengths).to(self._device)
+        bags = self._finite(logits)
         condition = self.decoder.condition(vectors, bags)
-        logs = bags.float().clone()
-        logs[:, self._never] = -math.inf
-        expected = (logs.softmax(-1) * torch.tensor(lengths, device=self._device)[:, None]).clamp(min=1e-6).log()
+        expected = (logits.softmax(-1) * torch.tensor(lengths, device=self._device)[:, None]).clamp(min=1e-6).log()
         expected[:, self._never] = -math.inf
-        classes = logs.topk(min(_CLASSES, logs.shape[1])).indices
+        classes = logits.topk(min(_CLASSES, logits.shape[1])).indices
         expected, times = expected.gather(1, classes), torch.zeros(classes.shape, device=self._device)
         while bool((masked := (ids == self._mask) & present).any()):
             targets = self.decoder.targets(condition, ids, present)
             for row, length in enumerate(lengths):
                 positions, row_classes = masked[row].nonzero()[:, 0], classes[row]
-                logits = self.decoder.logits(targets[row, positions], bags[row, row_classes], row_classes).float()
-                likely = logits.log_softmax(-1) + _EXPECTED * expected[row]
+                values = self.decoder.logits(targets[row, positions], bags[row, row_classes], row_classes).float()
+                likely = values.log_softmax(-1) + _EXPECTED * expected[row]
                 _fill_surest(ids[row], positions, likely, row_classes, times[row], math.ceil(length / _PASSES))
         return [tuple(ids[row, 1 : length + 1].tolist()) for row, length in enumerate(lengths)]
 
@@ -176,52 +183,42 @@ class TokenProposer:
         return logits.log_softmax(-1)
 
     @torch.no_grad()
-    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+    def proposer(self, vector: Floats, bag: Bags) -> VectorProposer:
+        """Return the proposer of changes for a vector (dim,).
+
+        :param bag: of the vector, one row.
+        """
+        logits = self._finite(bag.logits)
+        condition = self.decoder.condition(self._tensor(vector[None]), logits)
+        rates = TokenRates(bag.logits[0].softmax(-1), float(bag.counts[0]))
+        return VectorProposer(self, vector, condition, logits[0], rates)
+
+    @torch.no_grad()
+    def changes(self, target: VectorProposer, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """Tokens to replace or to insert at each position, by how much likelier they make the text.
 
         Every sixth position is masked at once, so that a text is read twelve times instead of once per position.
+
+        :param target: the vector that the text should have.
+        :param own: the vector that it has.
         """
         n = len(ids)
         rows, masks = _masked(ids, self._mask, self.decoder.settings.longest)
-        bag, (first, added), rates = self._vector_state(vector)
+        (first, added), rates = target.condition, target.rates
         present = _present([len(row) for row in rows]).to(self._device)
         condition = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
         targets = self.decoder.targets(condition, self._framed(rows), present)
         numbers, columns, positions = zip(
             *((number, column, position) for number, row in enumerate(masks) for column, position in row), strict=True
         )
-        likely = self._likely(targets[torch.tensor(numbers), torch.tensor(columns) + 1], bag[0])
-        towards = _TOWARDS * self._brought((vector - own)[None])[0]
+        likely = self._likely(targets[torch.tensor(numbers), torch.tensor(columns) + 1], target.bag)
+        towards = _TOWARDS * self._brought((target.vector - own)[None])[0]
         everywhere = (rates.logs + towards).topk(_EVERYWHERE).indices.expand(len(likely), -1)
         tokens = torch.cat([likely.topk(_PER_POSITION).indices, everywhere], 1)
         values = likely.gather(1, tokens).cpu().numpy()
         present_tokens = torch.tensor([ids[position] for position in positions[:n]], device=self._device)
         current = likely[torch.arange(n), present_tokens].cpu().numpy()
         return _ranked(ids, positions, tokens.cpu().numpy(), values, current, rates, towards.cpu().numpy())
-
-    def rates(self, vector: Floats) -> TokenRates:
-        """The expected count of each token in the text of a vector (dim,)."""
-        return self._vector_state(vector)[2]
-
-    @torch.no_grad()
-    def _vector_state(self, vector: Floats) -> tuple[Tensor, tuple[Tensor, Tensor], TokenRates]:
-        """A vector's bag, its condition and its rates; the last vector's are cached."""
-        key = vector.tobytes()
-        if self._last is None or self._last[0] != key:
-            inputs = self._tensor(vector[None])
-            bag, counts = self._expected(inputs)
-            bags = bag.clamp(min=-1e4).to(self._dtype)
-            rates = TokenRates(bag[0].softmax(-1), float(counts[0]))
-            self._last = key, (bags, self.decoder.condition(inputs, bags), rates)
-        return self._last[1]
-
-    def _expected(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """The bag's logits (rows, vocabulary), and the expected number of tokens (rows,)."""
-        bag = self.decoder.bag(vectors).float()
-        bag[:, self._never] = -math.inf
-        lengths = self.decoder.bag.lengths(vectors).float().softmax(-1)
-        counts = torch.arange(lengths.shape[1], dtype=torch.float32, device=self._device)
-        return bag, (lengths * counts).sum(-1)
 
     def _brought(self, missing: Floats) -> Tensor:
         """How much of the missing parts of vectors (rows, dim) each token would bring (rows, vocabulary), in nats.
@@ -231,8 +228,57 @@ class TokenProposer:
         bag = self.decoder.bag
         return (self._tensor(missing) @ bag.turn.weight.T @ bag.alone.T).float()
 
+    def _finite(self, logits: Tensor) -> Tensor:
+        """The logits of a bag as the decoder takes them."""
+        return logits.clamp(min=_NEVER).to(self._dtype)
+
     def _tensor(self, vectors: Floats) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """The tokens that the texts of some vectors have, in no order."""
+
+    logits: Tensor  # (rows, vocabulary), float32; -inf for ids that no text has
+    counts: Floats  # (rows,), the expected numbers of tokens
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> Bags:
+        return Bags(self.logits[rows], self.counts[rows])
+
+    @property
+    def shares(self) -> Floats:
+        """Each token's share of a text's tokens (rows, vocabulary)."""
+        return self.logits.softmax(-1).cpu().numpy()
+
+    @property
+    def tokens(self) -> list[Ids]:
+        """The expected tokens of each text, likeliest first."""
+        return [tuple(token for token, _ in row) for row in self.expected]
+
+    @property
+    def expected(self) -> list[list[tuple[int, float]]]:
+        """The expected tokens of each text with their probabilities, likeliest first."""
+        return [expected_tokens(*row) for row in zip(self.shares, self.counts.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorProposer:
+    """A `correction.Proposer` for one vector."""
+
+    tokens: TokenProposer
+    vector: Floats  # (dim,) of length 1
+    condition: tuple[Tensor, Tensor]  # of the decoder
+    bag: Tensor  # logits (vocabulary,)
+    rates: TokenRates
+
+    def changes(self, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+        """As `TokenProposer.changes`."""
+        return self.tokens.changes(self, ids, own)
+
+    def likelihood(self, ids: Ids) -> float:
+        """The mean log-likelihood of a text's tokens in nats, in any order."""
+        return self.rates(ids)
 
 
 def _present(lengths: Sequence[int]) -> Tensor:

@@ -38,12 +38,6 @@ def expected_tokens(shares: Floats, count: float) -> list[tuple[int, float]]:
     return likely[: int(f1s.argmax()) + 1] if likely else []
 
 
-def bag_tokens(shares: Floats, counts: Floats) -> list[tuple[int, ...]]:
-    """The tokens of `expected_tokens` for each row of shares (rows, vocabulary) and counts (rows,)."""
-    rows = zip(shares, counts.tolist(), strict=True)
-    return [tuple(token for token, _ in expected_tokens(share, count)) for share, count in rows]
-
-
 def _occurrences(shares: Floats, count: float) -> list[tuple[int, float]]:
     """Tokens with the probability that a text has them, likeliest first.
 

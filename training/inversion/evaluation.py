@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.progress import Progress, counted, ignore
-from ...retriever.inversion.token_guess import bag_tokens
 from ..evaluation import significance
 from .metrics import overlap
 from .overlap import KnownTexts
@@ -54,15 +53,12 @@ def measure_recovery(
     numbers = _unknown_texts(learned, held_out, progress)
     true = [held_out.tokens[int(number)].tokens.tolist() for number in numbers]
     vectors = inverter.check(held_out.vectors[numbers])
-    bags = bag_tokens(*inverter.bag(vectors))
-    proposed = [
-        inverter.nearest(vector, proposals).ids
-        for vector, proposals in zip(vectors, inverter.proposals(vectors), strict=True)
-    ]
+    drafts = inverter.drafts(vectors)
+    proposed = [inverter.nearest(vector, draft).ids for vector, draft in zip(vectors, drafts, strict=True)]
     corrected = _correct(inverter, vectors, "held-out texts", progress)
     cosines = [correction.cosine for correction in corrected]
     measures = [
-        summarize("token F1, bag", _f1(true, bags)),
+        summarize("token F1, bag", _f1(true, [draft.texts[-1] for draft in drafts])),
         summarize("token F1, proposed text", _f1(true, proposed)),
         summarize(f"token F1, corrected {_ROUNDS} rounds", _f1(true, [correction.ids for correction in corrected])),
         summarize(f"cosine, corrected {_ROUNDS} rounds", cosines),

@@ -20,13 +20,13 @@ def embed(texts):
 class Anything:
     """Thinks every change alike."""
 
-    def changes(self, vector, ids, own):
+    def changes(self, ids, own):
         everywhere = [(0.0, Change(at, "replace", token)) for at in range(len(ids)) for token in range(TOKENS)]
         everywhere += [(0.0, Change(at, "insert", token)) for at in range(len(ids) + 1) for token in range(TOKENS)]
         return everywhere + [(0.0, Change(at, "delete")) for at in range(len(ids))]
 
-    def rates(self, vector):
-        return lambda ids: 0.0
+    def likelihood(self, ids):
+        return 0.0
 
 
 @pytest.mark.parametrize("true", [(1, 2, 3), (7, 7, 0, 4), (5, 8)], ids=str)
@@ -39,7 +39,7 @@ def test_the_true_words_are_found_when_every_change_may_be_tried(true):
 class Nothing(Anything):
     """Knows no change."""
 
-    def changes(self, vector, ids, own):
+    def changes(self, ids, own):
         return []
 
 
@@ -74,8 +74,8 @@ def test_a_search_that_no_longer_rises_begins_again_and_gets_further():
 class Habit(Anything):
     """Thinks every token likely but 7 and 8, which cost a text of two tokens a nat each per token."""
 
-    def rates(self, vector):
-        return lambda ids: -2.0 * (ids.count(7) + ids.count(8)) / len(ids)
+    def likelihood(self, ids):
+        return -2.0 * (ids.count(7) + ids.count(8)) / len(ids)
 
 
 def test_near_the_vector_the_cosine_decides_and_far_from_it_the_likelihood():

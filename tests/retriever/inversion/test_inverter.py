@@ -31,7 +31,6 @@ from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.inverter import EmbeddingInverter, load
 from binocle.retriever.inversion.inverter_info import InverterInfo
 from binocle.retriever.inversion.state_inverter import StateInverter
-from binocle.retriever.inversion.token_guess import bag_tokens
 from binocle.retriever.models.tokens.token_ids import EncoderTokens
 from binocle.training.data.tokenized import TokenRows
 from binocle.training.inversion import rows as inversion_rows
@@ -247,11 +246,23 @@ def test_the_tokens_that_an_encoded_bag_lacks_become_likelier(embedding: Path, m
     vectors = inverter.check(inverter.encoder.encode(["moon cheese ship night", "the king and salt", "bread cat"]))
 
     def cosine() -> float:
-        return float((inverter.embed(bag_tokens(*inverter.bag(vectors))) * vectors).sum(1).mean())
+        return float((inverter.embed(inverter.bags(vectors).tokens) * vectors).sum(1).mean())
 
     checked = cosine()
     monkeypatch.setattr("binocle.retriever.inversion.proposals._CHECKS", 0)
     assert checked > cosine()
+
+
+def test_texts_and_changes_follow_the_bag(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    proposer, vectors = inverter.proposer, inverter.check(inverter.encoder.encode(["moon cheese ship night"]))
+    bag, ((moon, bread),) = inverter.bags(vectors), inverter.tokens(["moon bread"])
+    bag.logits[:, bread] += 30.0
+    assert all(bread in text for text in proposer.texts(vectors, bag)[0])
+    one = proposer.proposer(vectors[0], bag)
+    assert one.likelihood((moon, bread)) > one.likelihood((moon, moon)) + 1
+    changes = one.changes((moon, moon), inverter.embed([(moon, moon)])[0])
+    assert next(change.token for _, change in changes if change.kind == "replace") == bread
 
 
 def test_vectors_of_no_text_give_no_text(embedding: Path):
@@ -457,9 +468,9 @@ def test_a_text_that_noise_takes_away_from_its_vector_is_still_recovered(embeddi
 def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
     inverter = EmbeddingInverter.load(embedding)
     vectors = inverter.encoder.encode(["moon cheese", "ship night", "cat", "the king", "bread and salt"])
-    expected, bag, batches = inverter.invert(vectors, seconds=0), inverter.bag, []
+    expected, bags, batches = inverter.invert(vectors, seconds=0), inverter.bags, []
     monkeypatch.setattr("binocle.retriever.inversion.inverter._BATCH", 2)
-    monkeypatch.setattr(inverter, "bag", lambda batch: [batches.append(len(batch)), bag(batch)][1])
+    monkeypatch.setattr(inverter, "bags", lambda batch: [batches.append(len(batch)), bags(batch)][1])
     assert [result.text for result in inverter.invert(vectors, seconds=0)] == [result.text for result in expected]
     assert batches == [2, 2, 1]
     assert inverter.invert(vectors[:0]) == []

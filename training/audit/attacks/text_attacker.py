@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Floats
     from ....core.progress import OnProgress
-    from ....retriever.inversion.correction import Change, Ids
+    from ....retriever.inversion.correction import Change, Ids, Proposer
     from ....retriever.inversion.decoders.text_decoder import TextDecoder
     from ....retriever.inversion.proposals import TokenProposer
     from ....retriever.models.encoder import Encoder
@@ -42,6 +42,7 @@ _UNCHANGED = 0.99  # mean cosine of mapped vectors with undefended ones: nothing
 _RIDGE = 1e-3  # of the mean of the squares, added to each
 _TRAINING_BATCH = 256  # texts
 _ENCODING_BATCH = 2_048  # texts
+_PROPOSING_BATCH = 512  # vectors: their bags, as wide as the vocabulary, are in memory together
 
 
 class TextAttacker:
@@ -96,19 +97,25 @@ class TextAttacker:
     def recover(self, vectors: Floats) -> list[str]:
         """Return for each vector the nearest proposal, encoded again and compared in the mapped space."""
         from ....retriever.inversion.proposals import TokenProposer
-        from ....retriever.inversion.token_guess import bag_tokens
         from ...runs.loop import trim
 
         mapped = self._mapped(vectors)
         proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
         self._on_progress(Progress(f"proposing texts for {len(mapped):,} vectors"))
-        shares, counts = proposer.bag(mapped, self._embed)
-        rows = [[self._tokens.text(bag)] if bag else [] for bag in bag_tokens(shares, counts)]
-        ordered = np.flatnonzero(counts <= _ORDERED)
-        for row, texts in zip(ordered.tolist(), proposer.texts(mapped[ordered], 1), strict=True):
-            rows[row] += [self._tokens.text(ids) for ids in texts if ids]
+        rows: list[list[str]] = []
+        for start in range(0, len(mapped), _PROPOSING_BATCH):
+            rows += self._proposed(proposer, mapped[start : start + _PROPOSING_BATCH])
         trim()
         return self._nearest(mapped, rows)
+
+    def _proposed(self, proposer: TokenProposer, mapped: Floats) -> list[list[str]]:
+        """Propose up to two texts for each vector: the bag's tokens, and unless it is long the decoder's text."""
+        bags = proposer.bags(mapped, self._embed)
+        rows = [[self._tokens.text(bag)] if bag else [] for bag in bags.tokens]
+        ordered = np.flatnonzero(bags.counts <= _ORDERED)
+        for row, texts in zip(ordered.tolist(), proposer.texts(mapped[ordered], bags[ordered], 1), strict=True):
+            rows[row] += [self._tokens.text(ids) for ids in texts if ids]
+        return rows
 
     def _nearest(self, mapped: Floats, rows: Sequence[Sequence[str]]) -> list[str]:
         """The text of each row that is nearest to its vector; "" of an empty row."""
@@ -124,7 +131,6 @@ class TextAttacker:
         """Search for the nearest text of each vector, from the decoder's texts and the extra ones."""
         from ....retriever.inversion.correction import correct
         from ....retriever.inversion.proposals import TokenProposer
-        from ....retriever.inversion.token_guess import bag_tokens
 
         mapped = self._mapped(vectors)
         targets = normalized(comparison.stolen(vectors)) if comparison.defended else mapped
@@ -135,10 +141,11 @@ class TextAttacker:
             return normalized(comparison.texts(self._undefended(spelled), spelled))
 
         recovered = []
-        bags = bag_tokens(*proposer.bag(mapped, self._embed))
-        for row, proposals in enumerate(proposer.texts(mapped)):
-            own = _MappedProposer(proposer, mapped[row], self._mapped if comparison.defended else None)
-            starts = [ids for ids in (*proposals, bags[row], tuple(extra[row])) if ids]
+        bags = proposer.bags(mapped, self._embed)
+        for row, texts in enumerate(zip(proposer.texts(mapped, bags), bags.tokens, strict=True)):
+            own: Proposer = proposer.proposer(mapped[row], bags[row : row + 1])
+            own = _MappedProposer(own, self._mapped) if comparison.defended else own
+            starts = [ids for ids in (*texts[0], texts[1], tuple(extra[row])) if ids]
             longest = self._decoder.settings.longest
             nearest = correct(
                 targets[row], starts, own, embed, seconds=math.inf, seed=self._seed, longest=longest, rounds=_ROUNDS
@@ -224,20 +231,18 @@ def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _MappedProposer:
-    """A proposer that judges texts by an undefended vector, while correction compares defended ones."""
+    """A proposer that judges texts by undefended vectors, while correction compares defended ones."""
 
-    proposer: TokenProposer
-    vector: Floats  # the stolen vector, mapped onto the undefended ones
-    to_undefended: Callable[[Floats], Floats] | None  # None: correction compares undefended vectors
+    proposer: Proposer
+    to_undefended: Callable[[Floats], Floats]
 
-    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:  # noqa: ARG002
-        """Changes worth trying, as `TokenProposer.changes`."""
-        plain = own if self.to_undefended is None else self.to_undefended(own[None])[0]
-        return self.proposer.changes(self.vector, ids, plain)
+    def changes(self, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+        """Changes worth trying, as `Proposer.changes`."""
+        return self.proposer.changes(ids, self.to_undefended(own[None])[0])
 
-    def rates(self, vector: Floats) -> Callable[[Ids], float]:  # noqa: ARG002
-        """Score a text's tokens, as `TokenProposer.rates`."""
-        return self.proposer.rates(self.vector)
+    def likelihood(self, ids: Ids) -> float:
+        """Score a text's tokens, as `Proposer.likelihood`."""
+        return self.proposer.likelihood(ids)
 
 
 class TextAttackers:
