@@ -82,8 +82,8 @@ def measure(index: Retriever, words: list[str], encoder: Encoder, *, seed: int =
         if pair[0] != pair[1] and not any(lexical.document_frequencies(list(own[pair[0]]))) and is_broken(pair[0])
     ][:WORDS]
     results = [(correction(misspelt), word) for misspelt, word in wrong]
-    found = stems_by_word([correct for correct, _ in results if correct is not None])
-    right = sum(bool({*found.get(correct or "", ())} & {*stems[word]}) for correct, word in results)
+    correct_stems = stems_by_word([correct for correct, _ in results if correct is not None])
+    right = sum(bool({*correct_stems.get(correct or "", ())} & {*stems[word]}) for correct, word in results)
     return {
         "right words": len(lacking),
         "right words corrected": sum(correction(word) is not None for word in lacking),
