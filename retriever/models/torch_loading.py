@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, first_line, tensor_errors
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError)  # transformers'
+_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError)
 
 
 def require_safetensors(folder: Path) -> None:
@@ -50,6 +51,15 @@ def check_vocabulary(folder: Path, tokenizer: Any, model: Any) -> None:
         )
 
 
+def loading_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of transformers and safetensors for a folder that is no whole model.
+
+    One is for a value of another type in config.json; earlier versions of huggingface_hub lack it.
+    """
+    config_error = getattr(sys.modules.get("huggingface_hub.errors"), "StrictDataclassError", None)
+    return (*tensor_errors(), *_LOADING_ERRORS, *([] if config_error is None else [config_error]))
+
+
 @contextlib.contextmanager
 def loading(source: str | Path, expected: str) -> Iterator[None]:
     """Load a model inside, in silence.
@@ -60,7 +70,7 @@ def loading(source: str | Path, expected: str) -> Iterator[None]:
     try:
         with quiet_transformers():
             yield
-    except tensor_errors() + LOADING_ERRORS as error:
+    except loading_errors() as error:
         raise InputError(f"{source} does not load as {expected} ({first_line(error)})") from error
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
@@ -16,7 +15,7 @@ from ...core.errors import InputError, first_line
 from ...retriever.inversion.hidden_states import transformer_folder
 from ...retriever.models import model_files as model_folder
 from ...retriever.models.settings import PADDED_POSITIONS
-from ...retriever.models.torch_loading import LOADING_ERRORS, require_safetensors
+from ...retriever.models.torch_loading import loading_errors, require_safetensors
 from .config import SIZES
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def load(name: str) -> MaskedModel:
     try:
         model, missing = _model(folder)
         tokenizer = read_tokenizer(folder)
-    except (*LOADING_ERRORS, SafetensorError) as error:
+    except loading_errors() as error:
         reason = first_line(error)
         raise InputError(f"{name} does not load as an encoder with masked words ({reason})") from error
     _check(name, model, tokenizer, missing)

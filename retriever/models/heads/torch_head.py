@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.errors import InputError, MissingExtraError, first_line
-from ..torch_loading import LOADING_ERRORS, loading, quiet_transformers, require_safetensors
+from ..torch_loading import loading, loading_errors, quiet_transformers, require_safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,7 +140,7 @@ def load_tokenizer(folder: Path) -> Any:
         with quiet_transformers():
             loader: Any = AutoTokenizer
             return loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except LOADING_ERRORS as error:
+    except loading_errors() as error:
         raise InputError(f"{folder} has no tokenizer that loads ({first_line(error)})") from error
 
 

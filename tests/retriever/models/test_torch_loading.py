@@ -26,3 +26,11 @@ def test_a_model_that_does_not_load_is_an_error_of_one_line(capsys):
 def test_an_error_that_is_none_of_transformers_passes():
     with pytest.raises(ZeroDivisionError), loading("models/x", "a cross-encoder"):
         raise ZeroDivisionError
+
+
+def test_a_value_of_another_type_in_the_configuration_is_an_error_of_one_line():
+    from transformers import BertConfig
+
+    says = r"^models/x does not load as an encoder \(.*hidden_act.*\)$"
+    with pytest.raises(InputError, match=says), loading("models/x", "an encoder"):
+        BertConfig(hidden_act=3)
