@@ -115,5 +115,9 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:
-    """Shorten a foreign library's message to the first of its lines, at most `limit` characters."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:limit]
+    """Shorten a foreign library's message to the first of its lines, at most `limit` characters.
+
+    A line that ends in a colon takes the next one with it.
+    """
+    first, *rest = str(error).splitlines() or [type(error).__name__]
+    return (f"{first} {rest[0].strip()}" if rest and first.endswith(":") else first)[:limit]

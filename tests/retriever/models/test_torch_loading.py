@@ -31,6 +31,6 @@ def test_an_error_that_is_none_of_transformers_passes():
 def test_a_value_of_another_type_in_the_configuration_is_an_error_of_one_line():
     from transformers import BertConfig
 
-    says = r"^models/x does not load as an encoder \(.*hidden_act.*\)$"
+    says = r"^models/x does not load as an encoder \(.*hidden_act': .*expected.*got int.*\)$"
     with pytest.raises(InputError, match=says), loading("models/x", "an encoder"):
         BertConfig(hidden_act=3)
