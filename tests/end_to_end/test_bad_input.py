@@ -190,7 +190,7 @@ def test_text_that_is_not_utf_8(words: tuple[str, ...], assert_refused):
         (["evaluate", "data/prices.csv", "--qrels", "x"], "--qrels is for collections"),
         (["evaluate", "notes", "--queries", "README.md", "--qrels", "nowhere"], "README.md:1: expected an id"),
         (["compare", "lexical", "--data", "notes"], "at least two contenders"),
-        (["compare", "lexical", "a@x", "--data", "notes"], "no mode 'x'"),
+        (["compare", "lexical", "a@x", "--data", "notes"], "'x' is no mode and no pooling"),
         (["compare", "lexical", "a", "--data", "notes"], "corpus.jsonl"),
         (["compare", "lexical", "a", "--data", "nowhere"], "nowhere"),
         (["compare", "lexical", "a", "--data", "data/prices.csv"], "prices.csv:2"),

@@ -333,8 +333,8 @@ def assert_confined(root: Path, attacks: list[str], commands: list[str], *, trus
     jobs = []
     for name in attacks:
         for command in commands:
-            folder = Path(tempfile.mkdtemp(dir=root)) / command
-            shutil.copytree(root / "download", folder)
+            folder = Path(tempfile.mkdtemp(dir=root))  # beside the victim
+            shutil.copytree(root / "download", folder, dirs_exist_ok=True)
             here = Path.cwd()
             os.chdir(folder)  # for the short path of a socket
             try:
