@@ -47,7 +47,10 @@ def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
         raise MissingExtraError("the MCP SDK", "mcp", "binocle mcp") from error
     server = mcp_server(retriever)
     if port is None:
-        server.run("stdio")
+        try:
+            server.run("stdio")
+        except* BrokenPipeError:
+            echo("binocle: the agent reads no more answers", err=True)
         return
     from ..retriever.servers.listening import listen
 

@@ -263,6 +263,27 @@ def test_a_client_that_starts_the_command_gets_answers(retriever, capfd):
 
 
 @pytest.mark.thorough
+def test_a_client_that_reads_no_answers_ends_the_command_in_one_line(retriever):
+    reading, writing = os.pipe()
+    os.close(reading)
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    ran = subprocess.run(
+        command(retriever.path.parent),
+        input=f"{json.dumps(request)}\n".encode(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=120,
+    )
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"binocle: the agent reads no more answers\n")
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("revision", ["2025-06-18"])
 def test_a_client_of_an_older_revision_gets_answers_in_it(retriever, revision):
     client = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "older", "version": "1"}}
