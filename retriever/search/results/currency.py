@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ....core.errors import InputError
@@ -42,7 +43,7 @@ def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passag
     :param folder: the indexed folder.
     """
     rows = documents_at(snapshot, [passage.path], ["id", "sha256", "chunks", "size", "mtime_ns"])
-    row = max(rows, key=lambda row: (row["chunks"] > 0, row["source"] == "file"), default=None)
+    row = max(rows, key=partial(_rank, passage), default=None)
     if row is not None and row["source"] == "added":
         return _in_text(_text(snapshot, row), passage)
     file = None if folder is None else file_below(folder, passage.path)
@@ -54,6 +55,11 @@ def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passag
         return _in_file(snapshot, folder, file, row, passage)
     except OSError:
         return "gone"
+
+
+def _rank(passage: Hit | Passage, row: Row) -> tuple[bool, bool, bool]:
+    """Put the passage's own document before others of its name, and a file before an added document."""
+    return row["sha256"] == passage.sha256, row["chunks"] > 0, row["source"] == "file"
 
 
 def _in_member(snapshot: Snapshot, folder: Path, file: Path, row: Row | None, passage: Hit | Passage) -> Currency:

@@ -133,13 +133,17 @@ def test_a_hit_is_compared_with_the_added_document(text, state, filed):
     assert filed.check(hit) == state
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", "exact"), ("the wolf ran", "stale")])
-def test_a_file_with_the_name_of_an_added_document_counts_if_it_has_a_text(text, expected, filed):
+@pytest.mark.parametrize(
+    ("text", "after"), [("", "stale"), ("the wolf ran", "stale"), ("a wolf at the door!", "exact")]
+)
+def test_an_added_document_is_compared_with_itself_before_a_file_of_its_name(text, after, filed):
     filed.add([{"id": "wolf.txt", "text": "a wolf at the door"}])
     (hit,) = filed.search("door", mode="lexical")
     (filed.folder / "wolf.txt").write_text(text)
     filed.sync()
-    assert filed.check(hit) == expected
+    assert filed.check(hit) == "exact"
+    filed.add([{"id": "wolf.txt", "text": "a fox"}])
+    assert filed.check(hit) == after
 
 
 def test_only_files_change_behind_the_index(filed):
