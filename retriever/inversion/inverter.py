@@ -185,7 +185,7 @@ class EmbeddingInverter:
         return correct(
             vector,
             draft.texts,
-            self.proposer.proposer(vector, draft.bag),
+            self.proposer.for_vector(vector, draft.bag),
             self.embed,
             seconds=seconds,
             seed=seed,

@@ -183,7 +183,7 @@ class TokenProposer:
         return logits.log_softmax(-1)
 
     @torch.no_grad()
-    def proposer(self, vector: Floats, bag: Bags) -> VectorProposer:
+    def for_vector(self, vector: Floats, bag: Bags) -> VectorProposer:
         """Return the proposer of changes for a vector (dim,).
 
         :param bag: of the vector, one row.
@@ -266,7 +266,7 @@ class Bags:
 class VectorProposer:
     """A `correction.Proposer` for one vector."""
 
-    tokens: TokenProposer
+    proposer: TokenProposer
     vector: Floats  # (dim,) of length 1
     condition: tuple[Tensor, Tensor]  # of the decoder
     bag: Tensor  # logits (vocabulary,)
@@ -274,7 +274,7 @@ class VectorProposer:
 
     def changes(self, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """As `TokenProposer.changes`."""
-        return self.tokens.changes(self, ids, own)
+        return self.proposer.changes(self, ids, own)
 
     def likelihood(self, ids: Ids) -> float:
         """The mean log-likelihood of a text's tokens in nats, in any order."""

@@ -259,7 +259,7 @@ def test_texts_and_changes_follow_the_bag(embedding: Path):
     bag, ((moon, bread),) = inverter.bags(vectors), inverter.tokens(["moon bread"])
     bag.logits[:, bread] += 30.0
     assert all(bread in text for text in proposer.texts(vectors, bag)[0])
-    one = proposer.proposer(vectors[0], bag)
+    one = proposer.for_vector(vectors[0], bag)
     assert one.likelihood((moon, bread)) > one.likelihood((moon, moon)) + 1
     changes = one.changes((moon, moon), inverter.embed([(moon, moon)])[0])
     assert next(change.token for _, change in changes if change.kind == "replace") == bread

@@ -143,7 +143,7 @@ class TextAttacker:
         recovered = []
         bags = proposer.bags(mapped, self._embed)
         for row, texts in enumerate(zip(proposer.texts(mapped, bags), bags.tokens, strict=True)):
-            own: Proposer = proposer.proposer(mapped[row], bags[row : row + 1])
+            own: Proposer = proposer.for_vector(mapped[row], bags[row : row + 1])
             own = _MappedProposer(own, self._mapped) if comparison.defended else own
             starts = [ids for ids in (*texts[0], texts[1], tuple(extra[row])) if ids]
             longest = self._decoder.settings.longest

@@ -53,7 +53,7 @@ def test_an_empty_vocabulary_corrects_nothing():
 
 
 def corrections(query, tokens):
-    """Correct a query with an encoder that has so many tokens in each unknown word."""
+    """Correct a query. The encoder breaks each unknown word into this number of tokens."""
 
     def vocabulary(_, prefix, errors):
         return {word: count for word, count in WORDS.items() if word.startswith(prefix)}
