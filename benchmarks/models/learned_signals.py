@@ -144,7 +144,7 @@ def pools(folder: Path, index: Path, states: States) -> list[Pool]:
     for text, vector in zip(queries.values(), vectors, strict=True):
         candidates = Query(snapshot, text, lambda vector=vector: vector[None]).candidates(DEPTH)
         best = candidates.take(np.arange(min(DEPTH, len(candidates.ids))))
-        rows = snapshot.passage_texts.of(best.ids.tolist()).values()
+        rows = snapshot.passages.of(best.ids.tolist()).values()
         texts = [context_of(row["heading"], row["text"]) for row in rows]
         documents = [paths[row["document"]] for row in rows]
         result.append(Pool(text, texts, documents, best.score, np.nan_to_num(best.lexical), best.semantic))

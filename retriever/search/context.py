@@ -191,7 +191,7 @@ def find_siblings(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> Iterat
     """
     pairs = list(zip(hits, map(_steps, _reaches(snapshot, hits, reach)), strict=True))
     neighbours = {hit.passage + step for hit, steps in pairs for step in steps}.difference(hit.passage for hit in hits)
-    rows = snapshot.cited_passages(sorted(neighbours))
+    rows = snapshot.passages.of(sorted(neighbours))
     owners = snapshot.cited_documents.of(row["document"] for row in rows.values())
     for hit, steps in pairs:
         for step in steps:

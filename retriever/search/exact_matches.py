@@ -79,7 +79,7 @@ class ExactMatches:
     def _read(self, ids: Ids) -> list[str]:
         """The headings and texts of passages."""
         unread = [number for number in ids.tolist() if number not in self._contexts]
-        for number, row in self._snapshot.passage_texts.of(unread).items():
+        for number, row in self._snapshot.passages.of(unread).items():
             self._contexts[number] = context_of(row["heading"], row["text"])
         return [self._contexts[number] for number in ids.tolist()]
 
@@ -87,7 +87,7 @@ class ExactMatches:
         """How well passages hold the exact parts."""
         new = ids[[number not in self._levels for number in ids.tolist()]]
         if len(new):
-            rows = self._snapshot.passage_texts.of(new.tolist())
+            rows = self._snapshot.passages.of(new.tolist())
             levels = self._parts.levels(self._read(new), [row["heading"] for row in rows.values()])
             self._levels.update(zip(rows, levels, strict=True))
         return [self._levels[number] for number in ids.tolist()]

@@ -123,8 +123,7 @@ class Query:
             vectors_of = self._snapshot.index.reconstruct
             chosen = selection.diversity.choose(candidates, chosen, relevance, selection.k, vectors_of)
         cited = [number for first in chosen for number in (first, *chosen[first])]
-        yield "positions", cited
-        yield "documents", [row["document"] for row in self._snapshot.passage_texts.of(cited).values()]
+        yield "documents", [row["document"] for row in self._snapshot.passages.of(cited).values()]
         return self._cited(candidates, chosen, relevance, selection, total)
 
     def _search_deeper(
@@ -207,7 +206,7 @@ class Query:
         """The cosine of the best sentence of each of these passages; NaN for none."""
         assert self._encode_texts
         with self._timed("sentences"):
-            rows = self._snapshot.passage_texts.of(ids.tolist())
+            rows = self._snapshot.passages.of(ids.tolist())
             sentences = relevances.first_sentences([rows[number]["text"] for number in ids.tolist()])
             best = np.full(len(ids), np.nan, np.float32)
             if texts := [sentence for passage in sentences for sentence in passage]:
@@ -282,7 +281,7 @@ class Query:
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
-            rows = self._snapshot.passage_texts.of(ids)
+            rows = self._snapshot.passages.of(ids)
             passages = distinct(RankedPassage.of_rows(rows, levels, scores))
             groups = select(passages, k, per_document, all_read=limit >= count, pages=selection.pages)
             if groups is not None:
@@ -368,7 +367,7 @@ class Query:
         candidates = replace(candidates, score=_by_level(candidates.score, self._short_levels(candidates, mode)))
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
-            rows = self._snapshot.passage_texts.of(ids).values()
+            rows = self._snapshot.passages.of(ids).values()
             contexts = [context_of(row["heading"], row["text"]) for row in rows]
             scores = reranking.scores(self._text, contexts, self._deadline)
         reached = len(scores)

@@ -149,8 +149,7 @@ def _encoded(requests: Sequence[CorrectedRequest]) -> dict[str, Floats]:
 def _answers(requests: Sequence[CorrectedRequest], snapshot: Snapshot, vectors: Mapping[str, Floats]) -> Iterator[Hits]:
     """Answer searches; `_TOGETHER` of them read their rows at once."""
     rows = {
-        "chunks": snapshot.passage_texts,
-        "positions": snapshot.passage_positions,
+        "chunks": snapshot.passages,
         "documents": snapshot.cited_documents,
     }
     for start in range(0, len(requests), _TOGETHER):

@@ -20,7 +20,7 @@ from .derived.recent_rows import RecentRows
 from .tables import LANCE_ERRORS, PREVIOUS, SYMBOLS, check_pages, document_schema, open_table, reading_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import lance
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     Table = Literal["documents", "chunks"]
 
-_PASSAGE_TEXT = ("document", "heading", "text")
-_PASSAGE_POSITION = ("char_start", "char_end", "line_start", "line_end", "page")
+_PASSAGE = ("document", "heading", "text", "char_start", "char_end", "line_start", "line_end", "page")
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
 _LAST_ID = np.iinfo(np.int64).max
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -212,21 +211,9 @@ class CommittedRows:
         return {number: {"id": number, **row} for number, row in zip(known[indices].tolist(), rows, strict=True)}
 
     @locked_cached_property
-    def passage_texts(self) -> RecentRows:
-        """The columns of passages that a search reads of many candidates."""
-        return RecentRows(lambda ids: self.chunks_by_id(ids, _PASSAGE_TEXT))
-
-    @locked_cached_property
-    def passage_positions(self) -> RecentRows:
-        """The other columns of passages that hits cite."""
-        columns = [*_PASSAGE_POSITION, *([SYMBOLS] if self.has_symbols else [])]
-        return RecentRows(lambda ids: self.chunks_by_id(ids, columns))
-
-    def cited_passages(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Return the columns of passages that hits cite, by id, in the order of `ids`; unknown ids are left out."""
-        ids = list(ids)
-        columns = self.passage_positions.of(ids)
-        return {number: {**row, **columns[number]} for number, row in self.passage_texts.of(ids).items()}
+    def passage_columns(self) -> tuple[str, ...]:
+        """The columns of passages that searches read."""
+        return (*_PASSAGE, *([SYMBOLS] if self.has_symbols else []))
 
     @locked_cached_property
     def cited_documents(self) -> RecentRows:

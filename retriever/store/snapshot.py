@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,18 +15,20 @@ from ...indexes.flat import FlatIndex
 from .committed_rows import CommittedRows
 from .derived import lexical, live_neighbourhood, text_checksums
 from .derived.live_index import LiveIndex, LoadedIndex, load_index
+from .derived.recent_rows import RecentRows
 from .derived.relevance_scale import RelevanceScale, scale_of
 from .derived.search_backend import CPU, SearchBackend
 from .tables import LANCE_ERRORS, lance_message, matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from ...core.arrays import Ids, Mask
     from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
+    from .derived.lexical import PublishedSegment
     from .derived.live_neighbourhood import LiveNeighbourhood
     from .derived.symbols import PassageSymbols
     from .filters.filter import Filter
@@ -185,10 +187,37 @@ class Snapshot(CommittedRows):
         None if there is none, it is damaged or too many chunks are newer; then Lance's full-text index answers.
         If the store is not trusted, the texts are analysed instead: Lance's index could end the process.
         """
+        if (index := lexical.load(self, self._segments)) or self.store.trusted:
+            return index
+        return self._analysed
+
+    @locked_cached_property
+    def _segments(self) -> list[PublishedSegment]:
+        """The segments of the inverted index; none if one is damaged."""
         with contextlib.suppress(DamagedError):
-            if (index := lexical.load(self)) or self.store.trusted:
-                return index
-        return None if self.store.trusted else self._analysed
+            return lexical.load_segments(self)
+        return []
+
+    def has_current_words(self) -> bool:
+        """Tell whether searches need no other index of words, and no other file of passages, than there are."""
+        return self.lexical is not None and all(part.columns == self.passage_columns for part in self._segments)
+
+    @locked_cached_property
+    def passages(self) -> RecentRows:
+        """The columns of passages that a search reads."""
+        return RecentRows(self._read_passages)
+
+    def _read_passages(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Return the columns of passages, by id: from the files beside their words, and others from the table.
+
+        An index that is not trusted is read by Lance alone.
+        """
+        rows: dict[int, dict[str, Any]] = {}
+        if self.store.trusted:
+            with contextlib.suppress(DamagedError):
+                rows = lexical.read_passages(self._segments, np.sort(np.array(ids, np.int64)), self.passage_columns)
+        rest = [number for number in ids if number not in rows]
+        return {**rows, **self.chunks_by_id(rest, self.passage_columns)} if rest else rows
 
     @locked_cached_property
     def _analysed(self) -> LexicalIndex:

@@ -329,7 +329,7 @@ class Writer:
     def _index_text(self, *, rebuild: bool) -> None:
         snapshot, table = self.snapshot(), self._commits.open("chunks")
         is_current = snapshot.has_current_text()
-        if rebuild or not is_current or snapshot.lexical is None or text_index.new_rows(table) > _FEW_ROWS:
+        if rebuild or not (is_current and snapshot.has_current_words()) or text_index.new_rows(table) > _FEW_ROWS:
             words = self._words.update(snapshot, rebuild=rebuild)
             text_index.update(table, rebuild=rebuild or not is_current or bool(snapshot.damaged_text()))
             self._commits.commit_rearranged("chunks", table, words=words)

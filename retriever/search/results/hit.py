@@ -175,7 +175,7 @@ def cite(
     :param seconds: stage -> its duration.
     :raises DamagedError: when the document of a passage is missing.
     """
-    chunks = snapshot.cited_passages(number for first in copies for number in (first, *copies[first]))
+    chunks = snapshot.passages.of(number for first in copies for number in (first, *copies[first]))
     documents = snapshot.cited_documents.of([row["document"] for row in chunks.values()])
     if missing := {row["document"] for row in chunks.values()} - documents.keys():
         raise DamagedError(

@@ -1,14 +1,16 @@
 """The inverted index of a store: segments published beside the vector index, and the index of one state from them.
 
 It is a cache. A reader without it, or with too many newer rows, uses Lance's full text. Each segment is a folder of
-`vectors/` with a manifest, as a vector index is, and HEAD names them in ascending order of their ids.
+`vectors/` with a manifest, as a vector index is, and HEAD names them in ascending order of their ids. Beside the words
+of its passages lies a `PassageFile`.
 """
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,19 +22,23 @@ from ....indexes.inverted.lexical_index import LexicalIndex, LiveSegment
 from ....indexes.inverted.segment import MAX_ROWS, Segment
 from ....indexes.manifest import IndexManifest
 from ....indexes.published import publish_files
+from . import passage_file
+from .passage_file import PassageFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ....core.arrays import Ids, Mask
+    from ....core.arrays import Ids, Mask, Positions
     from ..committed_rows import CommittedRows
     from ..locations.location import Location
     from ..store import Store
 
 KIND = "words"
 _FILE = "words.bin"
+_PASSAGES = "passages.bin"
 _BATCH_SIZE = 4_096  # rows analysed together
+_SAMPLES = 1_000  # passages that a check compares with the table
 _MAX_UNINDEXED = 64  # newer rows that a reader analyses itself
 _TIER = 4  # a segment is merged with the next if that has at least a quarter of its rows
 _SMALL = 256  # rows of a segment that is merged with the next segment of any size
@@ -40,27 +46,56 @@ _DELETED_ROWS, _DELETED_SHARE = 1_000, 0.1  # a segment with more deleted rows t
 
 
 @dataclass(frozen=True, slots=True)
-class _Published:
-    """A segment under its name, and which of its rows are live; None if all are."""
+class PublishedSegment:
+    """A segment under its name, and which of its rows are live; None if all are.
+
+    :ivar columns: of its passages; none if an earlier version wrote it.
+    """
 
     name: str
     segment: Segment
-    live: Mask | None = None
+    live: Mask | None
+    columns: tuple[str, ...]
+    passages: PassageFile | None
+
+    @classmethod
+    def open(cls, location: Location, name: str, ids: Ids) -> PublishedSegment | None:
+        """Map a segment, and find its live rows; None if another version of the analysis wrote it.
+
+        :param ids: those of the store, ascending.
+        :raises DamagedError: when it was removed or changed.
+        """
+        folder = location.vectors(name)
+        manifest = IndexManifest.read(folder)
+        if manifest.build.get("analysis") != terms.VERSION:
+            return None
+        segment = Segment.open(folder / _FILE, manifest.build.get("sizes"))
+        own = segment.ids
+        if not len(own) or not (own[1:] > own[:-1]).all():
+            raise DamagedError(f"{folder} does not hold ascending ids")
+        columns = tuple(manifest.build.get("passages", ()))
+        passages = PassageFile.open(folder / _PASSAGES, len(own)) if columns else None
+        return cls(name, segment, _live(own, ids), columns, passages)
+
+    def live_rows(self) -> Positions:
+        """Return the live rows, ascending."""
+        return np.arange(len(self.segment)) if self.live is None else np.flatnonzero(self.live)
+
+    def records(self) -> Iterator[bytes]:
+        """Yield the records of the live rows."""
+        return self.passages.records(self.live_rows().tolist()) if self.passages else iter(())
 
 
-def load(state: CommittedRows) -> LexicalIndex | None:
+def load(state: CommittedRows, segments: Sequence[PublishedSegment]) -> LexicalIndex | None:
     """Return the index of exactly the rows of a state; None if no index was published, or too many rows are newer.
 
-    :raises DamagedError: when a segment was removed or changed.
+    :param segments: of the state.
     """
-    if not state.head.words:
-        return None
     ids = state.sorted_ids
-    published = _load_segments(state.store.location, state.head.words, ids)
-    newer = ids[ids > _newest(published)]
-    if published is None or len(newer) > _MAX_UNINDEXED:
+    newer = ids[ids > _newest(segments)]
+    if not segments or len(newer) > _MAX_UNINDEXED:
         return None
-    parts = [LiveSegment(part.segment, part.live) for part in published]
+    parts = [LiveSegment(part.segment, part.live) for part in segments]
     if len(newer):
         builder = SegmentBuilder()
         rows = state.newer(int(newer[0]) - 1, ["id", "context"])
@@ -75,39 +110,64 @@ def analyse(state: CommittedRows) -> LexicalIndex:
 
 
 def check(state: CommittedRows) -> None:
-    """Compare the checksums of all segments, and check their values.
+    """Compare the checksums of all segments, check their values, and compare a sample of passages with the table.
 
     :raises DamagedError: when one was removed or changed.
     """
-    location = state.store.location
-    for part in _load_segments(location, state.head.words, state.sorted_ids) or ():
+    location, segments = state.store.location, load_segments(state)
+    for part in segments:
         folder = location.vectors(part.name)
         IndexManifest.read(folder).check_files(folder)
         part.segment.check()
+    sample = state.sorted_ids[:: max(1, len(state.sorted_ids) // _SAMPLES)]
+    rows = read_passages(segments, sample, state.passage_columns)
+    for number, row in state.chunks_by_id(list(rows), state.passage_columns).items():
+        if row != rows[number]:
+            raise DamagedError(f"the inverted index holds another passage {number} than the table")
 
 
-def _newest(published: Sequence[_Published] | None) -> int:
+def _newest(published: Sequence[PublishedSegment]) -> int:
     return int(published[-1].segment.ids[-1]) if published else -1
 
 
-def _load_segments(location: Location, names: Sequence[str], ids: Ids) -> list[_Published] | None:
-    """Map segments, and find their live rows; None if another version of the analysis wrote one.
+def load_segments(state: CommittedRows) -> list[PublishedSegment]:
+    """Map the segments of a state; none if another version of the analysis wrote one.
 
-    :param ids: those of the store, ascending.
+    :raises DamagedError: when one was removed or changed.
     """
-    published, newest = [], -1
-    for name in names:
-        folder = location.vectors(name)
-        manifest = IndexManifest.read(folder)
-        if manifest.build.get("analysis") != terms.VERSION:
-            return None
-        segment = Segment.open(folder / _FILE, manifest.build.get("sizes"))
-        own = segment.ids
-        if not len(own) or own[0] <= newest or not (own[1:] > own[:-1]).all():
-            raise DamagedError(f"{folder} does not hold ascending ids")
-        newest = int(own[-1])
-        published.append(_Published(name, segment, _live(own, ids)))
-    return published
+    segments: list[PublishedSegment] = []
+    for name in state.head.words:
+        segment = PublishedSegment.open(state.store.location, name, state.sorted_ids)
+        if segment is None:
+            return []
+        if segment.segment.ids[0] <= _newest(segments):
+            raise DamagedError(f"{state.store.location.vectors(name)} does not hold ascending ids")
+        segments.append(segment)
+    return segments
+
+
+def read_passages(
+    segments: Sequence[PublishedSegment], ids: Ids, columns: tuple[str, ...]
+) -> dict[int, dict[str, Any]]:
+    """Return the columns of those passages that segments have, by id.
+
+    :param ids: ascending.
+    :raises DamagedError: when a record is damaged.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    for part in segments:
+        own = part.segment.ids
+        within = ids[np.searchsorted(ids, own[0]) : np.searchsorted(ids, own[-1], side="right")]
+        if part.passages is None or part.columns != columns or not len(within):
+            continue
+        positions = np.searchsorted(own, within)
+        exists = own[positions] == within
+        if part.live is not None:
+            exists &= part.live[positions]
+        values = part.passages.values(positions[exists])
+        for number, row in zip(within[exists].tolist(), values, strict=True):
+            rows[number] = {"id": number, **dict(zip(columns, row, strict=True))}
+    return rows
 
 
 def _live(own: Ids, ids: Ids) -> Mask | None:
@@ -136,59 +196,87 @@ class LexicalPublisher:
         except DamagedError:  # a segment, found when it was merged
             return self._update(state, [], rebuild=rebuild)
 
-    def _update(self, state: CommittedRows, parts: list[_Published], *, rebuild: bool) -> tuple[str, ...]:
+    def _update(self, state: CommittedRows, parts: list[PublishedSegment], *, rebuild: bool) -> tuple[str, ...]:
         before = state.head.words
-        parts = [part for part in parts for part in self._without_deleted(part, state.head.rows, rebuild=rebuild)]
+        parts = [part for part in parts for part in self._renewed(part, state, rebuild=rebuild)]
         for segment in _new_segments(state, _newest(parts)):
-            parts.append(self._write(segment, state.head.rows))
-            parts = self._merged(parts, state.head.rows, before)
+            parts.append(self._write(segment, _records(state, segment.ids), state))
+            parts = self._merged(parts, state, before)
         names = tuple(part.name for part in parts)
         for name in names:
             if name not in before:
                 self._location.keep(name)
         return names
 
-    def _present(self, state: CommittedRows, *, rebuild: bool) -> list[_Published]:
+    def _present(self, state: CommittedRows, *, rebuild: bool) -> list[PublishedSegment]:
         """The published segments; none if one is damaged or of another analysis."""
         if not rebuild or state.head.erase:
             with contextlib.suppress(DamagedError):
-                return _load_segments(self._location, state.head.words, state.sorted_ids) or []
+                return load_segments(state)
         return []
 
-    def _without_deleted(self, part: _Published, rows: int, *, rebuild: bool) -> Iterator[_Published]:
-        """Write a segment again if many of its rows are deleted; yield nothing if all are."""
-        deleted = 0 if part.live is None else int((~part.live).sum())
+    def _renewed(self, part: PublishedSegment, state: CommittedRows, *, rebuild: bool) -> Iterator[PublishedSegment]:
+        """Write a segment again if it lacks columns or has many deleted rows; yield nothing if all are deleted."""
+        deleted = len(part.segment) - len(part.live_rows())
         if deleted == len(part.segment):
             return
-        if deleted and (rebuild or deleted > max(_DELETED_ROWS, _DELETED_SHARE * len(part.segment))):
-            yield self._write(_merge([part]), rows)
+        if part.columns != state.passage_columns:
+            segment = _merge([part])
+            yield self._write(segment, _records(state, segment.ids), state)
+        elif deleted and (rebuild or deleted > max(_DELETED_ROWS, _DELETED_SHARE * len(part.segment))):
+            yield self._write(_merge([part]), part.records(), state)
         else:
             yield part
 
-    def _merged(self, parts: list[_Published], rows: int, before: Sequence[str]) -> list[_Published]:
+    def _merged(
+        self, parts: list[PublishedSegment], state: CommittedRows, before: Sequence[str]
+    ) -> list[PublishedSegment]:
         """Merge the last segments while their sizes are similar."""
         while len(parts) > 1:
             first, second = parts[-2:]
             size = len(first.segment) + len(second.segment)
             if size > MAX_ROWS or len(first.segment) > max(_SMALL, _TIER * len(second.segment)):
                 break
-            merged = _merge([first, second])
+            merged = self._write(_merge([first, second]), chain(first.records(), second.records()), state)
             for part in (first, second):
                 if part.name not in before:
                     self._location.drop(part.name)
-            parts = [*parts[:-2], self._write(merged, rows)]
+            parts = [*parts[:-2], merged]
         return parts
 
-    def _write(self, segment: Segment, rows: int) -> _Published:
+    def _write(self, segment: Segment, records: Iterable[bytes], state: CommittedRows) -> PublishedSegment:
+        """Publish a segment with the records of its passages.
+
+        :raises DamagedError: when there are more or fewer records than passages.
+        """
+
         def write(folder: Path) -> None:
             segment.write(folder / _FILE)
+            if (count := passage_file.write(folder / _PASSAGES, records)) != len(segment):
+                raise DamagedError(f"a segment has {len(segment)} passages and {count} records of them")
 
-        description = {"analysis": terms.VERSION, "sizes": segment.sizes()}
-        name = publish_files(self._folder, KIND, write, count=len(segment), covers=rows, description=description)
-        return _Published(name, Segment.open(self._folder / name / _FILE, segment.sizes()))
+        description = {"analysis": terms.VERSION, "sizes": segment.sizes(), "passages": state.passage_columns}
+        name = publish_files(
+            self._folder, KIND, write, count=len(segment), covers=state.head.rows, description=description
+        )
+        folder = self._folder / name
+        return PublishedSegment(
+            name,
+            Segment.open(folder / _FILE, segment.sizes()),
+            None,
+            state.passage_columns,
+            PassageFile.open(folder / _PASSAGES, len(segment)),
+        )
 
 
-def _merge(parts: Sequence[_Published]) -> Segment:
+def _records(state: CommittedRows, ids: Ids) -> Iterator[bytes]:
+    """Yield the records of all passages from the first of these ids to the last."""
+    columns = state.passage_columns
+    batches = state.batches(list(columns), rows=_BATCH_SIZE, first=int(ids[0]), last=int(ids[-1]))
+    return passage_file.records_of(batches, columns)
+
+
+def _merge(parts: Sequence[PublishedSegment]) -> Segment:
     """Merge segments.
 
     :raises DamagedError: when one holds impossible values.

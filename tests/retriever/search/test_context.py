@@ -15,7 +15,6 @@ from binocle.retriever.search.context import Packing, counter, find_siblings
 from binocle.retriever.search.context import pack as pack_within
 from binocle.retriever.search.ranking import relevance
 from binocle.retriever.search.results.hit import Hit
-from binocle.retriever.store.snapshot import Snapshot
 
 
 def pack(hits, documents, count, limit, **limits):
@@ -434,8 +433,8 @@ def test_no_more_neighbours_are_looked_for_than_a_document_has(tmp_path, tiny_mo
     snapshot = retriever.snapshot()
     (best,) = hits = retriever.search("cat3 part2", k=1)
     requested = []
-    read = Snapshot.cited_passages
-    monkeypatch.setattr(Snapshot, "cited_passages", lambda own, ids: requested.extend(ids) or read(own, ids))
+    read = snapshot.passages.of
+    monkeypatch.setattr(snapshot.passages, "of", lambda ids: requested.extend(ids) or read(ids))
     siblings = list(find_siblings(snapshot, hits, 10**6))
     passages = retriever.get(best.path).passages
     assert 2 < len(siblings) == passages - 1

@@ -109,7 +109,7 @@ def test_search_returns_a_list_of_hits_with_relevances(retriever):
 def test_the_shares_of_words_are_in_the_order_of_the_passages(retriever):
     snapshot = retriever.snapshot()
     ids = np.random.default_rng(0).permutation(snapshot.sorted_ids)
-    texts = [row["text"] for row in snapshot.passage_texts.of(ids.tolist()).values()]
+    texts = [row["text"] for row in snapshot.passages.of(ids.tolist()).values()]
     cat, night, both = (shares(snapshot.lexical, stems, ids) for stems in (["cat"], ["night"], ["cat", "night"]))
     assert cat.tolist() == [float("cat" in text) for text in texts]
     assert night.tolist() == [float("night" in text) for text in texts]

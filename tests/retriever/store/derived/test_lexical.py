@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from binocle import Retriever
 from binocle.core.terms import query_stems
 from binocle.indexes.inverted.build import SegmentBuilder
 from binocle.indexes.inverted.lexical_index import LexicalIndex, LiveSegment
+from binocle.indexes.manifest import IndexManifest
 from binocle.retriever.store import writer
 from binocle.retriever.store.commits import Commits
 from binocle.retriever.store.derived import lexical
 from binocle.retriever.store.snapshot import Snapshot
+from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import Writer
 
 WORDS = ["cat", "ship", "sea", "moon", "max_len", "3.14", "harbour", "sail", "night", "quiet", "zebra"]
@@ -32,7 +35,10 @@ def retriever(tmp_path, tiny_model, monkeypatch):
 
 def documents(numbers, *more):
     chosen = random.Random(str(numbers))
-    return [{"id": f"d{number}", "text": " ".join([*chosen.choices(WORDS, k=6), *more])} for number in numbers]
+    return [
+        {"id": f"d{number}", "text": " ".join([*chosen.choices(WORDS, k=6), *more]), "title": "Größe 🐈"}
+        for number in numbers
+    ]
 
 
 def fresh(snapshot: Snapshot) -> LexicalIndex:
@@ -53,6 +59,18 @@ def check_same(index: LexicalIndex | None, snapshot: Snapshot) -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+def check_passages(snapshot: Snapshot) -> None:
+    """All passages of the segments are as the table has them, and no deleted one is among them."""
+    columns = snapshot.passage_columns
+    segments = lexical.load_segments(snapshot)
+    covered = snapshot.sorted_ids <= segments[-1].segment.ids[-1]
+    rows = lexical.read_passages(segments, np.arange(snapshot.sorted_ids[-1] + 9), columns)
+    assert rows == snapshot.chunks_by_id(snapshot.sorted_ids[covered].tolist(), columns)
+    assert snapshot.passages.of([10**6, *snapshot.sorted_ids.tolist()]) == snapshot.chunks_by_id(
+        snapshot.sorted_ids.tolist(), columns
+    )
+
+
 def test_the_index_is_of_what_was_added_changed_deleted_and_forgotten(retriever, monkeypatch):
     monkeypatch.setattr(lexical, "_SMALL", 4)
     monkeypatch.setattr(lexical, "_TIER", 1)
@@ -69,6 +87,7 @@ def test_the_index_is_of_what_was_added_changed_deleted_and_forgotten(retriever,
                 retriever.delete(chosen.choice(retriever.documents())["path"])
         snapshot = retriever.snapshot()
         check_same(snapshot.lexical, snapshot)
+        check_passages(snapshot)
     assert len(retriever.snapshot().head.words) > 1
     assert retriever.verify().faults == []
 
@@ -108,6 +127,9 @@ def test_a_forgotten_word_is_in_no_file(retriever):
     retriever.delete("secret", erase=True)
     assert not any(b"zyxwvut" in file.read_bytes() for file in retriever.path.rglob("*") if file.is_file())
     check_same(retriever.snapshot().lexical, retriever.snapshot())
+    segments = lexical.load_segments(retriever.snapshot())
+    stored = [part.passages.values(np.arange(len(part.segment))) for part in segments]
+    assert "zebra" in str(stored) and "zyxwvut" not in str(stored)
 
 
 @pytest.mark.thorough
@@ -145,6 +167,66 @@ def test_a_damaged_segment_is_one_fault_and_lance_answers(damage, retriever, mon
         again.repair()
     assert again.verify().faults == []
     check_same(again.snapshot().lexical, again.snapshot())
+
+
+@pytest.mark.parametrize("damage", ["remove", "cut", "change", "swap"])
+def test_damaged_passages_are_one_fault_and_the_table_answers(damage, retriever):
+    (name,) = retriever.snapshot().head.words
+    file = retriever.path / "vectors" / name / "passages.bin"
+    before = [(hit.path, hit.text, hit.line_start) for hit in retriever.search("zebra at sea")]
+    data = bytearray(file.read_bytes())
+    match damage:
+        case "remove":
+            file.unlink()
+        case "cut":
+            file.write_bytes(data[:-8])
+        case "change":
+            file.write_bytes(bytes(byte ^ 255 for byte in data[: len(data) // 2]) + data[len(data) // 2 :])
+        case "swap":
+            file.write_bytes(data[:-8] + bytes(8))
+    again = Retriever.open(retriever.path)
+    assert [(hit.path, hit.text, hit.line_start) for hit in again.search("zebra at sea")] == before
+    (fault,) = again.verify().faults
+    assert fault.kind == "inverted index" and "\n" not in fault.problem
+    again.repair()
+    assert again.verify().faults == []
+    check_passages(again.snapshot())
+
+
+def test_passages_of_another_index_are_a_fault(retriever, tiny_model):
+    other = Retriever.open(retriever.path.parent / "other", model=tiny_model)
+    other.add(documents(range(40, 52)))
+    (name,), (own,) = other.snapshot().head.words, retriever.snapshot().head.words
+    shutil.copytree(other.path / "vectors" / name, retriever.path / "vectors" / name)
+    head = retriever.path / "HEAD.json"
+    head.write_text(head.read_text().replace(own, name))
+    (fault,) = Retriever.open(retriever.path).verify().faults
+    assert fault.problem == "the inverted index holds another passage 0 than the table"
+
+
+def test_an_index_without_passages_beside_its_words_gets_them_with_the_next_write(retriever, monkeypatch):
+    monkeypatch.setattr(lexical, "_SMALL", 0)
+    (name,) = retriever.snapshot().head.words
+    folder = retriever.path / "vectors" / name
+    (folder / "passages.bin").unlink()
+    manifest = IndexManifest.read(folder)
+    del manifest.build["passages"], manifest.files["passages.bin"]
+    renamed = manifest.publish(folder)
+    head = retriever.path / "HEAD.json"
+    head.write_text(head.read_text().replace(name, renamed))
+    again = Retriever.open(retriever.path)
+    assert again.search("zebra at sea") and again.verify().faults == []
+    again.delete("d3", erase=False)
+    again.add(documents([61]))
+    assert len(again.snapshot().head.words) == 2
+    check_same(again.snapshot().lexical, again.snapshot())
+    check_passages(again.snapshot())
+
+
+def test_an_index_that_is_not_trusted_gives_the_passages_of_the_table(retriever, monkeypatch):
+    monkeypatch.setattr(lexical, "read_passages", None)
+    snapshot = Snapshot.latest(replace(Store.open(retriever.path), trusted=False))
+    assert len(snapshot.passages.of(snapshot.sorted_ids.tolist())) == 12
 
 
 def test_an_index_without_segments_gets_them_with_the_next_write(retriever, monkeypatch):
