@@ -73,7 +73,8 @@ class PublishedSegment:
         own = segment.ids
         if not len(own) or not (own[1:] > own[:-1]).all():
             raise DamagedError(f"{folder} does not hold ascending ids")
-        columns = tuple(manifest.build.get("passages", ()))
+        names = manifest.build.get("passages")
+        columns = tuple(names) if isinstance(names, list) else ()
         passages = PassageFile.open(folder / _PASSAGES, len(own)) if columns else None
         return cls(name, segment, _live(own, ids), columns, passages)
 
