@@ -147,33 +147,29 @@ def test_search_many_takes_the_ids_of_a_generator_for_every_query(retriever):
     assert any(together[1:])
 
 
-TEXTS, PLACES, DOCUMENTS = "chunks: document", "chunks: char_start", "documents: path"  # tables and first columns
+@pytest.fixture
+def reads(monkeypatch):
+    """The names of the tables that searches read rows of, in order."""
+    reads = []
+    for name, method in [("passages", "_read_passages"), ("documents", "documents_by_id")]:
+        monkeypatch.setattr(Snapshot, method, counted(reads, name, getattr(Snapshot, method)))
+    return reads
 
 
-def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, monkeypatch):
-    reads, taken = [], Snapshot._taken
+def counted(reads, name, read):
+    return lambda *arguments: (reads.append(name), read(*arguments))[1]
 
-    def counted(snapshot, table, indices, columns):
-        reads.append(f"{table}: {columns[0]}")
-        return taken(snapshot, table, indices, columns)
 
-    monkeypatch.setattr(Snapshot, "_taken", counted)
+def test_many_queries_read_the_rows_of_their_hits_at_once(retriever, reads):
     fresh = Retriever.open(retriever.path)
     assert all(fresh.search_many(QUERIES[1:] * 5, k=3))
-    assert [read for read in reads if read != "chunks: id"] == [TEXTS, PLACES, DOCUMENTS]
+    assert reads == ["passages", "documents"]
 
 
-def test_many_queries_with_exact_parts_read_their_rows_in_two_steps(retriever, monkeypatch):
-    reads, taken = [], Snapshot._taken
-
-    def counted(snapshot, table, indices, columns):
-        reads.append(f"{table}: {columns[0]}")
-        return taken(snapshot, table, indices, columns)
-
-    monkeypatch.setattr(Snapshot, "_taken", counted)
+def test_many_queries_with_exact_parts_read_their_rows_in_two_steps(retriever, reads):
     fresh = Retriever.open(retriever.path)
     assert all(fresh.search_many(['cat "mat"', '"dog"', "+bread oven", '"cancel" a task'], k=3))
-    assert [read for read in reads if read != "chunks: id"] == [TEXTS, TEXTS, PLACES, DOCUMENTS]
+    assert reads == ["passages", "passages", "documents"]
 
 
 def test_many_queries_are_encoded_in_groups_after_their_corrections(retriever, monkeypatch):
