@@ -80,34 +80,43 @@ def evaluate(
     binocle evaluate sts.tsv --model models/tuned
     """
     result: RetrievalResult | JudgedRowsResult
-    encoder = None
+    is_generated = False
     if data.is_file() or (data.suffix and not data.exists()):
         _refuse(of_collections, data)
         from ..training.evaluation.evaluate_file import evaluate_file
 
         result = evaluate_file(data, model=model, run_file=run_file)
     else:
-        check_rerank_options(used=of_collections["rerank"] is not None, by="--rerank")
-        if of_collections["qrels"] is not None:
-            refuse_given_options(["split"], "--qrels names the judgements")
-        from ..training.evaluation.retrieval import evaluate as evaluate_collection
-
-        with ProgressBar() as progress, tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
-            if of_collections["queries"] is None and of_collections["qrels"] is None:
-                data, encoder = _with_judgements(data, Path(temporary), of_collections["split"])
-                if encoder is not None:
-                    refuse_given_options(["split", "index"], _NO_JUDGEMENTS)
-                    model = model or encoder
-                    if not model:
-                        raise InputError("this index has no encoder, only vectors: name an encoder with --model")
-            result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **of_collections)
+        result, is_generated = _evaluate_collection(data, model, run_file, of_collections)
     if as_json:
         echo_json(result.as_dict(per_query=per_query))
         return
     for line in _lines(result):
         echo(line)
-    if encoder is not None:
+    if is_generated:
         echo("the queries are titles, headings and sentences of these documents; people's questions differ")
+
+
+def _evaluate_collection(
+    data: Path, model: str | None, run_file: str | None, options: dict[str, Any]
+) -> tuple[RetrievalResult, bool]:
+    """Evaluate a search of a collection. Return the result, and whether the queries were made from the documents."""
+    check_rerank_options(used=options["rerank"] is not None, by="--rerank")
+    if options["qrels"] is not None:
+        refuse_given_options(["split"], "--qrels names the judgements")
+    from ..training.evaluation.retrieval import evaluate as evaluate_collection
+
+    encoder = None
+    with ProgressBar() as progress, tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+        if options["queries"] is None and options["qrels"] is None:
+            data, encoder = _with_judgements(data, Path(temporary), options["split"])
+        if encoder is not None:
+            refuse_given_options(["split", "index"], _NO_JUDGEMENTS)
+            model = model or encoder
+            if not model:
+                raise InputError("this index has no encoder, only vectors: name an encoder with --model")
+        result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **options)
+    return result, encoder is not None
 
 
 def _with_judgements(data: Path, temporary: Path, split: str) -> tuple[Path, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -10,7 +10,16 @@ from ...core.errors import InputError
 from ...core.units import count_of
 from ..documents import parse_citation
 from ..index_lookup import open_index
-from ..options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, report_to_option
+from ..options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    PATH,
+    folder_argument,
+    grouped,
+    index_option,
+    json_option,
+    report_to_option,
+)
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 from . import recipes
@@ -24,8 +33,26 @@ if TYPE_CHECKING:
 
     from ...retriever.inversion.inverter import EmbeddingInverter, InvertedVector
     from ...retriever.inversion.state_inverter import StateReading
+    from ...training.inversion.result import TrainedInverter
 
 _ROWS = 10  # of a file of vectors, by default
+
+
+class _FileOptions(NamedTuple):
+    """Vectors of a file."""
+
+    vectors: Path | None
+    column: str | None
+    first: int
+    rows: int
+
+
+class _PassageOptions(NamedTuple):
+    """The stored vector of a passage."""
+
+    passage: str | None
+    folder: Path | None
+    index: Path | None  # type: ignore[assignment]  # the name of the option; nobody calls the method of a tuple
 
 
 @click.command()
@@ -48,16 +75,12 @@ _ROWS = 10  # of a file of vectors, by default
 @index_option
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Seconds of correction for each vector.")
 @json_option
+@grouped(of_file=_FileOptions, of_index=_PassageOptions)
 def invert(
     text: str | None,
-    folder: Path | None,
     inverter: Path,
-    vectors: Path | None,
-    column: str | None,
-    first: int,
-    rows: int,
-    passage: str | None,
-    index: Path | None,
+    of_file: _FileOptions,
+    of_index: _PassageOptions,
     seconds: float,
     as_json: bool,
 ) -> int:
@@ -74,67 +97,61 @@ def invert(
     """
     from ...retriever.inversion.inverter import EmbeddingInverter, load
 
-    if text is not None and passage and folder is None:
-        text, folder = None, FOLDER.convert(text, None, None)  # a single argument is the index's folder
-    _check(text, vectors, passage, seconds, rows)
+    if text is not None and of_index.passage and of_index.folder is None:
+        folder, text = FOLDER.convert(text, None, None), None  # a single argument is the index's folder
+        of_index = of_index._replace(folder=folder)
+    _check(text, of_file, of_index, seconds)
     loaded = load(inverter)
     if not isinstance(loaded, EmbeddingInverter):
         if text is None:
             raise InputError(f"{inverter} inverts hidden states, which are not stored: give it a text")
         refuse_given_options(["seconds"], "only vectors are corrected")
         return _print_reading(loaded.read(text), as_json=as_json)
-    inputs, true, fingerprint = _vectors(loaded, text, vectors, column, first, rows, passage, folder, index)
+    inputs, true, fingerprint = _vectors(loaded, text, of_file, of_index)
     loaded.check(inputs, fingerprint)
-    if passage is not None and true is not None:
+    if of_index.passage is not None and true is not None:
         _warn_of_length(loaded, true)
     recovered = False
     for row in range(len(inputs)):
         result = loaded.invert(inputs[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
         recovered |= result.recovered
-        _print_inverted(result, first + row if vectors else None, true, as_json=as_json)
+        _print_inverted(result, of_file.first + row if of_file.vectors else None, true, as_json=as_json)
         if true is None and result.recovered and not result.usual:
             _warn_of_cosine(loaded)
     return 0 if recovered else EXIT_NEGATIVE
 
 
-def _check(text: str | None, vectors: Path | None, passage: str | None, seconds: float, rows: int) -> None:
+def _check(text: str | None, of_file: _FileOptions, of_index: _PassageOptions, seconds: float) -> None:
     """Check the options against each other."""
-    if sum(source is not None for source in (text, vectors, passage)) != 1:
+    if sum(source is not None for source in (text, of_file.vectors, of_index.passage)) != 1:
         raise click.UsageError("give one of TEXT, --vectors and --passage")
     if not seconds >= 0:
         raise InputError(f"seconds is a number from 0, not {seconds}")
-    if rows < 1:
-        raise InputError(f"rows is how many vectors to invert, a number from 1, not {rows}")
-    if vectors is None:
+    if of_file.rows < 1:
+        raise InputError(f"rows is how many vectors to invert, a number from 1, not {of_file.rows}")
+    if of_file.vectors is None:
         refuse_given_options(["column", "first", "rows"], "it goes with --vectors")
-    if passage is None:
+    if of_index.passage is None:
         refuse_given_options(["folder", "index"], "it goes with --passage")
 
 
 def _vectors(
-    inverter: EmbeddingInverter,
-    text: str | None,
-    vectors: Path | None,
-    column: str | None,
-    first: int,
-    rows: int,
-    passage: str | None,
-    folder: Path | None,
-    index: Path | None,
+    inverter: EmbeddingInverter, text: str | None, of_file: _FileOptions, of_index: _PassageOptions
 ) -> tuple[NDArray[Any], str | None, str | None]:
     """The vectors to invert; also their text and their encoder's fingerprint, if known."""
     if text is not None:
         return inverter.encoder.encode([text]), text, inverter.encoder.fingerprint
-    if vectors is not None:
+    if of_file.vectors is not None:
         from ...retriever.inversion.vector_files import read_vectors
 
-        return read_vectors(vectors, column=column, first=first, limit=rows), None, None
-    assert passage is not None
+        vectors = read_vectors(of_file.vectors, column=of_file.column, first=of_file.first, limit=of_file.rows)
+        return vectors, None, None
+    assert of_index.passage is not None
     from ...retriever.store.documents import stored_vector
 
-    retriever = open_index(folder, index)
+    retriever = open_index(of_index.folder, of_index.index)
     snapshot = retriever.snapshot()
-    vector, true = stored_vector(snapshot, *parse_citation(retriever, passage))
+    vector, true = stored_vector(snapshot, *parse_citation(retriever, of_index.passage))
     return vector[None], true, snapshot.head.encoder.document_fingerprint
 
 
@@ -259,7 +276,6 @@ def inverter(
     binocle train inverter docs notes --out inverter
     binocle train inverter docs --from hidden --decoder lstm --minutes 20 --out state-inverter
     """
-    from ...training.evaluation.significance import reach
     from ...training.inversion.config import InverterConfig
     from ...training.inversion.train import train_inverter
 
@@ -282,7 +298,13 @@ def inverter(
         )
     if as_json:
         echo_json(result.as_dict())
-        return
+    else:
+        _print_trained(result)
+
+
+def _print_trained(result: TrainedInverter) -> None:
+    from ...training.evaluation.significance import reach
+
     echo(f"{count_of(result.steps, 'step')} in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
     for row in result.measures:
         low, high = row["interval"]

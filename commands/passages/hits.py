@@ -66,7 +66,19 @@ def print_hits(
             if answers is not None:
                 row["answer"] = answer_fields(answers, [part.passage for part in hit.parts or (hit,)])
             echo_json(row)
-        return
+    else:
+        _print_blocks(hits, query, root, options, recover, shares_of)
+
+
+def _print_blocks(
+    hits: list[Hit],
+    query: str,
+    root: Path | None,
+    options: PrintOptions,
+    recover: Callable[[str, Kind], RetainedFacts] | None,
+    shares_of: Callable[[Hit], dict[str, Any] | None] | None,
+) -> None:
+    """Print a block of lines for each hit."""
     printed = blocks(
         hits,
         query,

@@ -90,6 +90,10 @@ class _ScopeOptions(NamedTuple):
         """The filters, without FOLDER."""
         return self.where if self.files is None else (*self.where, f"path={self.files}")
 
+    def filters(self, retriever: Retriever) -> list[str | Filter]:
+        """The filters, with FOLDER."""
+        return [*self.conditions, *folder_filter(self.folder, retriever.folder, retriever.location)]
+
 
 class _ReadingOptions(NamedTuple):
     """Options for the hits: an answer by a reader, words from vectors, an editor."""
@@ -264,12 +268,11 @@ def search(
     check_rerank_options(used=ranking.rerank is not None, by="--rerank")
     query = _read_query(query)
     if lines.regex or lines.fixed:
-        query = _pattern(query)
+        pattern = _pattern(query)
+        retriever = _opened(source, scope)
+        return print_lines(retriever, pattern, scope.filters(retriever), lines, as_json=printing.as_json)
     retriever = _opened(source, scope)
-    root = retriever.folder
-    filters: list[str | Filter] = [*scope.conditions, *folder_filter(scope.folder, root, retriever.location)]
-    if lines.regex or lines.fixed:
-        return print_lines(retriever, query, filters, lines, as_json=printing.as_json)
+    root, filters = retriever.folder, scope.filters(retriever)
     recover = recovery(reading.inverter, retriever, explain=printing.explain)
     ranking = _allowed_ranking(ranking, retriever, join=not (printing.as_json or lines.paths_only))
     group_by: GroupBy = "document" if lines.paths_only else "passage"

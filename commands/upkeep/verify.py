@@ -16,7 +16,7 @@ from ..progress_bar import ProgressBar
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...retriever.integrity.verify import Fault
+    from ...retriever.integrity.verify import Fault, Verification
     from ...retriever.retriever import Retriever
 
 
@@ -49,16 +49,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, wa
         verification = retriever.verify(deep=deep and not repair, progress=progress)
     for note in result.notes if result else ():
         print_note(note)
-    if hidden := verification.hidden.passages:
-        documents = count_of(verification.hidden.documents, "document")
-        echo(
-            f"{count_of(hidden, 'passage')} of {documents} with text that a person does not see there",
-            err=True,
-        )
-    if verification.outdated:
-        documents, them = ("document was", "it") if verification.outdated == 1 else ("documents were", "them")
-        hint = f"{command_hint('index')} reads {them} again"
-        echo(f"{verification.outdated:,} {documents} read by an earlier version of the reader: {hint}", err=True)
+    _print_remarks(verification)
     vectors = result.vectors if result else verification.vectors
     if deep and vectors:
         echo(vectors.as_text(), err=True)
@@ -75,6 +66,17 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, wa
     else:
         echo("clean")
     return EXIT_NEGATIVE if remaining else 0
+
+
+def _print_remarks(verification: Verification) -> None:
+    """Count the documents with hidden text, and the documents that an earlier version of their reader read."""
+    if hidden := verification.hidden.passages:
+        documents = count_of(verification.hidden.documents, "document")
+        echo(f"{count_of(hidden, 'passage')} of {documents} with text that a person does not see there", err=True)
+    if verification.outdated:
+        documents, them = ("document was", "it") if verification.outdated == 1 else ("documents were", "them")
+        hint = f"{command_hint('index')} reads {them} again"
+        echo(f"{verification.outdated:,} {documents} read by an earlier version of the reader: {hint}", err=True)
 
 
 def _print_faults(faults: list[Fault], retriever: Retriever) -> None:
