@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
@@ -15,7 +15,7 @@ from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
 from .equations import equation
 from .hidden_runs import mark_word
-from .package import Package, attribute, local_name, parse_digits
+from .package import Package, attribute, local_name, parse_digits, property_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,13 +101,12 @@ class _WordReader:
     def _add_margins(self) -> None:
         """Add headers and footers, each text once, without page numbers: these would be passages of their own."""
         texts: set[str] = set()
-        for kind in ("header", "footer"):
-            for part in self._package.related(self._main, kind):
-                root, self._part = self._package.xml(part), part
-                for paragraph in self._lines(root) if root is not None else ():
-                    if paragraph not in texts:
-                        texts.add(paragraph)
-                        self.builder.add(paragraph, gap="\n\n")
+        for part in chain.from_iterable(self._package.related(self._main, kind) for kind in ("header", "footer")):
+            root, self._part = self._package.xml(part), part
+            for paragraph in self._lines(root) if root is not None else ():
+                if paragraph not in texts:
+                    texts.add(paragraph)
+                    self.builder.add(paragraph, gap="\n\n")
 
     def _lines(self, root: Any) -> Iterator[str]:
         for element in _descend(root, "p"):
@@ -215,7 +214,9 @@ class _WordReader:
         paragraphs: list[_Paragraph] = []
         for row, row_cells in zip(rows, cells, strict=True):
             texts = [PARAGRAPH.join(self._cell(cell, paragraphs)) for cell in row_cells]
-            columns = accumulate(map(_span, row_cells), initial=_number(row, "trPr", "gridBefore"))
+            columns = accumulate(
+                map(_span, row_cells), initial=parse_digits(property_of(row, "trPr", "gridBefore")) or 0
+            )
             if line := table_row(zip(columns, texts, strict=False)):
                 header = texts if not lines and _is_header(table, row, texts) else header
                 lines.append(line)
@@ -305,12 +306,7 @@ def _is_on(mark: Any) -> bool:
 
 def _span(cell: Any) -> int:
     """The number of columns that a cell spans."""
-    return _number(cell, "tcPr", "gridSpan") or 1
-
-
-def _number(element: Any, properties: str, name: str) -> int:
-    values = (parse_digits(attribute(child, "val")) for child in element.iterfind(f"{{*}}{properties}/{{*}}{name}"))
-    return next(values, None) or 0
+    return parse_digits(property_of(cell, "tcPr", "gridSpan")) or 1
 
 
 def _is_layout(cell: Any) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from .package import attribute, local_name, parse_digits
+from .package import attribute, local_name, parse_digits, property_of
 
 _HEADING_NAME = re.compile(r"head(?:ing)?[ _-]?(?:(\d)|([A-F]))$", re.IGNORECASE)
 _CHAPTER_NAME = re.compile(r"chapter[ _-]?title$", re.IGNORECASE)
@@ -63,9 +63,4 @@ def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
 
 def paragraph_property(element: Any, name: str) -> str | None:
     """The value of a property of a paragraph; "" for a property without a value, None without the property."""
-    for properties in element:
-        if local_name(properties) == "pPr":
-            for child in properties:
-                if local_name(child) == name:
-                    return attribute(child, "val") or ""
-    return None
+    return property_of(element, "pPr", name)

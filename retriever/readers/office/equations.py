@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .package import attribute, local_name
+from .package import local_name, property_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,12 +62,8 @@ def _is_bracketed(text: str) -> bool:
 
 def _property(element: Any, name: str, default: str) -> str:
     """The sign in a property: none if it is there without one, the default if it is not there."""
-    for properties in element:
-        if local_name(properties) == f"{local_name(element)}Pr":
-            for child in properties:
-                if local_name(child) == name:
-                    return attribute(child, "val") or ""
-    return default
+    sign = property_of(element, f"{local_name(element)}Pr", name)
+    return default if sign is None else sign
 
 
 def _fraction(element: Any) -> str:

@@ -53,6 +53,15 @@ def attribute(element: Any, name: str) -> str | None:
     return None
 
 
+def property_of(element: Any, properties: str, name: str) -> str | None:
+    """The value of a property of an element; "" for a property without a value, None without the property.
+
+    :param properties: local name of the child that has the properties, such as pPr.
+    """
+    children = (child for group in element if local_name(group) == properties for child in group)
+    return next((attribute(child, "val") or "" for child in children if local_name(child) == name), None)
+
+
 def parse_digits(text: str | None) -> int | None:
     """The number that a text of at most nine digits stands for; None for any other text."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None
