@@ -84,10 +84,11 @@ class OpenIndex:
             try:
                 return answer(snapshot)
             except (StoreError, ModelNotFoundError) as error:
-                if self.snapshot() is snapshot:
-                    if isinstance(error, DamagedError) and not snapshot.fallback:
-                        return self._read_previous(answer, snapshot, error)
-                    raise
+                if self.snapshot() is not snapshot:
+                    continue
+                if isinstance(error, DamagedError) and not snapshot.fallback:
+                    return self._read_previous(answer, snapshot, error)
+                raise
 
     def _read_previous(self, answer: Callable[[Snapshot], _T], damaged: Snapshot, error: DamagedError) -> _T:
         """Answer from the state before a damaged one.

@@ -190,18 +190,25 @@ def _fill(
     done = 0
     for batch in _batches(snapshot, ids):
         progress(Progress("labelling", done, len(ids)))
-        passages = DocumentPassages.of(snapshot, batch, columns)
-        labels: dict[int, dict[str, Any]] = {}
-        for key, labeller in loaded.items():
-            part = passages.subset(waiting[key])
-            if len(part.documents):
-                for document, values in zip(part.documents.tolist(), labeller.values(part), strict=True):
-                    labels.setdefault(document, {}).update(zip(labeller.keys, values, strict=True))
+        labels = _labels(DocumentPassages.of(snapshot, batch, columns), waiting, loaded)
         rows = snapshot.documents_by_id(batch.tolist())
         rewrite_rows(writer, [_with(rows[document], values) for document, values in labels.items()])
         done += len(batch)
     if len(ids):
         progress(Progress("labelling", done, len(ids)))
+
+
+def _labels(
+    passages: DocumentPassages, waiting: Mapping[str, Ids], labellers: Mapping[str, Labeller]
+) -> dict[int, dict[str, Any]]:
+    """Return the values of all keys for each document that waits for a labeller."""
+    labels: dict[int, dict[str, Any]] = {}
+    for key, labeller in labellers.items():
+        part = passages.subset(waiting[key])
+        if len(part.documents):
+            for document, values in zip(part.documents.tolist(), labeller.values(part), strict=True):
+                labels.setdefault(document, {}).update(zip(labeller.keys, values, strict=True))
+    return labels
 
 
 def _batches(snapshot: Snapshot, ids: Ids) -> Iterator[Ids]:

@@ -107,10 +107,14 @@ def logged_vectors(folder: Path) -> LoggedVectors | None:
         match = re.fullmatch(r"([0-9a-f]{32})-(\d{1,5})", file.name)
         with contextlib.suppress(OSError):
             if match and (dim := int(match[2])):
-                with open_regular(file) as stream:
-                    count = stream.seek(0, 2) // _record(dim).itemsize
+                count = _size(file) // _record(dim).itemsize
                 return LoggedVectors(_model(folder), match[1], count)
     return None
+
+
+def _size(file: Path) -> int:
+    with open_regular(file) as stream:
+        return stream.seek(0, 2)
 
 
 def _model(folder: Path) -> str:

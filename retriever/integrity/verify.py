@@ -260,17 +260,25 @@ def _reading_faults(
         readings = pool.read_all(files)
         for row, chunks, text in _with_chunks(snapshot, rows):
             reading = next(readings)
-            problem = _changed(row, reading)
+            document, problem = reading.document, _changed(row, reading)
             if problem:
                 yield Fault("document", row["path"], problem)
             elif is_outdated(row):
                 yield from _chunk_faults(row, chunks, text)
-            elif reading.document is not None:
-                if text != reading.document.text:
-                    yield Fault("document", row["path"], "is stored with another text than it has")
-                elif _concealed(row) != reading.document.metadata.get(HIDDEN):
-                    yield Fault("document", row["path"], "is stored without the places of its hidden text")
-                yield from _chunk_faults(row, chunks, reading.document.text, reading.document)
+            elif document is not None:
+                problem = _differing(row, text, document)
+                if problem:
+                    yield Fault("document", row["path"], problem)
+                yield from _chunk_faults(row, chunks, document.text, document)
+
+
+def _differing(row: dict[str, Any], text: str, document: Document) -> str:
+    """How the stored text of a document differs from the text of its file; "" if it does not."""
+    if text != document.text:
+        return "is stored with another text than it has"
+    if _concealed(row) != document.metadata.get(HIDDEN):
+        return "is stored without the places of its hidden text"
+    return ""
 
 
 def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:

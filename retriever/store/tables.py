@@ -6,7 +6,7 @@ import contextlib
 import os
 import struct
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,12 +243,11 @@ def check(location: TableLocation, table: lance.LanceDataset, known: frozenset[s
     path = Path(location.uri)
     segments = {segment.uuid for index in table.describe_indices() for segment in index.segments}
     files = {file.path: file for fragment in table.get_fragments() for file in fragment.data_files()}
-    for segment in segments - known:
-        for part in (path / "_indices" / segment).glob("*.lance"):
-            with part.open("rb") as stream:
-                stream.seek(max(0, part.stat().st_size - 4))
-                if stream.read() != b"LANC":  # the end of every Lance file
-                    raise OSError(f"{part.name} of the full-text index is cut short: is the disk full?")
+    for part in chain.from_iterable((path / "_indices" / segment).glob("*.lance") for segment in segments - known):
+        with part.open("rb") as stream:
+            stream.seek(max(0, part.stat().st_size - 4))
+            if stream.read() != b"LANC":  # the end of every Lance file
+                raise OSError(f"{part.name} of the full-text index is cut short: is the disk full?")
     for name in files.keys() - known:
         size, expected = (path / "data" / name).stat().st_size, files[name].file_size_bytes
         if expected not in (None, size):

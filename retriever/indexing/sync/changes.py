@@ -117,12 +117,11 @@ def find_changes(
         row, inside = gone.pop(entry.path, None), members.take(entry.path)
         state = classify(entry, row, root, seen_ns, retry=retry)
         if row and state in (State.UNCHANGED, State.TOUCHED):
-            rows = (row, *inside)
-            is_outdated_row = any(_is_outdated(known, ocr) for known in rows)
-            has_unread_picture = bool(ocr) and any(is_to_read(known, ocr) for known in rows)
+            is_outdated_row = any(_is_outdated(known, ocr) for known in (row, *inside))
+            changes.outdated += is_outdated_row
+            has_unread_picture = bool(ocr) and any(is_to_read(known, ocr) for known in (row, *inside))
             if is_outdated_row or has_unread_picture or (retry and _is_to_open(row, inside, snapshot)):
                 state = State.CHANGED
-            changes.outdated += is_outdated_row
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         changes.account(entry, state, row, inside)

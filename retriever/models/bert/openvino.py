@@ -56,15 +56,6 @@ class BertOpenVINO:
         folded: dict[str, Floats] | None = None,
     ) -> None:
         ov = import_openvino()
-        hint = "LATENCY" if one_by_one else "THROUGHPUT"
-        settings: dict[str, Any] = {"PERFORMANCE_HINT": hint, "ENABLE_CPU_PINNING": False}
-        threads = int(os.environ.get("OMP_NUM_THREADS", "") or 0)  # a share of the machine, if several processes work
-        if one_by_one:
-            threads = min(threads or _THREADS, _THREADS, os.cpu_count() or 1)
-        if threads:
-            settings["INFERENCE_NUM_THREADS"] = threads
-        if precision:
-            settings["INFERENCE_PRECISION_HINT"] = precision
         core = ov.Core()
         can_bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         if precision == "bf16" and not can_bf16:
@@ -80,7 +71,7 @@ class BertOpenVINO:
             int8=int8 or {},
             folded={} if folded is None else folded,
         )
-        compiled = core.compile_model(graph, "CPU", settings)
+        compiled = core.compile_model(graph, "CPU", _settings(precision, one_by_one=one_by_one))
         self._weights, self._int8 = weights, int8  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -105,6 +96,20 @@ class BertOpenVINO:
         while running:
             yield _result(running[0])
             idle.append(running.popleft())
+
+
+def _settings(precision: str | None, *, one_by_one: bool) -> dict[str, Any]:
+    """Return OpenVINO's settings for compiling a graph."""
+    hint = "LATENCY" if one_by_one else "THROUGHPUT"
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": hint, "ENABLE_CPU_PINNING": False}
+    threads = int(os.environ.get("OMP_NUM_THREADS", "") or 0)  # a share of the machine, if several processes work
+    if one_by_one:
+        threads = min(threads or _THREADS, _THREADS, os.cpu_count() or 1)
+    if threads:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    if precision:
+        settings["INFERENCE_PRECISION_HINT"] = precision
+    return settings
 
 
 def import_openvino() -> Any:

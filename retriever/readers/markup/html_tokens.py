@@ -94,16 +94,21 @@ def tokens(source: str) -> Iterator[Tag | TextRun]:
             if tag:
                 yield tag
             if tag and not tag.is_end and not tag.self_closing and tag.name in _RAW:
-                end_tag = _RAW_END[tag.name].search(source, position)
-                end = end_tag.start() if end_tag else len(source)
-                if end > position:
-                    content = source[position:end]
-                    text = unescape(content) if tag.name in {"title", "textarea"} else content
-                    yield TextRun(text, position, end)
-                position = end
+                raw = _raw_text(source, tag.name, position)
+                if raw.end > position:
+                    yield raw
+                position = raw.end
         text_start = position
     if text_start < len(source):
         yield TextRun(unescape(source[text_start:]), text_start, len(source))
+
+
+def _raw_text(source: str, name: str, position: int) -> TextRun:
+    """The content of an element without tags inside, such as a script."""
+    end_tag = _RAW_END[name].search(source, position)
+    end = end_tag.start() if end_tag else len(source)
+    content = source[position:end]
+    return TextRun(unescape(content) if name in {"title", "textarea"} else content, position, end)
 
 
 def _after_comment(source: str, match: re.Match[str]) -> int:

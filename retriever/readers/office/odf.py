@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
@@ -211,9 +212,8 @@ def _cell(cell: Any, inner: list[Any]) -> Iterator[str]:
         if name in {"p", "h"}:
             yield from filter(None, [collapse_spaces(_text(child, inner))])
         elif name == "table":
-            for row in _rows(child):
-                for nested in row:
-                    yield from _cell(nested, inner)
+            for nested in chain.from_iterable(_rows(child)):
+                yield from _cell(nested, inner)
         elif name in _BLOCKS_INSIDE or name == "frame":
             inner.append(child)
         elif name not in _SKIPPED:

@@ -157,17 +157,18 @@ class _Workbook:
             if kind in {"comments", "threadedComment"}:
                 yield from self._comments(target)
             elif kind == "drawing":
-                root = self._package.xml(target)
-                yield "" if root is None else "\n".join(paragraphs(root))
-                for relation_type, graphic in self._package.relations(target).values():
-                    if relation_type == "image":
-                        yield pictures.text_in(self._package, graphic)
-                    elif (
-                        relation_type.lower().startswith("chart")
-                        and graphic in self._package
-                        and not relation_type.endswith(("Style", "Colors"))
-                    ):
-                        yield "\n".join(chart_text(self._package, graphic))
+                yield from self._drawing(target, pictures)
+
+    def _drawing(self, part: str, pictures: Pictures) -> Iterator[str]:
+        root = self._package.xml(part)
+        yield "" if root is None else "\n".join(paragraphs(root))
+        for kind, graphic in self._package.relations(part).values():
+            if kind == "image":
+                yield pictures.text_in(self._package, graphic)
+            elif (
+                kind.lower().startswith("chart") and graphic in self._package and not kind.endswith(("Style", "Colors"))
+            ):
+                yield "\n".join(chart_text(self._package, graphic))
 
     def _comments(self, part: str) -> Iterator[str]:
         root = self._package.xml(part)

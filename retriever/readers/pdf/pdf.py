@@ -137,13 +137,12 @@ def _is_covered(file: Any, index: int) -> bool:
             for element, _, _ in islice(objects(page), _MAX_OBJECTS)
         ):
             return False
-        for number in range(min(pdfium_c.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS)):
-            element = pdfium_c.FPDFPage_GetObject(page.raw, number)
-            if pdfium_c.FPDFPageObj_GetType(element) in _PICTURES:
-                box = box_of(element)
-                if 2 * (box[2] - box[0]) * (box[3] - box[1]) > (right - left) * (top - bottom):
-                    return True
-    return False
+        elements = (
+            pdfium_c.FPDFPage_GetObject(page.raw, number)
+            for number in range(min(pdfium_c.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS))
+        )
+        boxes = (box_of(element) for element in elements if pdfium_c.FPDFPageObj_GetType(element) in _PICTURES)
+        return any(2 * (box[2] - box[0]) * (box[3] - box[1]) > (right - left) * (top - bottom) for box in boxes)
 
 
 def _read_picture(file: Any, index: int, page: _Page, pictures: Pictures) -> _Page:

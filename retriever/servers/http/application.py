@@ -74,35 +74,17 @@ def _operations_by_path() -> dict[str, dict[str, Operation]]:
 def application(server: Server) -> ASGIApp:
     """Return the application of a server, for any ASGI host."""
     by_path = _operations_by_path()
-    document = json.dumps(describe(by_path)).encode()
     page_text, page_headers = search_page()
-
-    async def health(_: Request) -> Response:
-        return Response(b'{"status":"ok"}', media_type="application/json")
-
-    async def openapi(_: Request) -> Response:
-        return Response(document, media_type="application/json")
-
-    async def page(_: Request) -> Response:
-        return Response(page_text, media_type="text/html", headers=page_headers)
-
-    async def original(request: Request) -> Response:
-        named = request.path_params
-        caller = server.served.caller(server.access.token_of(request.headers), named.get("index"))
-        body = await server.queue.run(lambda: pdf(caller, named["id"]), lambda: _disconnected(request))
-        headers = {"Content-Disposition": "inline", "Cache-Control": "private, no-cache"}
-        return Response(body, media_type="application/pdf", headers=headers)
-
-    async def gauges(request: Request) -> Response:
-        names = server.served.names(server.access.token_of(request.headers))
-        return Response(_metrics(server, names), media_type=None, headers={"Content-Type": prometheus.CONTENT_TYPE})
-
+    endpoints = {
+        "/": _constant(page_text, "text/html", page_headers),
+        "/health": _constant(b'{"status":"ok"}', "application/json"),
+        "/openapi.json": _constant(json.dumps(describe(by_path)).encode(), "application/json"),
+        "/metrics": _metrics_endpoint(server),
+        "/files/{id:anything}": _original_endpoint(server),
+        "/indexes/{index}/files/{id:anything}": _original_endpoint(server),
+    }
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
-    for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
-        routes.append(Route(path, endpoint, methods=["GET"]))
-    routes += [
-        Route(f"{prefix}/files/{{id:anything}}", original, methods=["GET"]) for prefix in ("", "/indexes/{index}")
-    ]
+    routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -112,6 +94,34 @@ def application(server: Server) -> ASGIApp:
 
     routed = Starlette(routes=routes, exception_handlers=_ANSWERS, lifespan=lifespan)
     return _Gate(routed, server)
+
+
+def _constant(content: str | bytes, media_type: str, headers: Mapping[str, str] | None = None) -> Endpoint:
+    async def endpoint(_: Request) -> Response:
+        return Response(content, media_type=media_type, headers=headers)
+
+    return endpoint
+
+
+def _metrics_endpoint(server: Server) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        names = server.served.names(server.access.token_of(request.headers))
+        return Response(_metrics(server, names), media_type=None, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    return endpoint
+
+
+def _original_endpoint(server: Server) -> Endpoint:
+    """Serve the original file of a document, if it is a PDF."""
+
+    async def endpoint(request: Request) -> Response:
+        named = request.path_params
+        caller = server.served.caller(server.access.token_of(request.headers), named.get("index"))
+        body = await server.queue.run(lambda: pdf(caller, named["id"]), lambda: _disconnected(request))
+        headers = {"Content-Disposition": "inline", "Cache-Control": "private, no-cache"}
+        return Response(body, media_type="application/pdf", headers=headers)
+
+    return endpoint
 
 
 def _route(server: Server, path: str, methods: dict[str, Operation]) -> Route:
