@@ -120,15 +120,20 @@ def prepare(
     dataset.part = part
     dataset.part = _without_leaks(dataset, _held_out_texts(dataset) | (_held_out_texts(main) if main else set()))
     if not (dataset.part == TRAIN).any():
-        if development is not None:
-            raise InputError(f"every row of {source_name(source)} shares a text with one of {source_name(development)}")
-        if main is not None:
-            raise InputError(
-                f"every row of {source_name(source)} shares a text with a held-out row of the first data set: "
-                "give other rows, or a smaller --held-out"
-            )
-        raise InputError(f"{source_name(source)} has too few different documents to hold any out: give --held-out 0")
+        raise _without_training_rows(source_name(source), development, is_first=main is None)
     return dataset
+
+
+def _without_training_rows(name: str, development: str | Path | None, *, is_first: bool) -> InputError:
+    """Say why no row of a data set is left to train on."""
+    if development is not None:
+        return InputError(f"every row of {name} shares a text with one of {source_name(development)}")
+    if is_first:
+        return InputError(f"{name} has too few different documents to hold any out: give --held-out 0")
+    return InputError(
+        f"every row of {name} shares a text with a held-out row of the first data set: "
+        "give other rows, or a smaller --held-out"
+    )
 
 
 def source_name(source: Any) -> str:

@@ -280,14 +280,14 @@ def _beir(path: Path, split: str) -> Rows:
     texts, qrels = beir.queries(path), beir.qrels(path, split)
     relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
     documents = {row["id"]: beir.passage(row) for row in beir.documents(path) if row["id"] in relevant}
-    for query, grades in qrels.items():
-        for document in (document for document, grade in grades.items() if grade > 0):
-            for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
-                if name not in known:
-                    line = beir.line_of(path, split, query, document)
-                    raise InputError(f"{line}: {file} has no {name!r}: add it there, or take this line out")
-            where = f"{path}/qrels/{split}.tsv, query {query!r}"
-            yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
+    judged = ((query, document) for query, grades in qrels.items() for document, grade in grades.items() if grade > 0)
+    for query, document in judged:
+        for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+            if name not in known:
+                line = beir.line_of(path, split, query, document)
+                raise InputError(f"{line}: {file} has no {name!r}: add it there, or take this line out")
+        where = f"{path}/qrels/{split}.tsv, query {query!r}"
+        yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
 
 
 def _dataset(name: str, split: str) -> Rows:

@@ -73,16 +73,7 @@ def score(
     start = time.monotonic()
     with row_writer(out) as (write, work), tempfile.TemporaryDirectory(dir=work) as folder:
         rows = datasets.prepare(data, Path(folder), split=split, held_out=0.0)
-        if rows.shape not in (Shape.TRIPLETS, Shape.GRADED):
-            raise InputError(
-                f"{datasets.source_name(data)} has {rows.shape.value}: expected query, positive and negatives, as "
-                "'binocle mine' writes them"
-            )
-        if rows.unused_negatives:
-            raise InputError(
-                f"{datasets.source_name(data)} has rows with more negatives than its first row: expected as many in "
-                "each, as 'binocle mine --format tuple' writes them"
-            )
+        _check_negatives(rows, datasets.source_name(data))
         table = rows.table()
         texts = table.select(rows.texts)
         scores = _mean([_scores(scorers.load(name), texts, progress) for name in models])
@@ -92,6 +83,19 @@ def score(
             write(_rows(table, scores, first))
     best = scores[:, 0] > scores[:, 1:].max(1)
     return ScoringReport(tuple(models), len(scores), scores.shape[1], float(best.mean()), time.monotonic() - start)
+
+
+def _check_negatives(rows: datasets.TrainingSet, name: str) -> None:
+    """:raises InputError: unless each row has a query, a positive and as many negatives as the first."""
+    if rows.shape not in (Shape.TRIPLETS, Shape.GRADED):
+        raise InputError(
+            f"{name} has {rows.shape.value}: expected query, positive and negatives, as 'binocle mine' writes them"
+        )
+    if rows.unused_negatives:
+        raise InputError(
+            f"{name} has rows with more negatives than its first row: expected as many in each, as 'binocle mine "
+            "--format tuple' writes them"
+        )
 
 
 def _mean(scores: Sequence[Scores]) -> Scores:

@@ -98,17 +98,7 @@ def with_threshold(
 
     :param cosines: of recovered texts.
     """
-    random = np.random.default_rng(seed)
-    shuffled = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(info.dim)]
-    directions = random.standard_normal((_CONTROLS - len(shuffled), info.dim)).astype(np.float32)
-    controls = inverter.check(np.concatenate([directions, shuffled]))
-    stage = f"correcting vectors of no text for {sum(_CONTROL_ROUNDS)} rounds each"
-    reached = np.array(
-        [
-            [inverter.correct(vector, math.inf, rounds=rounds).cosine for rounds in _CONTROL_ROUNDS]
-            for vector in counted(controls, progress, stage)
-        ]
-    )
+    reached = _cosines_of_no_texts(inverter, np.asarray(vectors[: _CONTROLS // 2], np.float32), seed, progress)
     low, high = float(np.quantile(cosines, 0.05)), reached.max(0)
     spread = float(np.sqrt(reached.var(0).mean()))  # hardly changes with the rounds
     halfway = np.maximum(high, (high + low) / 2)
@@ -122,6 +112,24 @@ def with_threshold(
         threshold=round(float(chance[1]), 4),
         no_texts=np.stack([np.array(_CONTROL_ROUNDS, float), chance, shaped], 1).round(4).tolist(),
         control=control,
+    )
+
+
+def _cosines_of_no_texts(
+    inverter: EmbeddingInverter, vectors: Floats, seed: int, progress: OnProgress
+) -> NDArray[np.float64]:
+    """Correct vectors of no text. Return the cosines, shape (vectors, numbers of rounds)."""
+    random = np.random.default_rng(seed)
+    count, dim = vectors.shape
+    shuffled = vectors[:, random.permutation(dim)]
+    directions = random.standard_normal((_CONTROLS - count, dim)).astype(np.float32)
+    controls = inverter.check(np.concatenate([directions, shuffled]))
+    stage = f"correcting vectors of no text for {sum(_CONTROL_ROUNDS)} rounds each"
+    return np.array(
+        [
+            [inverter.correct(vector, math.inf, rounds=rounds).cosine for rounds in _CONTROL_ROUNDS]
+            for vector in counted(controls, progress, stage)
+        ]
     )
 
 

@@ -150,32 +150,23 @@ def train_decoder(
     :param report: called with each row of both parts: the bag's has a `bag_loss`, and the steps of the rest follow.
     """
     bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
-    bag_folder, text_folder = (folder / "bag", folder / "text") if folder else (None, None)
     if words is not None:
         bag.begin(words)
-    progress(Progress("learning which words a vector holds"))
-    bag_schedule = schedule(_BAG, 1e-3, 4 * batch_size, len(texts))
-    bag_schedule = replace(bag_schedule, passes=max(_PASSES, _SMALL / len(texts)))
-    first = run_loop(
-        decoder.bag,
-        bag.loss,
-        bag_schedule,
-        folder=bag_folder,
-        progress=progress,
-        report=lambda row: report({"bag_loss" if name == "loss" else name: value for name, value in row.items()}),
-    )
+    plan = schedule(_BAG, 1e-3, 4 * batch_size, len(texts))
+    plan = replace(plan, passes=max(_PASSES, _SMALL / len(texts)))
+    bag_folder, text_folder = (folder / "bag", folder / "text") if folder else (None, None)
+    first = _train_bag(bag, plan, bag_folder, progress, report)
     spent = _BAG
-    if bag_schedule.steps is None and bag_schedule.seconds:  # the rest gets the time that the bag has left
-        spent *= min(1.0, first.seconds / bag_schedule.seconds)
+    if plan.steps is None and plan.seconds:  # the rest gets the time that the bag has left
+        spent *= min(1.0, first.seconds / plan.seconds)
     decoder.bag.requires_grad_(requires_grad=False)
     progress(Progress("learning to put them into texts"))
     ordered = ordered or texts
     inversion = TextInversion(decoder, ordered, tokens.special, batch_size=batch_size, seed=seed)
-    rest = schedule(1 - spent, 5e-4, batch_size, len(ordered))
     result = run_loop(
         decoder,
         inversion.loss,
-        rest,
+        schedule(1 - spent, 5e-4, batch_size, len(ordered)),
         folder=text_folder,
         progress=progress,
         report=lambda row: report({**row, "step": first.steps + row["step"]}),
@@ -185,3 +176,21 @@ def train_decoder(
     result.seconds += first.seconds
     result.steps += first.steps
     return result
+
+
+def _train_bag(
+    bag: BagInversion,
+    plan: Schedule,
+    folder: Path | None,
+    progress: OnProgress,
+    report: Callable[[dict[str, Any]], None],
+) -> LoopResult:
+    progress(Progress("learning which words a vector holds"))
+    return run_loop(
+        bag.bag,
+        bag.loss,
+        plan,
+        folder=folder,
+        progress=progress,
+        report=lambda row: report({"bag_loss" if name == "loss" else name: value for name, value in row.items()}),
+    )

@@ -138,11 +138,7 @@ def _mine(
         if isinstance(corpus, Retriever):
             stage = PassageCandidates.read(corpus.snapshot(), report.mode)
         elif report.mode == "hybrid":
-            with report.timed("indexing"):
-                progress(Progress("indexing", 0, 1))
-                texts = _build_index(collection, corpus, encoder, work / "index")
-                stage = PassageCandidates.read(texts.snapshot(), report.mode, _name_of)
-                progress(Progress("indexing", 1, 1))
+            stage = _passages(collection, corpus, encoder, work / "index", report, progress)
         else:
             stage = _documents(collection, keys, index, report)
         report.documents = stage.size
@@ -182,11 +178,22 @@ def _documents(
     return DocumentCandidates(collection, keys, searched)
 
 
-def _build_index(collection: TextDatabase, corpus: Iterable[Named], encoder: Encoder, path: Path) -> Retriever:
+def _passages(
+    collection: TextDatabase,
+    corpus: Iterable[Named],
+    encoder: Encoder,
+    path: Path,
+    report: MiningReport,
+    progress: OnProgress,
+) -> PassageCandidates:
     """Index positives and corpus for hybrid search: each text once, as a document, whatever document it is from."""
-    retriever = Retriever.open(path, model=encoder.name)
-    retriever.add(_numbered(chain(collection.named_documents(), corpus)))
-    return retriever
+    with report.timed("indexing"):
+        progress(Progress("indexing", 0, 1))
+        retriever = Retriever.open(path, model=encoder.name)
+        retriever.add(_numbered(chain(collection.named_documents(), corpus)))
+        candidates = PassageCandidates.read(retriever.snapshot(), report.mode, _name_of)
+        progress(Progress("indexing", 1, 1))
+    return candidates
 
 
 def _numbered(named: Iterable[Named]) -> Iterator[dict[str, str]]:
@@ -199,7 +206,7 @@ def _numbered(named: Iterable[Named]) -> Iterator[dict[str, str]]:
 
 
 def _name_of(path: str) -> str:
-    """Return the name that `_build_index` put into a document's id."""
+    """Return the name that `_numbered` put into a document's id."""
     return path.partition(":")[2]
 
 
