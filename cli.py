@@ -57,7 +57,7 @@ _SECTIONS = {  # of the help, in its order: the module in `commands` of each com
         "invert": "models.invert",
     },
     "Train": {
-        "tune": "models.train",
+        "tune": "models.tune",
         "train": "models.train",
         "mine": "models.mine",
         "score": "models.mine",

@@ -9,230 +9,45 @@ with a citation in `metadata["citation"]`.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError, NoIndexError, NotFoundError
+from ...core.errors import InputError, MissingExtraError
 from ..models.load import load_reranker
 from ..models.reranker import best
 from ..search.mode import Mode
-from .conversion.citations import passage_id, passage_metadata, passage_text
-from .conversion.embeddings import EMBEDDED, embedding_of, with_embedding
 from .conversion.llama_index_filters import where_of
-from .conversion.values import NOTHING, from_metadata, to_metadata
+from .llama_index_store import BinocleVectorStore, nodes_of
 from .loading import read_files
-from .opening import (
-    CALLS,
-    added_records,
-    dim_without_encoder,
-    encoder_of,
-    opened,
-    present,
-    refuse_options,
-    search_documents,
-    searched,
-)
+from .opening import CALLS, encoder_of, searched
 from .splitting import heading_of, passages
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
-    from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
     from llama_index.core.node_parser import NodeParser
     from llama_index.core.node_parser.node_utils import build_nodes_from_splits
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.readers.base import BaseReader
-    from llama_index.core.schema import (
-        BaseNode,
-        Document,
-        MetadataMode,
-        NodeRelationship,
-        NodeWithScore,
-        QueryBundle,
-        RelatedNodeInfo,
-        TextNode,
-    )
+    from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
     from llama_index.core.utils import get_tqdm_iterable
-    from llama_index.core.vector_stores.types import (
-        BasePydanticVectorStore,
-        MetadataFilters,
-        VectorStoreQuery,
-        VectorStoreQueryMode,
-        VectorStoreQueryResult,
-    )
-    from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+    from llama_index.core.vector_stores.types import MetadataFilters
 except ModuleNotFoundError as error:
     raise MissingExtraError("llama-index-core", "llama_index", "Binocle in LlamaIndex") from error
 
 if TYPE_CHECKING:
     from ..models.encoder import Encoder, Kind
-    from ..search.results.hit import Hit
-    from ..store.records import Record
 
-_MODES: dict[VectorStoreQueryMode, Mode] = {
-    VectorStoreQueryMode.DEFAULT: "semantic",
-    VectorStoreQueryMode.MMR: "semantic",
-    VectorStoreQueryMode.SPARSE: "lexical",
-    VectorStoreQueryMode.TEXT_SEARCH: "lexical",
-    VectorStoreQueryMode.HYBRID: "hybrid",
-    VectorStoreQueryMode.SEMANTIC_HYBRID: "hybrid",
-}
-_FETCHED = 4  # candidates for each node that MMR chooses
-
-
-class BinocleVectorStore(BasePydanticVectorStore):
-    """Nodes in an index; the first that is added makes a new index."""
-
-    stores_text: bool = True
-    is_embedding_query: bool = True
-    _index: Any = PrivateAttr()
-
-    def __init__(self, index: Any, *, embedding_dim: int | None = None) -> None:
-        """Open an index.
-
-        :param index: a `Retriever`, a scope of one, or the path of an index.
-        :param embedding_dim: of the embeddings of nodes, for a new index without an encoder.
-        """
-        super().__init__(stores_text=True)
-        self._index = opened(index, None if embedding_dim is None else lambda: embedding_dim)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name of the class."""
-        return "BinocleVectorStore"
-
-    @property
-    def client(self) -> Any:
-        """The `Retriever`, or the scope of one."""
-        return self._index
-
-    def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
-        """Add nodes in one commit, and return their ids; a node with an id that is there replaces it."""
-        refuse_options(options)
-        if nodes:
-            dim = dim_without_encoder(self._index)
-            self._index.add([_added(node, dim) for node in nodes])
-        return [node.node_id for node in nodes]
-
-    async def async_add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
-        """Await `add`."""
-        return await CALLS.run(self.add, nodes, **options)
-
-    def delete(self, ref_doc_id: str, **options: Any) -> None:
-        """Delete the nodes of a document."""
-        refuse_options(options)
-        self._delete(where_of(None, doc_ids=[ref_doc_id]))
-
-    async def adelete(self, ref_doc_id: str, **options: Any) -> None:
-        """Await `delete`."""
-        await CALLS.run(self.delete, ref_doc_id, **options)
-
-    def delete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
-    ) -> None:
-        """Delete the nodes with these ids that pass a filter."""
-        refuse_options(options)
-        where = where_of(filters, node_ids)
-        if where is None:
-            raise InputError("there are neither node_ids nor filters: clear() deletes all nodes")
-        self._delete(where)
-
-    async def adelete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
-    ) -> None:
-        """Await `delete_nodes`."""
-        await CALLS.run(self.delete_nodes, node_ids, filters, **options)
-
-    def clear(self) -> None:
-        """Delete all nodes."""
-        self._delete(~NOTHING)
-
-    async def aclear(self) -> None:
-        """Await `clear`."""
-        await CALLS.run(self.clear)
-
-    def _delete(self, where: Any) -> None:
-        with contextlib.suppress(NoIndexError):  # nothing was added yet
-            self._index.delete(where=where)
-
-    def get(self, text_id: str) -> list[float]:
-        """Return the embedding of a node.
-
-        :raises NotFoundError: when it is not there, or has neither a text nor an embedding.
-        """
-        record = self._index.get(text_id, vectors=True)
-        if not len(record.vectors):
-            raise NotFoundError(f"{text_id!r} has no embedding, and no text that gives one")
-        embedding = embedding_of(record, record.vectors[0])
-        return record.vectors[0].tolist() if embedding is None else embedding
-
-    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Return the nodes with these ids that pass a filter, with their embeddings, in order of id."""
-        where = where_of(filters, node_ids)
-        try:
-            names = [record.id for record in self._index.iterate(where)]
-        except NoIndexError:
-            return []
-        records = present(self._index, names, vectors=True)
-        nodes = [(_node(record), record) for record in records.values()]
-        for node, record in nodes:
-            vectors = record.vectors
-            node.embedding = embedding_of(record, vectors[0] if vectors is not None and len(vectors) else None)
-        return [node for node, _ in nodes]
-
-    async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
-    ) -> list[BaseNode]:
-        """Await `get_nodes`."""
-        return await CALLS.run(self.get_nodes, node_ids, filters)
-
-    def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
-        """Return the best nodes for an embedding, a text or both, best first.
-
-        Hybrid search has weights of its own, so `alpha` is 0 for words, 1 for the meaning, or .5 for both.
-
-        :param options: `mmr_threshold`, from 0 for diverse nodes to 1 for near ones, and `mmr_prefetch_k`.
-        """
-        refuse_options(options, "mmr_threshold", "mmr_prefetch_k")
-        mode = _mode(query)
-        text = query.query_str if mode != "semantic" or query.query_embedding is None else None
-        where = where_of(query.filters, query.node_ids or None, query.doc_ids or None)  # [] is LlamaIndex's no limit
-        search: dict[str, Any] = {"mode": mode, "where": where}
-        if query.query_embedding is not None and mode != "lexical":
-            search["vector"] = query.query_embedding
-        if mode == "semantic":
-            search["where"] = EMBEDDED if where is None else where & EMBEDDED
-        count = query.hybrid_top_k if mode == "hybrid" and query.hybrid_top_k else query.similarity_top_k
-        if query.mode == VectorStoreQueryMode.MMR:
-            hits, scores = self._diverse(query, {**search, "query": text}, options)
-        else:
-            hits = search_documents(self._index, count, query=text, **search) if count else []
-            scores = [hit.score for hit in hits]
-        nodes = _nodes(self._index, hits)
-        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=[node.node_id for node in nodes])
-
-    async def aquery(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
-        """Await `query`."""
-        return await CALLS.run(self.query, query, **options)
-
-    def _diverse(
-        self, query: VectorStoreQuery, search: dict[str, Any], options: dict[str, Any]
-    ) -> tuple[list[Hit], list[float]]:
-        """Choose nodes that are unlike each other, with their scores: Carbonell and Goldstein 1998."""
-        if query.query_embedding is None:
-            raise InputError("a diverse choice needs an embedding of the query: expected a query_embedding")
-        count = query.similarity_top_k
-        fetched = options.get("mmr_prefetch_k") or _FETCHED * count
-        hits = search_documents(self._index, fetched, with_vectors=True, **search)
-        threshold = options.get("mmr_threshold", query.mmr_threshold)
-        vectors = [hit.vector.tolist() for hit in hits if hit.vector is not None]
-        scores, positions = get_top_k_mmr_embeddings(
-            query.query_embedding, vectors, similarity_top_k=count, mmr_threshold=threshold
-        )
-        return [hits[position] for position in positions], scores
+__all__ = [
+    "BinocleEmbedding",
+    "BinocleNodeParser",
+    "BinocleReader",
+    "BinocleReranker",
+    "BinocleRetriever",
+    "BinocleVectorStore",
+]
 
 
 class BinocleRetriever(BaseRetriever):
@@ -268,7 +83,7 @@ class BinocleRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self._index.search(query_bundle.query_str, **self._search)
         best: dict[str, NodeWithScore] = {}  # by id: several passages of a node may be hits
-        for node, hit in zip(_nodes(self._index, hits), hits, strict=True):
+        for node, hit in zip(nodes_of(self._index, hits), hits, strict=True):
             best.setdefault(node.node_id, NodeWithScore(node=node, score=hit.score))
         return list(best.values())
 
@@ -438,48 +253,3 @@ class BinocleNodeParser(NodeParser):
             if start is not None:
                 node.start_char_idx, node.end_char_idx = start, end
         return nodes
-
-
-def _mode(query: VectorStoreQuery) -> Mode:
-    if query.mode not in _MODES:
-        names = ", ".join(mode.value for mode in _MODES)
-        raise InputError(f"a search in mode {query.mode.value!r} is not possible here: expected one of {names}")
-    mode = _MODES[query.mode]
-    if mode == "hybrid" and query.alpha not in (None, 0.5):
-        if query.alpha not in (0, 1):
-            raise InputError(f"alpha is 0 for words, 1 for the meaning or .5 for both, not {query.alpha}")
-        return "semantic" if query.alpha else "lexical"
-    return mode
-
-
-def _added(node: BaseNode, dim: int | None) -> dict[str, Any]:
-    metadata = to_metadata(node_to_metadata_dict(node, remove_text=True))
-    added = {"id": node.node_id, "text": node.get_content(MetadataMode.NONE), "metadata": metadata}
-    return with_embedding(added, node.embedding, dim)
-
-
-def _nodes(index: Any, hits: Iterable[Hit]) -> list[BaseNode]:
-    """Return the nodes of hits: nodes that were added, and passages of anything else."""
-    hits = list(hits)
-    records = added_records(index, [hit for hit in hits if "_node_content" in hit.metadata])
-    return [_node(records[hit.path]) if hit.path in records else _passage(hit) for hit in hits]
-
-
-def _node(record: Record) -> BaseNode:
-    if "_node_content" in record.metadata:
-        return metadata_dict_to_node(record.metadata, record.text or None)
-    return TextNode(id_=record.id, text=record.text, metadata=from_metadata(record.metadata))
-
-
-def _passage(hit: Hit) -> TextNode:
-    hidden = ["citation", "relevance"]  # from the model: `source` is enough for it
-    return TextNode(
-        id_=passage_id(hit),
-        text=passage_text(hit),
-        metadata=passage_metadata(hit),
-        excluded_llm_metadata_keys=hidden,
-        excluded_embed_metadata_keys=hidden,
-        start_char_idx=hit.char_start,
-        end_char_idx=hit.char_end,
-        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=hit.path)},
-    )

@@ -113,7 +113,7 @@ def test_typed_options_are_the_arguments_of_a_search_and_of_a_context():
 
 def test_server_takes_every_option_of_a_search_and_of_a_context_with_its_default():
     pytest.importorskip("pydantic")
-    from binocle.retriever.servers.http.api.shapes import ContextInput, SearchInput, SearchManyInput
+    from binocle.retriever.servers.http.api.request_shapes import ContextInput, SearchInput, SearchManyInput
 
     def options(function, *left_out):
         parameters = inspect.signature(function).parameters.items()

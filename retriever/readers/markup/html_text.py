@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..document_builder import (
     HIDING,
-    PARAGRAPH,
     SHOWING,
     DocumentBuilder,
-    Heading,
     HeadingStack,
     collapse_spaces,
     hide,
@@ -23,6 +21,7 @@ from ..plain_text.encoding import decode
 from ..table_rows import columns_heading
 from .html_lists import HtmlLists
 from .html_styles import Look, StyleSheet, look_of
+from .html_tables import Block, Row, Table, on_one_line
 from .html_tokens import (
     ALLOWED_IN_HEAD,
     BLOCKS,
@@ -38,7 +37,7 @@ from .html_tokens import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ...documents.document import Document
 
@@ -48,64 +47,7 @@ _PERMALINK = f"¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n{HIDING}{SHOWING}"  # the text
 _ITEMS = frozenset({"li", "dt", "dd"})
 _LINKS = frozenset({"a", "button"})
 _MAX_TABLE_DEPTH = 24
-_MAX_SPAN_COLUMN = 1000  # row spans are ignored from this column on
 _MAX_CELL = 2000  # characters; a table with a longer cell serves the layout
-
-
-@dataclass(slots=True)
-class _Block:
-    text: str
-    line: int
-    heading: Heading
-    kind: str
-    gap: str
-    last_line: int
-
-
-@dataclass(slots=True)
-class _Table:
-    """A table being read: the current row, and for each column the first row below a cell that spans rows."""
-
-    row: int = 0
-    free: dict[int, int] = field(default_factory=dict)
-    header: list[str] = field(default_factory=list)  # the cells of a first row of names
-    waiting: list[_Block] = field(default_factory=list)  # the rows so far, until it is known whether the table is long
-
-    def reserve(self, columns: range, rows: int) -> None:
-        """Reserve columns for a cell that spans several rows."""
-        self.free |= dict.fromkeys(columns, self.row + rows)
-
-
-@dataclass(slots=True)
-class _Row:
-    """A table row being read: the blocks of each cell, and whether the row only serves the layout."""
-
-    gap: str
-    table: _Table
-    cells: list[list[_Block]] = field(default_factory=list)
-    columns: list[int] = field(default_factory=list)  # the first column of each cell
-    is_header: bool = True  # all cells are names
-    width: int = 0  # columns so far
-    layout: bool = False
-
-    def begin_cell(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Begin a cell in the next free column.
-
-        :param name: of its element, td or th.
-        """
-        self.is_header = self.is_header and name == "th"
-        while self.table.free.get(self.width, 0) > self.table.row:
-            self.width += 1
-        start, self.width = self.width, self.width + _span(attributes, "colspan")
-        self.cells.append([])
-        self.columns.append(start)
-        if (rows := _span(attributes, "rowspan")) > 1:
-            self.table.reserve(range(start, min(self.width, _MAX_SPAN_COLUMN)), rows)
-
-
-def _span(attributes: Mapping[str, str], name: str) -> int:
-    value = attributes.get(name, "")
-    return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else 1
 
 
 def read_html(data: bytes, format_name: str) -> Document:
@@ -144,8 +86,8 @@ class HtmlReader:
         self._sheet = StyleSheet()
         # The number of open elements outside an element with a look of its own, that look, and whether it hides text.
         self._looks = [(-1, Look(), False)]
-        self._rows: list[_Row] = []
-        self._tables: list[_Table] = []
+        self._rows: list[Row] = []
+        self._tables: list[Table] = []
         self._text: list[str] = []
         self._start: int | None = None
         self._end = 0  # of the last text that is no white space
@@ -267,7 +209,7 @@ class HtmlReader:
         elif name == "table":
             if self._tables and not self._rows:
                 self._add_rows(self._tables[-1])
-            self._tables.append(_Table())
+            self._tables.append(Table())
             if self._rows:
                 self._rows[-1].layout = True
         elif name in HEADINGS:
@@ -372,10 +314,10 @@ class HtmlReader:
         kind = "code" if self._preformatted else "prose"
         if (label := self._lists.take_label()) and kind == "prose" and not text.startswith(HIDING):
             text = f"{label} {text}"
-        self._emit(_Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n", last_line))
+        self._emit(Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n", last_line))
         self._gap = ""
 
-    def _emit(self, block: _Block) -> None:
+    def _emit(self, block: Block) -> None:
         if self._rows and self._rows[-1].cells:
             row = self._rows[-1]
             row.cells[-1].append(block)
@@ -386,7 +328,7 @@ class HtmlReader:
                 self._add_rows(self._tables[-1])
             self._add(block)
 
-    def _add(self, block: _Block) -> None:
+    def _add(self, block: Block) -> None:
         line = None if self._first_line is None else block.line
         last_line = None if block.kind == "code" else block.last_line
         self._builder.add(
@@ -396,7 +338,7 @@ class HtmlReader:
     def _end_table(self) -> None:
         self._add_rows(self._tables.pop())
 
-    def _add_rows(self, table: _Table) -> None:
+    def _add_rows(self, table: Table) -> None:
         """Add the rows that wait, under the names of their columns if they are many."""
         names = columns_heading([row.text for row in table.waiting], table.header)
         for row in table.waiting:
@@ -404,9 +346,9 @@ class HtmlReader:
         table.waiting.clear()
 
     def _begin_row(self) -> None:
-        table = self._tables[-1] if self._tables else _Table()
+        table = self._tables[-1] if self._tables else Table()
         table.row += 1
-        self._rows.append(_Row(self._gap, table))
+        self._rows.append(Row(self._gap, table))
 
     def _end_row(self) -> None:
         row = self._rows.pop()
@@ -419,10 +361,10 @@ class HtmlReader:
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
-            texts = list(map(_on_one_line, row.cells))
+            texts = list(map(on_one_line, row.cells))
             text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
-            block = _Block(text, first.line, first.heading, "table", row.gap or "\n\n", cells[-1][-1].last_line)
+            block = Block(text, first.line, first.heading, "table", row.gap or "\n\n", cells[-1][-1].last_line)
             if self._rows or not self._tables:
                 self._emit(block)
             else:
@@ -430,12 +372,6 @@ class HtmlReader:
                 table.header = table.header or (texts if row.is_header and not table.waiting else [])
                 table.waiting.append(block)
             self._gap = "\n"
-
-
-def _on_one_line(cell: list[_Block]) -> str:
-    """Write the blocks of a table cell on one line, with a mark between paragraphs and between items of a list."""
-    marked = (part for block in cell for part in (PARAGRAPH if block.gap == "\n\n" else " ", block.text))
-    return "".join(list(marked)[1:])
 
 
 def _leading_newlines(text: str) -> int:

@@ -26,7 +26,7 @@ _EXPECTED = {  # type of error -> expected input; the context of the error fills
     "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}",
 }
-_PATTERNS = {  # of texts in `shapes` and `access`
+_PATTERNS = {  # of texts in `request_shapes` and `access`
     "^[!-~]+$": "a text of ASCII characters without spaces",
     "^[0-9]{1,9}-[0-9]{1,9}$": "two numbers with a hyphen, such as 12-30",
 }

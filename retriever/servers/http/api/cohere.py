@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .....core.errors import InputError
 from ....models.reranker import best_of
-from . import shapes
+from . import answer_shapes, request_shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RerankInput(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    query: shapes.Query
+    query: request_shapes.Query
     documents: Annotated[
         list[Annotated[str, Field(max_length=_MAX_CHARACTERS)]], Field(min_length=1, max_length=_MAX_DOCUMENTS)
     ]
@@ -38,14 +38,14 @@ class RerankInput(BaseModel):
     max_tokens_per_doc: Annotated[int | None, Field(ge=1, description="The model's own limit holds.")] = None
 
 
-class RankedDocument(shapes.Output):
+class RankedDocument(answer_shapes.Output):
     """A document by its place in the request."""
 
     index: int
     relevance_score: float
 
 
-class RerankOutput(shapes.Output):
+class RerankOutput(answer_shapes.Output):
     """The documents, best first."""
 
     id: str

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .....core.errors import InputError
 from ....documents.document import visible_text
 from ....store.filters.filter import Filter
-from . import shapes
+from . import answer_shapes, request_shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class EmbeddingsInput(_Input):
     ] = "document"
 
 
-class Embedding(shapes.Output):
+class Embedding(answer_shapes.Output):
     """The vector of a text: numbers, or little-endian float32 in base64."""
 
     object: Literal["embedding"]
@@ -54,14 +54,14 @@ class Embedding(shapes.Output):
     embedding: list[float] | str
 
 
-class Usage(shapes.Output):
+class Usage(answer_shapes.Output):
     """Tokens of the encoder."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class EmbeddingsOutput(shapes.Output):
+class EmbeddingsOutput(answer_shapes.Output):
     """Vectors of unit length in the order of the texts."""
 
     object: Literal["list"]
@@ -81,21 +81,21 @@ class StoreSearchInput(_Input):
     """A search of a vector store; the store is an index of this server."""
 
     store: Annotated[str, Field(max_length=1_000)]
-    query: shapes.Query | Annotated[list[shapes.Query], Field(min_length=1, max_length=10)]
+    query: request_shapes.Query | Annotated[list[request_shapes.Query], Field(min_length=1, max_length=10)]
     filters: dict[str, Any] | None = None
     max_num_results: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] = 10
     ranking_options: RankingOptions | None = None
     rewrite_query: bool | None = None
 
 
-class Content(shapes.Output):
+class Content(answer_shapes.Output):
     """A text of a result."""
 
     type: Literal["text"]
     text: str
 
 
-class Citation(shapes.Output):
+class Citation(answer_shapes.Output):
     """Where the text stands in its document."""
 
     line_start: int
@@ -104,7 +104,7 @@ class Citation(shapes.Output):
     heading: list[str]
 
 
-class StoreResult(shapes.Output):
+class StoreResult(answer_shapes.Output):
     """A passage."""
 
     file_id: str
@@ -115,7 +115,7 @@ class StoreResult(shapes.Output):
     citation: Citation
 
 
-class StoreSearchOutput(shapes.Output):
+class StoreSearchOutput(answer_shapes.Output):
     """The best passages, best first."""
 
     object: Literal["vector_store.search_results.page"]

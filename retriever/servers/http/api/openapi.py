@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import models_json_schema
 
 from .....core.version import __version__
-from . import shapes
+from . import answer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ def describe(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any
     """
     models = {operation.output for methods in operations.values() for operation in methods.values()}
     inputs = {operation.input for methods in operations.values() for operation in methods.values()}
-    pairs: list[Any] = [(model, "serialization") for model in models | {shapes.Problem, shapes.Health}]
+    pairs: list[Any] = [(model, "serialization") for model in models | {answer_shapes.Problem, answer_shapes.Health}]
     pairs += [(model, "validation") for model in inputs]
     names, definitions = models_json_schema(pairs, ref_template=_REF)
     schemas = definitions.get("$defs", {})
@@ -48,7 +48,9 @@ def describe(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any
     }
     for prefix in ("", "/indexes/{index}"):
         paths[f"{prefix}/files/{{id}}"] = {"get": _file(f"{prefix}/files/{{id}}")}
-    paths["/health"] = {"get": _plain("Whether the server answers.", "health", names[shapes.Health, "serialization"])}
+    paths["/health"] = {
+        "get": _plain("Whether the server answers.", "health", names[answer_shapes.Health, "serialization"])
+    }
     paths["/metrics"] = {"get": _plain("Metrics in the text format of Prometheus.", "metrics", None)}
     return {
         "openapi": "3.1.0",

@@ -16,7 +16,7 @@ from ....search.results.snippet import highlights
 from ....search.search_options import ContextOptions, SearchOptions
 from ...limits import MAX_DEPTH
 from ..access import filter_of
-from . import shapes
+from . import answer_shapes, request_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]
 
 _WRITTEN = {"copies", "parts", "vector", "highlights", "explanation", "position"}  # by `_hit` and `_placed`
-_HIT = [name for name in shapes.SearchHit.model_fields if name not in _WRITTEN]
-_COPY = list(shapes.CopyOf.model_fields)
+_HIT = [name for name in answer_shapes.SearchHit.model_fields if name not in _WRITTEN]
+_COPY = list(answer_shapes.CopyOf.model_fields)
 _WAIT = 10.0  # seconds for another process that writes
 _MAP_CHARACTERS = 500_000  # of the paths of a map
 _PAGE_CHARACTERS = 8_000_000  # of the texts of a page, which goes on until it has more
@@ -52,7 +52,7 @@ class Operation:
     is_of_index: bool = True  # it is also at /indexes/{index}/…
 
 
-def search(caller: Caller, request: shapes.SearchInput) -> Answer:
+def search(caller: Caller, request: request_shapes.SearchInput) -> Answer:
     """Find the passages that answer a query, best first."""
     hits = caller.documents.search(
         request.query, request.k, **_options(caller, request, SearchOptions.__optional_keys__)
@@ -60,7 +60,7 @@ def search(caller: Caller, request: shapes.SearchInput) -> Answer:
     return _answer_fields(caller, request, request.query or "", hits) | _counts(caller, request)
 
 
-def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
+def search_many(caller: Caller, request: request_shapes.SearchManyInput) -> Answer:
     """Answer several queries; all are encoded together."""
     count = len(request.vectors or () if request.queries is None else request.queries)
     total = count * (request.offset + request.k)
@@ -75,28 +75,28 @@ def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     return {"results": [_answer_fields(caller, request, query, hits) | counts for query, hits in pairs]}
 
 
-def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
+def similar(caller: Caller, request: request_shapes.SimilarInput) -> Answer:
     """Find passages like the one at a line of a document."""
     hits = caller.documents.similar(request.path, request.line, request.k, where=filter_of(request.where))
     rows = _placed(caller, request, hits, [_hit(hit) for hit in hits])
     return {"query": "", **_facts(caller, hits), "hits": rows}
 
 
-def context(caller: Caller, request: shapes.ContextInput) -> Answer:
+def context(caller: Caller, request: request_shapes.ContextInput) -> Answer:
     """Pack the best passages for a question into a text for a prompt, with numbered citations."""
     packed = caller.documents.context(request.query, **_options(caller, request, ContextOptions.__optional_keys__))
-    fields = [name for name in shapes.SourceOfContext.model_fields if name != "citation"]
+    fields = [name for name in answer_shapes.SourceOfContext.model_fields if name != "citation"]
     sources = [{**_fields(passage, fields), "citation": passage.citation} for passage in packed.passages]
     counts = {"tokens": packed.tokens, "answerable": packed.answerable}
     return {"text": packed.text, **counts, "sources": sources, "messages": packed.messages}
 
 
-def facets(caller: Caller, request: shapes.FacetsInput) -> Answer:
+def facets(caller: Caller, request: request_shapes.FacetsInput) -> Answer:
     """Count documents by the values under some keys."""
     return {"facets": _facets(caller, request)}
 
 
-def page(caller: Caller, request: shapes.PageInput) -> Answer:
+def page(caller: Caller, request: request_shapes.PageInput) -> Answer:
     """List documents, also those without text, with the reason."""
     where = filter_of(request.where)
     rows: list[dict[str, Any]] = []
@@ -110,12 +110,12 @@ def page(caller: Caller, request: shapes.PageInput) -> Answer:
     return {"documents": rows, "next_after": None}
 
 
-def count(caller: Caller, request: shapes.CountInput) -> Answer:
+def count(caller: Caller, request: request_shapes.CountInput) -> Answer:
     """Count documents, also those without text."""
     return {"count": caller.documents.count(filter_of(request.where))}
 
 
-def document(caller: Caller, request: shapes.DocumentInput) -> Answer:
+def document(caller: Caller, request: request_shapes.DocumentInput) -> Answer:
     """Return a document with its text, or with some of its lines."""
     row = _record(caller.documents.get(request.id), with_text=True)
     if request.lines is not None:
@@ -124,13 +124,13 @@ def document(caller: Caller, request: shapes.DocumentInput) -> Answer:
     return row
 
 
-def add(caller: Caller, request: shapes.AddInput) -> Answer:
+def add(caller: Caller, request: request_shapes.AddInput) -> Answer:
     """Add documents, or replace documents with the same id."""
     documents = [document.model_dump(exclude_none=True) for document in request.documents]
     return _report(caller.documents.add(documents, if_exists=request.if_exists, on_error=request.on_error, wait=_WAIT))
 
 
-def update(caller: Caller, request: shapes.UpdateInput) -> Answer:
+def update(caller: Caller, request: request_shapes.UpdateInput) -> Answer:
     """Change the metadata of added documents."""
     where = filter_of(request.where)
     return _report(
@@ -138,7 +138,7 @@ def update(caller: Caller, request: shapes.UpdateInput) -> Answer:
     )
 
 
-def delete(caller: Caller, request: shapes.DeleteInput) -> Answer:
+def delete(caller: Caller, request: request_shapes.DeleteInput) -> Answer:
     """Remove documents by id or by a filter. An id that is not there is no error."""
     where = filter_of(request.where)
     if not request.ids and where is None:
@@ -146,13 +146,13 @@ def delete(caller: Caller, request: shapes.DeleteInput) -> Answer:
     return _report(caller.documents.delete(*request.ids, where=where, erase=request.erase, wait=_WAIT))
 
 
-def delete_one(caller: Caller, request: shapes.IdInput) -> Answer:
+def delete_one(caller: Caller, request: request_shapes.IdInput) -> Answer:
     """Remove a document."""
     caller.documents.get(request.id)  # raises if it is not there
     return _report(caller.documents.delete(request.id, wait=_WAIT))
 
 
-def collection_map(caller: Caller, _: shapes.Nothing) -> Answer:
+def collection_map(caller: Caller, _: request_shapes.Nothing) -> Answer:
     """Place passages in a plane, near ones for texts of like meaning. It is drawn in the background: ask again."""
     drawn, snapshot, is_current = caller.map(draw=True)
     where = caller.inside(None)
@@ -185,7 +185,7 @@ def _short(paths: list[str]) -> list[str | None]:
     return [path if end <= _MAP_CHARACTERS else None for path, end in zip(paths, ends, strict=True)]
 
 
-def status(caller: Caller, _: shapes.Nothing) -> Answer:
+def status(caller: Caller, _: request_shapes.Nothing) -> Answer:
     """Say what the index holds."""
     snapshot = caller.retriever.snapshot()
     states, passages = caller.counts(snapshot)
@@ -207,27 +207,27 @@ def status(caller: Caller, _: shapes.Nothing) -> Answer:
 
 
 OPERATIONS = (
-    Operation("GET", "/search", search, shapes.SearchInput, shapes.SearchOutput),
-    Operation("POST", "/search", search, shapes.SearchInput, shapes.SearchOutput),
-    Operation("POST", "/search/many", search_many, shapes.SearchManyInput, shapes.SearchManyOutput),
-    Operation("GET", "/similar", similar, shapes.SimilarInput, shapes.SearchOutput),
-    Operation("POST", "/similar", similar, shapes.SimilarInput, shapes.SearchOutput),
-    Operation("GET", "/context", context, shapes.ContextInput, shapes.ContextOutput),
-    Operation("POST", "/context", context, shapes.ContextInput, shapes.ContextOutput),
-    Operation("GET", "/facets", facets, shapes.FacetsInput, shapes.FacetsOutput),
-    Operation("GET", "/count", count, shapes.CountInput, shapes.CountOutput),
-    Operation("GET", "/documents", page, shapes.PageInput, shapes.PageOutput),
-    Operation("GET", "/documents/{id}", document, shapes.DocumentInput, shapes.DocumentOutput),
-    Operation("POST", "/documents", add, shapes.AddInput, shapes.ReportOutput, writes=True),
-    Operation("PATCH", "/documents", update, shapes.UpdateInput, shapes.ReportOutput, writes=True),
-    Operation("DELETE", "/documents", delete, shapes.DeleteInput, shapes.ReportOutput, writes=True),
-    Operation("DELETE", "/documents/{id}", delete_one, shapes.IdInput, shapes.ReportOutput, writes=True),
-    Operation("GET", "/map", collection_map, shapes.Nothing, shapes.MapOutput),
-    Operation("GET", "/status", status, shapes.Nothing, shapes.StatusOutput),
+    Operation("GET", "/search", search, request_shapes.SearchInput, answer_shapes.SearchOutput),
+    Operation("POST", "/search", search, request_shapes.SearchInput, answer_shapes.SearchOutput),
+    Operation("POST", "/search/many", search_many, request_shapes.SearchManyInput, answer_shapes.SearchManyOutput),
+    Operation("GET", "/similar", similar, request_shapes.SimilarInput, answer_shapes.SearchOutput),
+    Operation("POST", "/similar", similar, request_shapes.SimilarInput, answer_shapes.SearchOutput),
+    Operation("GET", "/context", context, request_shapes.ContextInput, answer_shapes.ContextOutput),
+    Operation("POST", "/context", context, request_shapes.ContextInput, answer_shapes.ContextOutput),
+    Operation("GET", "/facets", facets, request_shapes.FacetsInput, answer_shapes.FacetsOutput),
+    Operation("GET", "/count", count, request_shapes.CountInput, answer_shapes.CountOutput),
+    Operation("GET", "/documents", page, request_shapes.PageInput, answer_shapes.PageOutput),
+    Operation("GET", "/documents/{id}", document, request_shapes.DocumentInput, answer_shapes.DocumentOutput),
+    Operation("POST", "/documents", add, request_shapes.AddInput, answer_shapes.ReportOutput, writes=True),
+    Operation("PATCH", "/documents", update, request_shapes.UpdateInput, answer_shapes.ReportOutput, writes=True),
+    Operation("DELETE", "/documents", delete, request_shapes.DeleteInput, answer_shapes.ReportOutput, writes=True),
+    Operation("DELETE", "/documents/{id}", delete_one, request_shapes.IdInput, answer_shapes.ReportOutput, writes=True),
+    Operation("GET", "/map", collection_map, request_shapes.Nothing, answer_shapes.MapOutput),
+    Operation("GET", "/status", status, request_shapes.Nothing, answer_shapes.StatusOutput),
 )
 
 
-def _options(caller: Caller, request: shapes.RankingOptions, names: frozenset[str]) -> dict[str, Any]:
+def _options(caller: Caller, request: request_shapes.RankingOptions, names: frozenset[str]) -> dict[str, Any]:
     """The arguments of a call of the library that takes options of these names, as far as the request has them."""
     return {name: getattr(request, name) for name in names & type(request).model_fields.keys()} | {
         "where": filter_of(request.where),
@@ -236,7 +236,7 @@ def _options(caller: Caller, request: shapes.RankingOptions, names: frozenset[st
     }
 
 
-def _answer_fields(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
+def _answer_fields(caller: Caller, request: request_shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
     rows = _placed(caller, request, hits, rows)
     return {"query": query, **_facts(caller, hits), "hits": rows}
@@ -249,7 +249,10 @@ def _facts(caller: Caller, hits: Hits) -> dict[str, Any]:
 
 
 def _placed(
-    caller: Caller, request: shapes.SearchOptions | shapes.SimilarInput, hits: Hits, rows: list[dict[str, Any]]
+    caller: Caller,
+    request: request_shapes.SearchOptions | request_shapes.SimilarInput,
+    hits: Hits,
+    rows: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Add the places of hits in the map, if the request asks for them and the map is there."""
     if request.positions and hits:
@@ -260,7 +263,7 @@ def _placed(
     return rows
 
 
-def _counts(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
+def _counts(caller: Caller, request: request_shapes.SearchOptions) -> dict[str, Any]:
     """The part of an answer that counts documents, if the request asks for one; the query does not matter."""
     return {"facets": _facets(caller, request)} if request.facets else {}
 
@@ -282,7 +285,7 @@ def _fields(thing: object, names: list[str]) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
 
 
-def _facets(caller: Caller, request: shapes.SearchOptions | shapes.FacetsInput) -> dict[str, Any]:
+def _facets(caller: Caller, request: request_shapes.SearchOptions | request_shapes.FacetsInput) -> dict[str, Any]:
     counted = caller.documents.facets(request.facets, filter_of(request.where))
     return {key: _facet(facet) for key, facet in counted.items()}
 
@@ -293,13 +296,13 @@ def _facet(facet: Facet) -> dict[str, Any]:
 
 
 def _record(record: Record, *, with_text: bool) -> dict[str, Any]:
-    names = [name for name in shapes.DocumentOutput.model_fields if name != "text"]
+    names = [name for name in answer_shapes.DocumentOutput.model_fields if name != "text"]
     row = _fields(record, names)
     return row | {"text": record.text} if with_text else row
 
 
 def _report(report: Report) -> dict[str, Any]:
-    row = _fields(report, list(shapes.ReportOutput.model_fields))
+    row = _fields(report, list(answer_shapes.ReportOutput.model_fields))
     return row | {"failures": [dataclasses.asdict(failure) for failure in report.failures]}
 
 

@@ -35,7 +35,7 @@ from binocle.retriever.search.deadline import Deadline
 from binocle.retriever.servers import listening
 from binocle.retriever.servers.http import access, caller, server
 from binocle.retriever.servers.http.access import Access, read_tokens
-from binocle.retriever.servers.http.api import openai, operations, shapes
+from binocle.retriever.servers.http.api import openai, operations, request_shapes
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
 from binocle.retriever.servers.http.refusal import Refusal
@@ -707,7 +707,7 @@ def test_openapi_names_every_operation_once(ask):
     )
     assert {"/search", "/indexes/{index}/search", "/v2/rerank", "/health", "/metrics"} <= set(document["paths"])
     assert {"/files/{id}", "/indexes/{index}/files/{id}"} <= set(document["paths"])
-    assert shapes.SearchInput.__name__ in document["components"]["schemas"]
+    assert request_shapes.SearchInput.__name__ in document["components"]["schemas"]
 
 
 # The command
