@@ -185,18 +185,30 @@ def _of_collection(result: RetrievalResult) -> tuple[str, str]:
     "--data", "-d", metavar="DATA", multiple=True, required=True, type=PATH, help="As for evaluate. Repeatable."
 )
 @click.option(
-    "--mode", "modes", multiple=True, type=_MODE, help="Of models without @MODE. Default: semantic. Repeatable."
+    "--mode",
+    "modes",
+    multiple=True,
+    type=_MODE,
+    help="The mode of models without @MODE. Default: semantic. Repeatable.",
 )
 @click.option("--baseline", metavar="CONTENDER", help="Compare the others to this one. Default: the first.")
 @click.option(
-    "--measure", "measures", metavar="NAME", multiple=True, help="Such as MAP. Default: the main one. Repeatable."
+    "--measure",
+    "measures",
+    metavar="NAME",
+    multiple=True,
+    help="A measure, such as MAP. Default: the main one. Repeatable.",
 )
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
 @rerank_depth_option
 @click.option("--indexes", metavar="DIR", type=FOLDER, help="Keep the indexes here, for the next comparison.")
 @click.option("--out", metavar="DIR", type=FOLDER, help="Write the table, JSON, TREC runs and plots into this folder.")
 @click.option(
-    "--plots", type=click.Choice(["svg", "png", "none"]), default="svg", show_default=True, help="With --out."
+    "--plots",
+    type=click.Choice(["svg", "png", "none"]),
+    default="svg",
+    show_default=True,
+    help="Format of the plots of --out.",
 )
 @_per_query_option
 @json_option

@@ -41,7 +41,7 @@ _SHOWN = 200  # characters of a text that is sampled
 @index_option
 @click.option("--as", "names", required=True, metavar="LABELS", callback=split_names, help="The labels, with commas.")
 @click.option(
-    "--precision", default=0.9, show_default=True, type=FloatRange(0.5, 1), help="Share of labels to be right."
+    "--precision", default=0.9, show_default=True, type=FloatRange(0.5, 1), help="Share of labels that must be right."
 )
 @click.option(
     "--examples",

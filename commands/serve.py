@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 @click.option("--allow-origin", metavar="URL", multiple=True, help="A site with pages that may ask this server.")
 @click.option("--threads", metavar="N", type=click.IntRange(1, 256), help="Requests at work. Default: processors + 1.")
 @click.option(
-    "--queue", default=128, show_default=True, metavar="N", type=click.IntRange(1, 100_000), help="Requests that wait."
+    "--queue",
+    default=128,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    help="Requests that may wait.",
 )
 @click.option(
     "--deadline",
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="SECONDS",
     type=FloatRange(min=0.1, max=3_600),
-    help="Answer within.",
+    help="Answer each request within this time.",
 )
 def serve(
     folder: Path | None,

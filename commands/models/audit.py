@@ -108,16 +108,18 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
     default="8,16,32,64,128,stored",
     show_default=True,
     callback=_lengths,
-    help="Of the attacked texts, in tokens; 'stored' for the index's passages by their stored vectors.",
+    help="Lengths of the attacked texts, in tokens; 'stored': the index's passages with their stored vectors.",
 )
 @click.option("--texts", type=int, default=100, show_default=True, help="Maximum of attacked texts of each length.")
 @click.option(
     "--suspects",
     metavar="MODELS",
     callback=split_names,
-    help="Encoders that a thief tries who does not know the index's, beside that one.",
+    help="Encoders to try for a thief who does not know the index's encoder, beside that encoder.",
 )
-@click.option("--examples", type=int, default=2, show_default=True, help="Printed for each length; 0 for none.")
+@click.option(
+    "--examples", type=int, default=2, show_default=True, help="Examples of each length to print; 0 for none."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--max-token-f1",
@@ -125,9 +127,9 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
     metavar="X",
     help="A gate: the highest F1 that may be recovered at any length, by its upper bound.",
 )
-@click.option("--max-content-f1", type=_SHARE, metavar="X", help="The same of uncommon tokens.")
+@click.option("--max-content-f1", type=_SHARE, metavar="X", help="The highest F1 of uncommon tokens.")
 @click.option("--max-names", type=_SHARE, metavar="X", help="The highest share of names read, or picked of 30.")
-@click.option("--max-numbers", type=_SHARE, metavar="X", help="The same of numbers.")
+@click.option("--max-numbers", type=_SHARE, metavar="X", help="The highest share of numbers read, or picked of 30.")
 @click.option(
     "--max-known",
     type=_SHARE,

@@ -37,8 +37,8 @@ def _run_options(command: Any) -> Any:
             click.option("--base", metavar="MODEL", help="The encoder to start from. Default: all-MiniLM-L6-v2."),
             click.option("--epochs", type=float, default=2.0, show_default=True, help="Times through the data."),
             click.option("--steps", type=int, help="Steps, instead of epochs."),
-            click.option("--minutes", type=float, help="Of training, instead of epochs."),
-            click.option("--batch-size", type=int, default=16, show_default=True, help="Rows."),
+            click.option("--minutes", type=float, help="Minutes of training, instead of epochs."),
+            click.option("--batch-size", type=int, default=16, show_default=True, help="Rows of a batch."),
             click.option(
                 "--learning-rate",
                 "--lr",
@@ -95,7 +95,7 @@ def reader(data: str, out: Path, base: str | None, teacher: str | None, as_json:
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of a text.")
 @click.option("--fine-tune", is_flag=True, help="Train the whole encoder, and test whether that was worth it.")
 @click.option("--contrastive", is_flag=True, help="Tune the encoder first, where classes have few rows.")
-@click.option("--split", default="train", show_default=True, help="Of a data set.")
+@click.option("--split", default="train", show_default=True, help="Which split of a data set.")
 @click.option("--label", metavar="KEY", help="DATA is an index, and this key of its documents' metadata is the label.")
 @click.option("--unlabelled", metavar="FILE", help="More texts, without labels: they help where classes have few rows.")
 @json_option

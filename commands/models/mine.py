@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("data", metavar="DATA")
 @click.option("--out", required=True, metavar="FILE", type=PATH, help="A .jsonl or .parquet file to write.")
-@click.option("--split", default="train", show_default=True, help="Of a BEIR folder (qrels/SPLIT.tsv) or a data set.")
+@click.option(
+    "--split", default="train", show_default=True, help="Which qrels of a BEIR folder, or which split of a data set."
+)
 @click.option(
     "--corpus", metavar="TEXTS", help="A BEIR folder or a file with a column of texts to take negatives from."
 )
@@ -43,11 +45,20 @@ if TYPE_CHECKING:
 @click.option("--depth", type=int, default=100, show_default=True, metavar="N", help="Candidates for each query.")
 @click.option("--skip-top", type=int, default=0, show_default=True, metavar="N", help="Best candidates to skip.")
 @click.option("--margin", type=float, metavar="X", help="Minimum distance of a negative's score below the positive's.")
-@click.option("--relative-margin", type=float, metavar="X", help="The same as a share of the positive's score.")
+@click.option(
+    "--relative-margin", type=float, metavar="X", help="The same distance, as a share of the positive's score."
+)
 @click.option("--max-score", type=float, metavar="X", help="Maximum score of a negative.")
 @click.option("--min-score", type=float, metavar="X", help="Minimum score of a negative.")
 @click.option("--judge", metavar="NAME", help="A cross-encoder that must score a negative below the positive.")
-@click.option("--judge-margin", type=float, default=0.0, show_default=True, metavar="X", help="… by at least this.")
+@click.option(
+    "--judge-margin",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="X",
+    help="Minimum distance below the positive by --judge.",
+)
 @click.option(
     "--strategy",
     type=click.Choice(["top", "random"]),
@@ -55,7 +66,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The best of the remaining candidates, or random ones.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --strategy random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of --strategy random.")
 @click.option(
     "--format",
     "form",
@@ -116,7 +127,9 @@ def mine(
 @click.option(
     "--model", "models", required=True, multiple=True, metavar="NAME", help="An encoder or a cross-encoder; repeatable."
 )
-@click.option("--split", default="train", show_default=True, help="Of a BEIR folder (qrels/SPLIT.tsv) or a data set.")
+@click.option(
+    "--split", default="train", show_default=True, help="Which qrels of a BEIR folder, or which split of a data set."
+)
 @json_option
 def score(data: str, out: Path, models: tuple[str, ...], split: str, as_json: bool) -> None:
     """Score mined rows by a teacher, to distil it.

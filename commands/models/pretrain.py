@@ -52,7 +52,9 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 @click.option("--dropout", type=float, default=0.0, show_default=True, help="Costs a fifth of the speed on a CPU.")
 @click.option("--bf16/--fp32", default=None, help="Default: bf16 if the hardware supports it.")
 @click.option("--held-out", type=float, default=0.05, show_default=True, help="Share of documents to hold out.")
-@click.option("--evaluations", type=int, help="Of the held-out documents. Default: up to 8, in a tenth of the time.")
+@click.option(
+    "--evaluations", type=int, help="Evaluations on held-out documents. Default: up to 8, in a tenth of the time."
+)
 @click.option(
     "--patience", type=int, default=3, show_default=True, help="Evaluations in a row that are worse; 0: no limit."
 )

@@ -69,7 +69,7 @@ def _run_options(command: Any) -> Any:
             click.option(
                 "--evaluations",
                 type=int,
-                help="Of the held-out rows. Default: up to 8, in a tenth of the time.",
+                help="Evaluations on held-out rows. Default: up to 8, in a tenth of the time.",
             ),
             click.option(
                 "--patience",
@@ -110,19 +110,25 @@ def _run_options(command: Any) -> Any:
 @click.option("--teacher", metavar="MODEL", help="A teacher: the student learns its vectors of the texts.")
 @click.option("--guide", metavar="MODEL", help="Drops texts of a batch that it ranks above the positive.")
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
-@click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
-@click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
+@click.option(
+    "--rounds", type=int, default=1, show_default=True, help="Rounds of mining, each with the encoder so far."
+)
+@click.option("--batch-size", type=int, default=32, show_default=True, help="Rows of a batch.")
 @click.option("--learning-rate", "--lr", type=float, help="Default: 0.00002; 0.0002 with --lora.")
 @click.option(
     "--max-length", type=int, help="Tokens of a text that are learned from. Default: all that the base reads."
 )
-@click.option("--scale", type=float, default=20.0, show_default=True, help="Of cosines: the inverse of a temperature.")
-@click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
-@click.option("--temperature", type=float, help="Of a teacher's scores. Default: 1/scale if they are cosines, else 1.")
+@click.option(
+    "--scale", type=float, default=20.0, show_default=True, help="Factor of cosines: the inverse of a temperature."
+)
+@click.option("--margin", type=float, help="Margin of contrastive and triplet objectives.")
+@click.option(
+    "--temperature", type=float, help="Temperature of a teacher's scores. Default: 1/scale for cosines, else 1."
+)
 @click.option("--mini-batch", type=int, default=32, show_default=True, help="Texts in memory, for cached-ranking.")
 @click.option("--matryoshka", metavar="LENGTHS", callback=_numbers, help="Shorter vectors too, such as 256,128,64.")
 @click.option("--lora", type=int, metavar="RANK", help="Train low-rank additions only.")
-@click.option("--checkpointing", is_flag=True, help="Of activations: less memory, more time.")
+@click.option("--checkpointing", is_flag=True, help="Compute activations twice: less memory, more time.")
 @_run_options
 @_split
 @json_option
@@ -203,13 +209,15 @@ def _by_name(sources: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
 @_out
 @click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
 @click.option("--index", metavar="DIR", type=FOLDER, help="An index: its hybrid search finds the negatives of pairs.")
-@click.option("--encoder", metavar="MODEL", help="Of a new index, where one is made of the data.")
+@click.option("--encoder", metavar="MODEL", help="Encoder of an index that is made of the data.")
 @click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
 @click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of query and passage.")
-@click.option("--negatives", type=int, default=7, show_default=True, help="Passages for each relevant one.")
-@click.option("--depth", type=int, default=50, show_default=True, help="Of the search that they are drawn from.")
-@click.option("--queries", type=int, help="Maximum of each data set to learn from.")
+@click.option("--negatives", type=int, default=7, show_default=True, help="Negatives for each relevant passage.")
+@click.option(
+    "--depth", type=int, default=50, show_default=True, help="Results of the search that negatives are drawn from."
+)
+@click.option("--queries", type=int, help="Maximum of queries to learn from in each data set.")
 @click.option("--layers", type=int, help="Keep the first N layers of the base: faster. Default: all.")
 @_run_options
 @_split
@@ -288,7 +296,9 @@ for _command in (reader, classifier, tagger, inverter):
 @click.argument("model")
 @click.argument("texts")
 @_out
-@click.option("--layers", type=int, default=3, show_default=True, help="Of the student; 0 for a table of word vectors.")
+@click.option(
+    "--layers", type=int, default=3, show_default=True, help="Layers of the student; 0 for a table of word vectors."
+)
 @click.option("--on", "evaluate_on", metavar="COLLECTION", type=FOLDER, help="A BEIR folder to measure both on.")
 @click.option("--epochs", type=float, default=2.0, show_default=True)
 @click.option("--learning-rate", "--lr", type=float, help="Default: 0.0001; 0.02 for a table.")

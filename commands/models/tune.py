@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 @click.option(
     "--queries", "log", metavar="LOG", help="A file of real queries without labels. 100 or more replace generated ones."
 )
-@click.option("--kinds", metavar="NAMES", callback=split_names, help="Of generated queries, such as title,claim,next.")
+@click.option(
+    "--kinds", metavar="NAMES", callback=split_names, help="Kinds of generated queries, such as title,claim,next."
+)
 @click.option("--pairs", type=int, help="Generated queries to learn from, at most. Default: 4,000; 10,000 with --full.")
 @click.option(
     "--adapter/--full",
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Fit a linear map of the query vectors, or all weights of the encoder.",
 )
-@click.option("--steps", type=int, default=60, show_default=True, help="Of --full, of 160 queries each.")
+@click.option("--steps", type=int, default=60, show_default=True, help="Steps of --full, with 160 queries each.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @wait_option

@@ -27,7 +27,7 @@ _SHOWN = 1_000  # characters of a line on a terminal
 _OPTIONS = (
     click.option("--regex", is_flag=True, help="QUERY is a regular expression (RE2): print the lines that match it."),
     click.option("--fixed", is_flag=True, help="Print the lines that hold QUERY itself."),
-    click.option("-i", "ignore_case", is_flag=True, help="Lines: in any case."),
+    click.option("-i", "ignore_case", is_flag=True, help="Lines: ignore case."),
     click.option("--word", is_flag=True, help="Lines: match whole words only."),
     click.option("-A", "after", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines after each."),
     click.option("-B", "before", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines before each."),
