@@ -141,7 +141,7 @@ def visible(text: str) -> str:
     return _special().sub(partial(_visible_part, is_right_to_left=_RightToLeft()), plain)
 
 
-def first_of_repr(value: Any, length: int) -> str:
+def first_of_repr(value: object, length: int) -> str:
     """Return a value's repr, cut after `length` characters. Of a huge text or list it writes only the beginning.
 
     :raises ValueError: for a number of more digits than Python writes.

@@ -188,7 +188,7 @@ class DocumentReads:
         return self._index.read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))
 
 
-def first_and_last(lines: Any) -> tuple[Any, Any]:
+def first_and_last(lines: object) -> tuple[Any, Any]:
     """Return the first and the last line that a caller asks for.
 
     :raises InputError: when there are not two.
@@ -198,7 +198,7 @@ def first_and_last(lines: Any) -> tuple[Any, Any]:
     return lines[0], lines[1]
 
 
-def facet_keys(fields: Any) -> list[str]:
+def facet_keys(fields: object) -> list[str]:
     """Return the keys of facets.
 
     :raises InputError: when one is no key.

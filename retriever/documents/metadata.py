@@ -28,6 +28,6 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether the value is a string, a boolean, or a number that fits a float."""
     return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)

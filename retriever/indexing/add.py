@@ -188,7 +188,7 @@ def _batches(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[Addition |
         yield [check_document(number, document) for number, document in batch]
 
 
-def check_documents(documents: Any) -> None:
+def check_documents(documents: object) -> None:
     """:raises InputError: when these are no documents, but a text, say, or one document."""
     if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes, Mapping)):
         raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
@@ -297,7 +297,7 @@ def _encodable_value(value: Any) -> Any:
     return encodable(value) if isinstance(value, str) else value
 
 
-def _check_id(number: int, name: Any) -> None:
+def _check_id(number: int, name: object) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not name:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..models.encoder import Encoder
+    from ..store.filters.where import Where
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
@@ -70,7 +71,7 @@ class Batch:
         *,
         metadata: Mapping[str, Any],
         ids: Iterable[str] | None = None,
-        where: Any = None,
+        where: Where = None,
         mode: Change = "merge",
     ) -> None:
         """Change the metadata of documents, as `Retriever.update` does, with the same parameters.
@@ -80,7 +81,7 @@ class Batch:
         self._check_open()
         self._updates.append((self._choose(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)))
 
-    def delete(self, *ids: str, where: Any = None, folder: str | None = None) -> None:
+    def delete(self, *ids: str, where: Where = None, folder: str | None = None) -> None:
         """Remove documents, as `Retriever.delete` does without erasing."""
         self._check_open()
         self._deletions.append(self._choose(ids, where, folder=folder))

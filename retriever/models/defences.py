@@ -293,7 +293,7 @@ def from_parts(kind: Any, numbers: Mapping[str, Any], arrays: Mapping[str, Array
     return defence
 
 
-def _fits(value: Any, form: str) -> bool:
+def _fits(value: object, form: str) -> bool:
     if form == "Array":
         return isinstance(value, np.ndarray) and value.ndim > 0 and bool(np.isfinite(value).all())
     if form == "int":

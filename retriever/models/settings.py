@@ -287,7 +287,7 @@ def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
     return (_text(mode),) if isinstance(mode, str) else tuple(map(_text, mode))
 
 
-def _limit(value: Any) -> int | None:
+def _limit(value: object) -> int | None:
     """Return a length in tokens; None for tokenizers without a limit, which write 10^30."""
     if value is None or (isinstance(value, (int, float)) and value > 10**6):
         return None
@@ -296,7 +296,7 @@ def _limit(value: Any) -> int | None:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} where a text was expected")
     return value

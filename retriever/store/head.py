@@ -213,17 +213,17 @@ def removed_meanwhile(location: Location) -> NoIndexError:
     return NoIndexError(f"another process removed {location}: 'binocle index' makes it anew")
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     """Whether a value is a text that the name of a file may contain."""
     # Python writes bytes that are not UTF-8 as U+DC80 to U+DCFF; no name has other surrogates.
     return isinstance(value, str) and not re.search("[\0\ud800-\udc7f\udd00-\udfff]", value)
 
 
-def _are_texts(value: Any) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(_is_text(text) and text for text in value)
 
 
-def _names(value: Any) -> tuple[Any, ...]:
+def _names(value: object) -> tuple[Any, ...]:
     """Return the items of a list.
 
     :raises TypeError: when the value is not a list. A text would become a tuple of its characters.
@@ -238,7 +238,7 @@ def _is_collection(folder: str | None, folders: list[str]) -> bool:
     return folder == "/" and all(path.startswith("/") and os.path.normpath(path) == path for path in folders)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     """Whether a value is a whole number that fits into an int64."""
     return type(value) is int and 0 <= value < 2**62
 

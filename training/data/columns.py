@@ -122,11 +122,11 @@ def head_columns(row: Mapping[str, Any]) -> dict[str, str]:
     return {ours: by_lower_name[names[0]] for ours, names in present.items() if names}
 
 
-def _is(name: Any, column: str) -> bool:
+def _is(name: object, column: str) -> bool:
     return str(name).lower() in NAMES[column] or (column == "negative" and bool(_number_of(name)))
 
 
-def is_text(name: Any) -> bool:
+def is_text(name: object) -> bool:
     """Whether a column of this name is known to hold texts."""
     return any(_is(name, column) for column in (*_TEXTS, "negative"))
 
@@ -190,7 +190,7 @@ def _check_unjudged(where: str, row: Row) -> None:
             )
 
 
-def _number_of(name: Any) -> int:
+def _number_of(name: object) -> int:
     """Return the number of a column of negatives plus 1: 13 for negative_12; 0 for any other name."""
     match = _NUMBERED.fullmatch(str(name))
     return int(match[1]) + 1 if match else 0
@@ -207,17 +207,17 @@ def is_number(value: Any) -> bool:
     return True
 
 
-def word(value: Any) -> str:
+def word(value: object) -> str:
     """Return a value as a word in lower case."""
     return str(value).strip().lower()
 
 
-def empty(value: Any) -> bool:
+def empty(value: object) -> bool:
     """Whether a cell has no value."""
     return value is None or (isinstance(value, (str, list, tuple)) and not value)
 
 
-def is_nan(value: Any) -> bool:
+def is_nan(value: object) -> bool:
     """Whether a cell is NaN: the number is missing."""
     return isinstance(value, float) and value != value  # noqa: PLR0124 - true of NaN only
 
@@ -233,7 +233,7 @@ def document_of(where: str, row: Mapping[str, Any], *more: str) -> str:
     return next(filter(None, (document_name(where, column, row[column]) for column in columns)), "")
 
 
-def document_name(where: str, column: str, value: Any) -> str:
+def document_name(where: str, column: str, value: object) -> str:
     """Return a cell as the name of a document, a number too; "" if it is empty.
 
     :raises InputError: for a list or an object.
@@ -245,7 +245,7 @@ def document_name(where: str, column: str, value: Any) -> str:
     return encodable(str(value))
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Format a value for a message, cut if it is long."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "nothing" if value is None else "an empty text"

@@ -104,7 +104,7 @@ def prepare(
     if first is None:
         raise InputError(f"{source_name(source)} holds no rows to train on")
     validator = RowValidator(*first)
-    sizes = _write_all(folder / "rows.arrow", validator, chain([first], stream), source, development)
+    sizes = _write_all(folder / "rows.arrow", validator, chain([first], stream), source_name(source), development)
     dataset = TrainingSet(
         validator.shape, folder, validator.texts, tuple(validator.classes), validator.low, validator.high
     )
@@ -136,19 +136,19 @@ def _without_training_rows(name: str, development: str | Path | None, *, is_firs
     )
 
 
-def source_name(source: Any) -> str:
+def source_name(source: object) -> str:
     """Name a source in a message."""
     return str(source) if isinstance(source, (str, Path)) else "the data"
 
 
 def _write_all(
-    file: Path, validator: RowValidator, stream: Rows, source: Any, development: str | Path | None
+    file: Path, validator: RowValidator, stream: Rows, name: str, development: str | Path | None
 ) -> tuple[int, int]:
-    """Write the rows of the source and of the development file, and count both."""
+    """Write the rows of the source, which has this name, and of the development file. Count both."""
     with file.open("wb") as out, pa.ipc.new_stream(out, validator.schema()) as writer:
         count = _write(writer, validator, stream)
         if count > 1:
-            validator.expect_variety(source_name(source))
+            validator.expect_variety(name)
         held_out = 0 if development is None else _write(writer, validator, rows(development, "dev"))
         if development is not None and not held_out:
             raise InputError(f"{source_name(development)} holds no rows to hold out")

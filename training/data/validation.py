@@ -128,7 +128,7 @@ class RowValidator:
                 fields["label"] = self._scores(where, row, position)
             yield fields
 
-    def _text(self, where: str, column: str, value: Any) -> str:
+    def _text(self, where: str, column: str, value: object) -> str:
         if not isinstance(value, str) or not value.strip():
             raise self._wrong(where, "a text", column, value)
         return encodable(value)
@@ -161,7 +161,7 @@ class RowValidator:
             )
         return name
 
-    def _wrong(self, where: str, expected: str, column: str, value: Any) -> InputError:
+    def _wrong(self, where: str, expected: str, column: str, value: object) -> InputError:
         example = "" if where == self.columns.first else f" as in {self.columns.first},"
         return InputError(f"{where}: expected {expected} in {column!r},{example} but {shown(value)} came")
 

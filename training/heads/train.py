@@ -234,7 +234,7 @@ def _with_unlabelled(
     return replace(examples, unlabelled=read_unlabelled(unlabelled, pairs=examples.pairs))
 
 
-def _index_at(data: Any) -> Retriever:
+def _index_at(data: object) -> Retriever:
     """Open the index that has the labelled documents.
 
     :raises NoIndexError: when there is none.

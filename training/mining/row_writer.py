@@ -128,5 +128,5 @@ def _parquet(file: Path) -> Iterator[Write]:
             writer.close()
 
 
-def _length(value: Any) -> int:
+def _length(value: object) -> int:
     return len(value) if isinstance(value, str) else sum(map(_length, value)) if isinstance(value, list) else 8

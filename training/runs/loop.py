@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from torch import nn
+    from torch.optim import Optimizer
+
     from ...core.progress import OnProgress
 
 _DECAY = 0.01  # of weights, a step at a learning rate of 1
@@ -57,7 +60,7 @@ class Schedule:
 
 
 def run_loop(
-    module: Any,
+    module: nn.Module,
     loss: Callable[[int], Any],
     plan: Schedule,
     *,
@@ -113,7 +116,12 @@ def run_loop(
 
 
 def _take_step(
-    step: int, share: float, loss: Callable[[int], Any], optimizer: Any, parameters: list[Any], plan: Schedule
+    step: int,
+    share: float,
+    loss: Callable[[int], Any],
+    optimizer: Optimizer,
+    parameters: list[nn.Parameter],
+    plan: Schedule,
 ) -> torch.Tensor:
     """Take a step of the optimizer. Return the loss as a tensor: to read its number would wait for the device.
 
@@ -132,7 +140,7 @@ def _take_step(
     return detached
 
 
-def _optimizer(parameters: list[Any], learning_rate: float) -> Any:
+def _optimizer(parameters: list[nn.Parameter], learning_rate: float) -> Optimizer:
     groups = [
         {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": _DECAY},
         {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
@@ -177,7 +185,7 @@ class _Turns:
         return self._past > past
 
 
-def _measured(module: Any, measure: Callable[[], float] | None) -> float | None:
+def _measured(module: nn.Module, measure: Callable[[], float] | None) -> float | None:
     if measure is None:
         return None
     module.eval()
@@ -259,7 +267,7 @@ class _Pace:
 class _Run:
     """The present step of a run, and its checkpoints."""
 
-    def __init__(self, module: Any, optimizer: Any, folder: Path | None) -> None:
+    def __init__(self, module: nn.Module, optimizer: Optimizer, folder: Path | None) -> None:
         self._module, self._optimizer, self._folder = module, optimizer, folder
         self.step = 0
         self.seconds = 0.0  # that earlier processes spent on the steps so far

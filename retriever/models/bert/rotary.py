@@ -76,7 +76,7 @@ def _base(parameters: Mapping[str, Any], default: Any) -> float | None:
     return float(base) if is_plain else None
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and value > 0
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....core.checks import is_real
 from ....core.errors import InputError
 
 Precisions = tuple[tuple[float, float], ...]  # probability -> precision of the held-out labels from it on, falling
 
 
-def are_precisions(value: Any) -> bool:
+def are_precisions(value: object) -> bool:
     """Whether a value of JSON is a table of probabilities and precisions."""
     return isinstance(value, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and all(map(is_real, pair)) for pair in value

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Currency = Literal["exact", "moved", "stale", "gone"]
 
 
-def check_cited(passage: Any) -> None:
+def check_cited(passage: object) -> None:
     """:raises InputError: when this is no passage."""
     if not isinstance(passage, CitedText):
         raise InputError(f"expected a hit, or a passage of a context, not {passage!r:.60}")

@@ -186,7 +186,7 @@ def _checked(url: str, status: int, content: bytes, *, is_late: bool) -> dict[st
     raise _ERRORS.get(status, InputError)(detail)
 
 
-def address_of(url: Any) -> SplitResult:
+def address_of(url: object) -> SplitResult:
     """Return the parts of a server's address.
 
     :raises InputError: when it is none, or has parts that no request would send; it may hold a password.
@@ -199,7 +199,7 @@ def address_of(url: Any) -> SplitResult:
     return parts
 
 
-def check_token(token: Any) -> None:
+def check_token(token: object) -> None:
     """Check a token, which no message may show."""
     if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
         raise InputError("token is a text of ASCII letters, digits and signs in one line, and this one is not")

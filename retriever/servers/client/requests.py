@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...store.filters.where import Where
 
 
-def document_fields(number: int, document: Any) -> dict[str, Any]:
+def document_fields(number: int, document: object) -> dict[str, Any]:
     """Return a document as JSON has it: dates as texts. The id stays: another one might be that of a document."""
     if not isinstance(document, Mapping):
         raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
@@ -130,7 +130,7 @@ def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any] | None, list[A
     )
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """:raises InputError: when a value cannot be written as JSON."""
     try:
         return json.dumps(value, default=_plain_value)

@@ -50,7 +50,7 @@ def check(key: str, operator: str, value: Any) -> None:
         pattern(value)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value for a message, cut if it is long."""
     try:
         return first_of_repr(value, _SHOWN)
@@ -136,12 +136,12 @@ def extension(path: str) -> str:
     return name.rsplit(".", 1)[-1].lower() if "." in name else ""
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """Return a type in the form for comparison: `.MD` gives `md`."""
     return folded(value).lstrip(".")
 
 
-def folded(value: Any) -> str:
+def folded(value: object) -> str:
     """Return a value as people compare it: in small letters, with letters and marks joined."""
     return composed(str(value)).lower()
 
@@ -155,6 +155,6 @@ def number(text: str) -> float | None:
     return float(text)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number, which a boolean is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....core.errors import InputError
 
@@ -49,6 +49,6 @@ def check_address(name: str) -> None:
         raise InputError(f"{name} is in no store that is supported: expected a folder, or s3://BUCKET/PREFIX")
 
 
-def is_s3(name: Any) -> bool:
+def is_s3(name: object) -> bool:
     """Tell whether this is a text that begins with `s3://`; the bucket need not exist."""
     return isinstance(name, str) and name.startswith("s3://")

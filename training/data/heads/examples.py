@@ -230,7 +230,7 @@ def _label(location: str, value: Any) -> str:
     return encodable(value.strip())
 
 
-def _text(location: str, value: Any, name: str) -> str:
+def _text(location: str, value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{location}: {name} is {str(value)[:_SHOWN]!r}: expected a text with words")
     return encodable(value)

@@ -132,11 +132,11 @@ def _cells(line: str) -> list[str]:
     return [cell for cell in cells if cell] if line.strip() else []
 
 
-def _is_bio(tag: Any) -> bool:
+def _is_bio(tag: object) -> bool:
     return isinstance(tag, str) and (tag == OUTSIDE or (tag[:2] in ("B-", "I-") and bool(tag[2:].strip())))
 
 
-def _check_tag(location: str, tag: Any) -> None:
+def _check_tag(location: str, tag: object) -> None:
     if not _is_bio(tag):
         raise InputError(f"{location}: the tag {str(tag)[:_SHOWN]!r} is not BIO: expected O, B-NAME or I-NAME")
 

@@ -79,7 +79,7 @@ def _settings(base: Path, path: str, pooling: str) -> dict[str, Any]:
     return settings | {flag: mode == pooling for flag, mode in POOLING_FLAGS.items()}
 
 
-def _write(file: Path, value: Any) -> None:
+def _write(file: Path, value: object) -> None:
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)  # a link to the model's own
     file.write_text(json.dumps(value), "utf-8")
