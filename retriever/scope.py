@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -148,7 +149,8 @@ class Scope(DocumentReads, AsyncCalls):
             outside.
         """
         check_documents(documents)
-        return self._retriever.add(self._admitted(documents), **options)
+        report = self._retriever.add(self._admitted(documents), **options)
+        return _inside(report, self._retriever.snapshot(), self._inside)
 
     def update(
         self,
@@ -168,7 +170,7 @@ class Scope(DocumentReads, AsyncCalls):
         choose = self._chosen(ids or (), where, must_exist=True)
         change = MetadataChange.of(completed_change(metadata, mode, self._inside), mode)
         with self._writing(wait) as writer:
-            return update(writer, choose, change, self._check_changed)
+            return _inside(update(writer, choose, change, self._check_changed), writer.snapshot(), self._inside)
 
     def delete(self, *ids: Id, where: Where = None, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove documents of the scope, by id or by a filter. Ids outside of it are ignored.
@@ -176,7 +178,8 @@ class Scope(DocumentReads, AsyncCalls):
         :param erase: as in `Retriever.delete`.
         """
         with self._writing(wait) as writer:
-            return delete(writer, self._chosen(ids, where), erase=erase)
+            report = delete(writer, self._chosen(ids, where), erase=erase)
+            return _inside(report, writer.snapshot(), self._inside)
 
     def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove all documents of the scope.
@@ -184,9 +187,10 @@ class Scope(DocumentReads, AsyncCalls):
         :param erase: as in `Retriever.delete`.
         """
         with self._writing(wait) as writer:
-            return delete(
+            report = delete(
                 writer, lambda snapshot: _rows(snapshot, snapshot.select(Within(self._inside, None))), erase=erase
             )
+            return _inside(report, writer.snapshot(), self._inside)
 
     @contextlib.contextmanager
     def batch(
@@ -305,6 +309,14 @@ class _ScopeBatch(Batch):
             if isinstance(item, Addition) and item.number in faults:
                 self._additions[position] = DocumentError(item.number, item.name, faults[item.number])
         super().commit(writer, encoder)
+        if self.report:
+            self.report = _inside(self.report, writer.snapshot(), self._inside)
+
+
+def _inside(report: Report, snapshot: Snapshot, inside: Filter) -> Report:
+    """Return the report of a write with the passages of the scope, and not of the whole index, as its total."""
+    chunks = snapshot.document_rows["chunks"].to_numpy()[snapshot.select(Within(inside, None))]
+    return replace(report, chunks_total=int(chunks.sum()))
 
 
 def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:

@@ -447,6 +447,17 @@ def test_a_batch_of_a_scope_changes_nothing_outside(index, write, says):
     assert "late" not in index or index.text("late") == "y"
 
 
+def test_the_report_of_a_write_counts_the_passages_of_the_scope(index):
+    scope = index.scope(F.tenant == "t1")
+    added = scope.add([{"id": "c", "text": "The sea."}])
+    assert (added.embedded, added.chunks_total) == (1, 2)
+    assert scope.update(["c"], metadata={"n": 1}).chunks_total == 2
+    with scope.batch() as batch:
+        batch.add([{"id": "d", "text": "The ship."}])
+    assert batch.report.chunks_total == 3
+    assert [scope.delete("d").chunks_total, scope.clear().chunks_total] == [2, 0]
+
+
 def test_clearing_a_scope_leaves_the_others(index):
     assert index.scope(F.tenant == "t2").clear(erase=True).removed == 2
     assert [record.id for record in index.iterate()] == ["a"]
