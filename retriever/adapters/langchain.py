@@ -25,7 +25,7 @@ from .conversion.langchain_documents import passage_document, with_score
 from .conversion.langchain_filters import BinocleTranslator, where_of
 from .langchain_store import BinocleVectorStore
 from .loading import read_files, temporary_file
-from .opening import CALLS, encoder_of, searched
+from .opening import CALLS, SEARCH_OPTIONS, encoder_of, refuse_options, searched
 
 try:
     from langchain_core.document_loaders import BaseBlobParser, BaseLoader
@@ -107,6 +107,7 @@ class BinocleRetriever(BaseRetriever):
         return await CALLS.run(self._documents, query, **options)
 
     def _documents(self, query: str, *, filter: Any = None, **options: Any) -> list[Document]:  # noqa: A002 - their word
+        refuse_options(options, "filter", "k", *SEARCH_OPTIONS)
         defaults = {"k": self.k, "mode": self.mode, "rerank": self.rerank, "min_relevance": self.min_relevance}
         where = where_of(self.filter if filter is None else filter)
         return [passage_document(hit) for hit in self.index.search(query, where=where, **{**defaults, **options})]

@@ -14,7 +14,16 @@ from ..search.mode import Mode
 from .conversion.langchain_documents import passage_document, whole_document
 from .conversion.langchain_filters import where_of
 from .conversion.values import NOTHING, to_metadata
-from .opening import CALLS, added_records, opened, present, refuse_options, retriever_of, search_documents
+from .opening import (
+    CALLS,
+    SEARCH_OPTIONS,
+    added_records,
+    opened,
+    present,
+    refuse_options,
+    retriever_of,
+    search_documents,
+)
 
 try:
     from langchain_core.documents import Document
@@ -207,6 +216,7 @@ class BinocleVectorStore(VectorStore):
         **options: Any,
     ) -> list[tuple[Document, Hit]]:
         """Search for documents, each once, however many of its passages match."""
+        refuse_options(options, "filter", "where", *SEARCH_OPTIONS)
         if filter is not None and "where" in options:
             raise InputError("there are two filters: expected filter= or where=, not both")
         search = {"mode": "semantic" if query is None else self.mode, "where": where_of(filter), **options}

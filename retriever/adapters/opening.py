@@ -11,6 +11,7 @@ from ..models.encoders.no_encoder import NoEncoder
 from ..models.load import load_encoder
 from ..reads import DocumentReads
 from ..retriever import Retriever
+from ..search.search_options import SearchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..store.records import Record
 
 CALLS = CallPool()  # one for all adapters, so that many adapters do not start too many threads
+SEARCH_OPTIONS = sorted(SearchOptions.__optional_keys__)
 
 
 def reads_of(index: Any) -> Any:

@@ -428,6 +428,18 @@ def test_options_that_do_not_exist_are_refused(langchain_index, tiny_model, make
         langchain_index.add_texts(["a text"], metadata=[{"team": "x"}])
     with pytest.raises(InputError, match="no option 'filter' here: expected none"):
         langchain_index.delete(filter={"team": "x"})
+    retriever = BinocleRetriever(index=index)
+    for search in (
+        lambda: langchain_index.similarity_search("the", fliter={"team": "x"}),
+        lambda: langchain_index.max_marginal_relevance_search("the", fliter={"team": "x"}),
+        lambda: langchain_index.as_retriever(search_kwargs={"fliter": {"team": "x"}}).invoke("the"),
+        lambda: retriever.invoke("the", fliter={"team": "x"}),
+        lambda: asyncio.run(retriever.ainvoke("the", fliter={"team": "x"})),
+    ):
+        with pytest.raises(InputError, match="no option 'fliter' here: expected filter, .*min_relevance"):
+            search()
+    with pytest.raises(InputError, match="no option 'where' here"):
+        retriever.invoke("the", where={"team": "x"})
 
 
 def test_one_text_or_id_is_no_list_of_them(langchain_index):
