@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import ssl
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -129,30 +131,24 @@ class Connections:
             if connection.sock is not None:
                 connection.sock.settimeout(self._seconds)
             connection.request(method, url, content, self.headers)
-            stream, end = connection.sock, time.monotonic() + self._seconds
+            end = time.monotonic() + self._seconds
+            connection.response_class = partial(_Response, end=end)  # type: ignore[assignment] # no class, but called
             response = connection.getresponse()
             is_late = response.status == 503 and response.getheader("Retry-After") is not None
-            answer = response.status, self._read(response, stream, end), is_late
+            answer = response.status, self._read(response), is_late
         except BaseException:
             connection.close()
             raise
         self.idle.append(connection)
         return answer
 
-    def _read(self, response: http.client.HTTPResponse, stream: socket.socket, end: float) -> bytes:
-        """Read an answer, of an address that may be anything, such as an endless stream.
-
-        :param end: on the clock of `time.monotonic`.
-        """
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        """Read an answer, of an address that may be anything, such as an endless stream."""
         content = bytearray()
         while part := response.read1(_PART):
             content += part
-            seconds = end - time.monotonic()
-            if seconds <= 0:
-                raise TimeoutError
             if len(content) > MAX_ANSWER:
                 raise StoreError(f"{self.url} answers with over {MAX_ANSWER:,} bytes: expected 'binocle serve' there")
-            stream.settimeout(seconds)
         response.close()  # `read1` does not, so that the connection would take no other request
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
@@ -163,6 +159,42 @@ class Connections:
         if self._address.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=self._seconds)
         return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=ssl.create_default_context())
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose last byte comes before a moment, also if each header comes byte by byte.
+
+    :param end: the moment, on the clock of `time.monotonic`.
+    """
+
+    def __init__(self, sock: socket.socket, *arguments: Any, end: float, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_Timed(self.fp.detach(), sock, end))
+
+
+class _Timed(io.RawIOBase):
+    """The bytes of a socket until a moment.
+
+    :param raw: the file of the socket.
+    """
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, end: float) -> None:
+        self._raw, self._socket, self._end = raw, sock, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """:raises TimeoutError: when the moment has passed."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._socket.settimeout(seconds)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _checked(url: str, status: int, content: bytes, *, is_late: bool) -> dict[str, Any]:

@@ -456,10 +456,15 @@ def test_an_answer_with_other_fields_is_an_error_of_one_line(fields, monkeypatch
 class Stream(BaseHTTPRequestHandler):
     """An address that is no server of an index: it answers without end, or breaks off."""
 
-    pause, parts, length = 0.0, 10_000, ""
+    pause, parts, length, headers_sent = 0.0, 10_000, "", 0
 
     def do_GET(self) -> None:
         self.send_response(200)
+        with contextlib.suppress(OSError):
+            for number in range(self.headers_sent):
+                self.send_header(f"X-{number}", "a")
+                self.flush_headers()
+                time.sleep(self.pause)
         if self.length:
             self.send_header("Content-Length", self.length)
         self.end_headers()
@@ -476,6 +481,7 @@ class Stream(BaseHTTPRequestHandler):
     ("stream", "seconds", "error", "says"),
     [
         ({"pause": 0.05}, 0.3, DeadlineError, "no answer within 0.3 seconds"),
+        ({"pause": 0.05, "headers_sent": 40, "parts": 0}, 0.3, DeadlineError, "no answer within 0.3 seconds"),
         ({}, 20, StoreError, "answers with over 100,000 bytes: expected 'binocle serve' there"),
         ({"parts": 3, "length": "5000"}, 20, StoreError, "3000 bytes read, 2000 more expected"),
     ],
