@@ -80,7 +80,7 @@ class BM25:
         table = table[np.argsort(table[:, 0], kind="stable")]
         starts = np.searchsorted(table[:, 0], np.arange(len(indexed) + 1))
         lengths = np.array([counts.total() for counts in counted], np.float32)
-        relative = lengths / max(1.0, float(lengths.mean()))
+        relative = lengths / max(1.0, float(lengths.sum()) / max(1, len(lengths)))
         idf = inverse_frequency(np.diff(starts), len(passages))
         scores = term_scores(idf[table[:, 0]], table[:, 2].astype(np.float32), relative[table[:, 1]])
         return cls(len(passages), numbers, starts, table[:, 1], scores.astype(np.float32))

@@ -32,6 +32,10 @@ def test_scores_are_those_of_the_formula(query):
     np.testing.assert_allclose(BM25.of(PASSAGES).scores(query), by_formula(query), rtol=1e-6)
 
 
+def test_an_index_of_no_passages_scores_none():
+    assert BM25.of([]).scores("cat").tolist() == []
+
+
 def test_a_word_in_more_than_a_fifth_of_the_passages_does_not_count():
     passages = [f"the{number} cat" for number in range(10)] + ["dog ship"] * 2 + ["king"] * 3
     index = BM25.of(passages)
