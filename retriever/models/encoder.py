@@ -46,7 +46,8 @@ def encode_finite(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "docum
 
     :raises InputError: when a number is not finite; such a vector compares with nothing.
     """
-    vectors = encoder.encode(texts, kind=kind)
+    with np.errstate(over="ignore", invalid="ignore"):  # of damaged weights; the error says so in one line
+        vectors = encoder.encode(texts, kind=kind)
     if not np.isfinite(vectors).all():
         raise InputError(f"{encoder.name} gives vectors that are not finite: its weights are damaged")
     return vectors

@@ -47,6 +47,7 @@ class Reranker(ABC):
         """Return the logits of pairs of a query and a passage, shape (pairs,)."""
         return self._score(_check_pairs(pairs))
 
+    @np.errstate(over="ignore", invalid="ignore")  # of damaged weights; the error says so in one line
     def _score(self, pairs: Pairs) -> Floats:
         pieces = [pairs[start : start + _PIECE] for start in range(0, len(pairs), _PIECE)]
         scores = [self._batch_scorer(piece)(0, len(piece)) for piece in pieces]
@@ -57,6 +58,7 @@ class Reranker(ABC):
             raise InputError(f"the reranker {self.name} gives scores that are no numbers: its weights are damaged")
         return scores
 
+    @np.errstate(over="ignore", invalid="ignore")
     def score_within(self, seconds: float, query: str, passages: Sequence[str]) -> Floats:
         """Return the logits of the first passages, as many as can be scored in that time.
 

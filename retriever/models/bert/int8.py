@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....core.errors import InputError
 from .numpy import BertNumpy
 from .weight_names import LayerNames
 
@@ -103,8 +104,12 @@ def calibration_ids(tokenizer: Tokenizer, max_tokens: int) -> list[Integers]:
     return [np.array([row if len(row) <= limit else [*row[: limit - 1], row[-1]]], np.int64) for row in rows]
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of damaged weights; the error says so in one line
 def quantize(config: BertConfig, weights: Mapping[str, Floats], batches: Sequence[Integers]) -> dict[str, Int8Dense]:
-    """Return the dense layers of a BERT in int8, by name, with ranges from batches of token ids (texts, tokens)."""
+    """Return the dense layers of a BERT in int8, by name, with ranges from batches of token ids (texts, tokens).
+
+    :raises InputError: when a range is not finite.
+    """
     layers: dict[str, Int8Dense] = {}
     for number, inputs in enumerate(_Recorder(config, weights).of_layers(batches)):
         names = LayerNames(number)
@@ -157,7 +162,10 @@ def _layer(
     size = np.float32((high - low) / INPUT_LEVELS)
     inputs = np.round((scaled - np.float32(low)) / size) * size + np.float32(low)
     error = (scaled @ inverse.T - inputs @ (rounded * step[:, None]).T).mean(0)
-    return Int8Dense(rounded, step, (bias + error).astype(np.float32), scale, low, high)
+    layer = Int8Dense(rounded, step, (bias + error).astype(np.float32), scale, low, high)
+    if not all(np.isfinite(part).all() for part in (step, layer.bias, scale, low, high)):
+        raise InputError(f"the layer {name} gives values that are not finite: the weights of the model are damaged")
+    return layer
 
 
 def has_int8_products() -> bool:

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.retriever.models.bert import int8, openvino, openvino_graph
 from binocle.retriever.models.bert.int8 import calibration_ids, quantize
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.models.bert.weight_names import LayerNames
+from binocle.retriever.models.encoder import encode_finite
 from binocle.retriever.models.load import load_encoder, load_reranker
 from binocle.retriever.models.model_files import INT8, find
 from binocle.retriever.retriever import Retriever
@@ -136,6 +138,24 @@ def test_a_reranker_in_int8_scores_nearly_the_same(make_reranker, tmp_path, prod
     assert 1e-7 < np.abs(scores - expected).max() < 0.2 * np.std(expected)
     alone = [reranker.score("a cancelled task", [text])[0] for text in TEXTS]
     np.testing.assert_allclose(alone, scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["", INT8])
+def test_damaged_weights_are_an_error_of_one_line(suffix, make_model, make_reranker, tmp_path):
+    folders = make_model(tmp_path / "encoder"), make_reranker(tmp_path / "reranker")
+    for folder in folders:
+        file = folder / "model.safetensors"
+        weights = {name: weight * np.float32(3e37) for name, weight in load_file(file).items()}
+        save_file(weights, file, metadata={"format": "pt"})
+    encoder, reranker = load_encoder(f"{folders[0]}{suffix}"), load_reranker(f"{folders[1]}{suffix}")
+    for call in (
+        lambda: encode_finite(encoder, TEXTS),
+        lambda: encode_finite(encoder, TEXTS[:1], kind="query"),
+        lambda: reranker.score(TEXTS[0], TEXTS),
+        lambda: reranker.score_within(60, TEXTS[0], TEXTS),
+    ):
+        with pytest.raises(InputError, match="weights (of the model )?are damaged"):
+            call()
 
 
 def test_other_rerankers_are_refused_in_int8(make_reranker, tmp_path):
