@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _TOKENIZERS = {  # that read a pair as their tokenizer.json says
     f"{name}{ending}"
-    for name in ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "MPNetTokenizer")
+    for name in (
+        *("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "MPNetTokenizer"),
+        "DistilBertTokenizer",
+    )
     for ending in ("", "Fast")
 }
 # In these model types positions begin after the padding token's, so they read two tokens fewer.

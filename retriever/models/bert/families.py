@@ -2,7 +2,7 @@
 
 - RoBERTa (Liu et al. 2019, arXiv:1907.11692), XLM-RoBERTa (arXiv:1911.02116) and CamemBERT (arXiv:1911.03894) number
   positions from the padding token's on.
-- DistilBERT (Sanh et al. 2019, arXiv:1910.01108) has no token types.
+- DistilBERT (Sanh et al. 2019, arXiv:1910.01108) has no token types, and a classifier with ReLU where BERT has tanh.
 - ModernBERT has other layers: see `rotary`.
 - MPNet (Song et al. 2020, arXiv:2004.09297) has no token types either, and numbers positions as RoBERTa does. It adds
   a bias to attention by the distance of two tokens (Raffel et al. 2020, arXiv:1910.10683, section 2.1).
@@ -32,6 +32,7 @@ class Family:
     padding: int | None = None  # the padding token, where positions begin behind its number
     has_types: bool = False  # whether a second text has a token type of its own
     has_distances: bool = False  # whether attention has a bias by distance
+    has_relu_head: bool = False  # whether the head of a classifier has ReLU, not tanh
     other_heads: tuple[str, ...] = ()  # tasks of transformers with a head unlike BERT's
     is_rotary: bool = False  # ModernBERT: see `rotary`
 
@@ -65,8 +66,9 @@ FAMILIES = {
             "ffn.lin2": "output.dense",
             "output_layer_norm": "output.LayerNorm",
         },
+        head={"pre_classifier": "pooler.dense"},
         sizes={"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_act": "activation"},
-        other_heads=("SequenceClassification",),
+        has_relu_head=True,
     ),
     "modernbert": Family(
         "model.",

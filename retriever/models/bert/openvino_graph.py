@@ -60,7 +60,10 @@ def build_graph(
     if not classifier:
         return ov.Model([op.result(hidden)], inputs, "bert")
     pooled = dense(op.squeeze(hidden, axes(1)), POOLER)
-    pooled = layers.norm(op.gelu(pooled, "erf"), HEAD_NORM) if config.rotary else op.tanh(pooled)
+    if config.rotary:
+        pooled = layers.norm(op.gelu(pooled, "erf"), HEAD_NORM)
+    else:
+        pooled = op.relu(pooled) if config.family.has_relu_head else op.tanh(pooled)
     logits = dense(pooled, CLASSIFIER)
     return ov.Model([op.result(logits)], inputs, "bert")
 

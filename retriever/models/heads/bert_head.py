@@ -39,13 +39,16 @@ class BertHead:
         model: BertModel,
         dense: Dense,
         pooler: Dense | None,
+        *,
+        has_relu: bool = False,
     ) -> None:
         """
         :param dense: weight (labels, dim) and bias of the head.
         :param pooler: weight (dim, dim) and bias of the layer before it, if the head pools.
+        :param has_relu: whether ReLU follows this layer, not tanh.
         """
         self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
-        self._model, self._dense, self._pooler = model, dense, pooler
+        self._model, self._dense, self._pooler, self._has_relu = model, dense, pooler, has_relu
 
     @classmethod
     def load(
@@ -59,7 +62,7 @@ class BertHead:
         weights = load_bert(folder / "model.safetensors", config)
         dense = _dense(folder, weights, kind.layer, (len(settings.labels), model.dim))
         pooler = _dense(folder, weights, POOLER, (model.dim, model.dim)) if kind.pooled else None
-        return cls(name, folder, fingerprint, settings, model, dense, pooler)
+        return cls(name, folder, fingerprint, settings, model, dense, pooler, has_relu=config.family.has_relu_head)
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer, which neither pads nor truncates."""
@@ -78,7 +81,8 @@ class BertHead:
         """Return the logits of a text's tokens, or of its first token after the pooler (arXiv:1810.04805)."""
         if self._pooler is not None:
             weight, bias = self._pooler
-            hidden = np.tanh(weight @ hidden[0] + bias)
+            pooled = weight @ hidden[0] + bias
+            hidden = np.maximum(pooled, 0) if self._has_relu else np.tanh(pooled)
         weight, bias = self._dense
         logits: Floats = hidden @ weight.T + bias
         return logits
