@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -274,15 +274,12 @@ class LexicalIndex:
     def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[float]]:
         """Return the count of each stem in each passage, up to 255, and the weight of each stem.
 
+        :param ids: ascending.
         :returns: an array of shape (len(terms), len(ids)), and the inverse document frequencies.
         """
         table, postings = np.zeros((len(terms), len(ids)), np.uint8), self._postings(terms)
-        for number, part in enumerate(self._parts):
-            rows, own = self._rows(part, ids)
-            if not len(rows):
-                continue
-            columns: Any = slice(None) if len(own) == len(ids) else own
-            by_row = np.zeros(len(part.segment.ids), np.uint8)
+        for number, rows, columns in self._rows(ids):
+            by_row = np.zeros(len(self._parts[number].segment), np.uint8)
             for frequencies, of_term in zip(table, postings, strict=True):
                 with_term, counts = of_term.lists[number]
                 if len(with_term) > _LONG * len(rows):
@@ -294,26 +291,40 @@ class LexicalIndex:
         return table, [self._idf(of_term.frequency) for of_term in postings]
 
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the number of stems of each of these passages, shape (len(ids),)."""
+        """Return the number of stems of each of these passages, shape (len(ids),).
+
+        :param ids: ascending.
+        """
         lengths = np.zeros(len(ids), np.int32)
-        for part in self._parts:
-            rows, positions = self._rows(part, ids)
-            lengths[positions] = part.segment.lengths[rows]
+        for number, rows, positions in self._rows(ids):
+            lengths[positions] = self._parts[number].segment.lengths[rows]
         return lengths
 
-    @staticmethod
-    def _rows(part: LiveSegment, ids: Ids) -> tuple[Positions, Positions]:
-        """Return the rows of the passages that a segment has, and their positions in `ids`."""
-        own = part.segment.ids
-        if not len(own):
-            return np.empty(0, np.intp), np.empty(0, np.intp)
-        positions = np.flatnonzero((ids >= own[0]) & (ids <= own[-1]))
-        ids = ids[positions]
-        if own[-1] - own[0] == len(own) - 1:  # no id is missing
-            return ids - own[0], positions
-        rows = np.searchsorted(own, ids)
-        exists = own[rows] == ids
-        return rows[exists], positions[exists]
+    @cached_property
+    def _outer_ids(self) -> Ids:
+        """The first id of each segment, and one more than its last, shape (segments, 2)."""
+        parts = [part.segment.ids for part in self._parts]
+        return np.array([(ids[0], ids[-1] + 1) if len(ids) else (0, 0) for ids in parts], np.int64).reshape(-1, 2)
+
+    def _rows(self, ids: Ids) -> Iterator[tuple[int, Positions, Positions | slice]]:
+        """Yield the number of each segment with some of these passages, their rows, and their positions in `ids`.
+
+        :param ids: ascending.
+        """
+        bounds = np.searchsorted(ids, self._outer_ids)
+        for number in np.flatnonzero(bounds[:, 1] > bounds[:, 0]).tolist():
+            own, (first_id, end_id), (start, stop) = (
+                self._parts[number].segment.ids,
+                self._outer_ids[number],
+                bounds[number],
+            )
+            if end_id - first_id == len(own):  # no id is missing
+                yield number, ids[start:stop] - first_id, slice(start, stop)
+                continue
+            rows = np.searchsorted(own, ids[start:stop])
+            exists = own[rows] == ids[start:stop]
+            if exists.any():
+                yield number, rows[exists], start + np.flatnonzero(exists)
 
     def words(self, prefix: str = "", *, like: str = "", errors: int = 0) -> dict[str, int]:
         """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each.

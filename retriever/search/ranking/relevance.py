@@ -146,10 +146,12 @@ def shares(lexical: LexicalIndex | None, stems: Sequence[str], ids: Ids) -> Floa
     unknown = np.full(len(ids), np.nan, np.float32)
     if lexical is None or not terms:
         return unknown
+    order = np.argsort(ids)
     try:
-        table, idf = lexical.frequency_table(terms, ids)
+        table, idf = lexical.frequency_table(terms, ids[order])
     except DamagedError:  # the inverted index is a cache
         return unknown
     weights = np.array(idf)
-    coverage: Floats = (weights @ (table > 0) / weights.sum()).astype(np.float32)
+    coverage = np.empty(len(ids), np.float32)
+    coverage[order] = weights @ (table > 0) / weights.sum()
     return coverage
