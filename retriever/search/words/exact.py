@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from ....core.words import UNSPACED, composed
@@ -99,6 +99,8 @@ _CREATE = (  # SQL
     r"(?i:create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:[a-z]+[ \t]+)?(?:table|view|index|function|procedure|trigger|type"
     r"|sequence|schema|domain)[ \t]+(?:if[ \t]+not[ \t]+exists[ \t]+)?)(?:[\[\"`]?\w+[\]\"`]?\.)?[\[\"`]?"
 )
+
+_STAND_IN = "\ua7ff"  # a letter of Latin inscriptions, in place of a literal
 
 # In a manual, an option at the start of a line or of an item is explained there: -n, --dry-run::
 _BEFORE_OPTION = (
@@ -281,7 +283,7 @@ def grade(literal: str, passage: str, headings: Sequence[str] = (), folded: str 
         (True, DEFINITION_IN_OTHER_CASE, UNDER_ITS_NAME_IN_OTHER_CASE, USE_IN_OTHER_CASE),
     ):
         if _pattern(literal, any_case=any_case).search(passage):
-            if _definition(literal, any_case=any_case).search(passage):
+            if _is_defined(literal, passage, any_case=any_case):
                 return definition
             return under_its_name if _is_heading(literal, headings, any_case=any_case) else use
     return 0
@@ -325,13 +327,43 @@ def _pattern(literal: str, *, any_case: bool) -> Pattern:
     return re.compile(before + body + after, re.IGNORECASE if any_case else 0)
 
 
+def _is_defined(literal: str, passage: str, *, any_case: bool) -> bool:
+    """Whether a line of a passage defines a name or explains an option."""
+    is_option = literal.startswith("-")
+    if not is_option and literal.casefold() in _words_of_definitions():
+        return _definition(rf"{re.escape(literal)}(?!\w)", any_case=any_case).search(passage) is not None
+    passage = _occurrence(literal, any_case=any_case).sub(_STAND_IN, passage)
+    pattern = _explanation(any_case=any_case) if is_option else _definition(_STAND_IN, any_case=any_case)
+    return pattern.search(passage) is not None
+
+
 @lru_cache(256)
-def _definition(literal: str, *, any_case: bool) -> Pattern:
-    """Match a line that defines a name or explains an option."""
-    name = rf"{re.escape(literal)}(?!\w)"
+def _occurrence(literal: str, *, any_case: bool) -> Pattern:
+    """Match what `_STAND_IN` replaces."""
+    before, after = (r"", r"(?![\w-])") if literal.startswith("-") else (r"(?<!\w)" * literal[0].isalnum(), r"(?!\w)")
+    return re.compile(before + re.escape(literal) + after, re.IGNORECASE if any_case else 0)
+
+
+@cache
+def _explanation(*, any_case: bool) -> Pattern:
+    """Match a line that explains the option `_STAND_IN`."""
     flags = re.MULTILINE | (re.IGNORECASE if any_case else 0)
-    if literal.startswith("-"):
-        return re.compile(rf"^[ \t]*{_BEFORE_OPTION}{re.escape(literal)}{_AFTER_OPTION}", flags)
+    return re.compile(rf"^[ \t]*{_BEFORE_OPTION}{_STAND_IN}{_AFTER_OPTION}", flags)
+
+
+@cache
+def _words_of_definitions() -> frozenset[str]:
+    """The keywords of definitions, which nothing may stand in for."""
+    return frozenset(re.findall(r"[a-z]{2,}", _definition(_STAND_IN, any_case=False).pattern))
+
+
+@lru_cache(64)
+def _definition(name: str, *, any_case: bool) -> Pattern:
+    """Match a line that defines a name. A pattern takes 3 ms to compile, so all literals but keywords share one.
+
+    :param name: as a pattern.
+    """
+    flags = re.MULTILINE | (re.IGNORECASE if any_case else 0)
     lines = (
         rf"[ \t]*{_ANNOTATIONS}(?:{_MODIFIER}[ \t]+)*{_KEYWORDS}\s++{_RECEIVER}{name}",
         rf"{_ASSIGNED}{name}[ \t]*(?::[^=\n]+)?=(?!=)",

@@ -1,20 +1,20 @@
 """The columns of passages that a search reads, in a file beside their words.
 
-    records  of each passage the size of its JSON (uint32), then that JSON, a list of the columns, compressed by zstd
+    records  of each passage a list of its columns as JSON, compressed by zlib
     stops    int64  (passages,)  where each record ends
 
-Lance reads pages of thousands of rows: thirty passages take it milliseconds, and this file a tenth of that.
+Lance reads pages of thousands of rows: thirty passages take it milliseconds, and this file a tenth of that. Of short
+texts zlib makes less than zstd, and reads them in half of its time.
 """
 
 from __future__ import annotations
 
 import json
 import mmap
-from functools import cache
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from ....core.errors import DamagedError
 from ....core.files import open_regular
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ....core.arrays import Ids, Positions
+    import pyarrow as pa
 
-_SIZE_BYTES = 4
+    from ....core.arrays import Ids, Positions
 
 
 class PassageFile:
@@ -56,7 +56,7 @@ class PassageFile:
         """
         for row in rows:
             start, stop = int(self._stops[row - 1]) if row else 0, int(self._stops[row])
-            if not 0 <= start <= stop - _SIZE_BYTES <= len(self._content):
+            if not 0 <= start < stop <= len(self._content):
                 raise DamagedError(f"the record of passage {row} of a segment does not lie within its file")
             yield self._content[start:stop]
 
@@ -66,8 +66,8 @@ class PassageFile:
         :raises DamagedError: when a record is damaged.
         """
         try:
-            return [json.loads(_uncompressed(record)) for record in self.records(rows.tolist())]
-        except (OSError, ValueError, pa.ArrowException) as error:
+            return [json.loads(zlib.decompress(record)) for record in self.records(rows.tolist())]
+        except (ValueError, zlib.error) as error:
             raise DamagedError(f"a passage beside its words cannot be read: {error}") from error
 
 
@@ -87,15 +87,4 @@ def records_of(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Ite
     for batch in batches:
         for values in zip(*(batch[column].to_pylist() for column in columns), strict=True):
             data = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
-            yield len(data).to_bytes(_SIZE_BYTES, "little") + _codec().compress(data, asbytes=True)
-
-
-def _uncompressed(record: bytes) -> bytes:
-    size = int.from_bytes(record[:_SIZE_BYTES], "little")
-    data: bytes = _codec().decompress(record[_SIZE_BYTES:], size, asbytes=True)
-    return data
-
-
-@cache
-def _codec() -> pa.Codec:
-    return pa.Codec("zstd")
+            yield zlib.compress(data)

@@ -58,7 +58,7 @@ class RecentRows:
     def _keep(self, rows: Mapping[int, Row]) -> None:
         with self._lock:
             for number, row in rows.items():
-                size = sum(len(value) for value in row.values() if isinstance(value, (str, list)))
+                size = sum(len(value) for value in row.values() if type(value) is str)
                 self._rows[number] = row
                 self._characters += size - self._sizes.pop(number, 0)
                 self._sizes[number] = size
