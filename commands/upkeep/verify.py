@@ -16,7 +16,8 @@ from ..progress_bar import ProgressBar
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...retriever.integrity.verify import Fault, Verification
+    from ...retriever.integrity.fault import Fault
+    from ...retriever.integrity.verify import Verification
     from ...retriever.retriever import Retriever
 
 

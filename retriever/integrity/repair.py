@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..indexing.sync.picture_rows import latest_languages
 from ..readers.ocr import choose_languages
-from .verify import changed_documents, documents_to_drop, vector_faults
+from .fault import changed_documents, documents_to_drop
+from .verify import vector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..models.identity import EncoderId
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
-    from .verify import Fault
+    from .fault import Fault
     from .wrong_vectors import VectorCheck
 
 

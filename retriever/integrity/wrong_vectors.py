@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
 
 
-_SMALL = 1_000  # an index of at most so many rows is embedded whole, in seconds
+_SMALL = 1_000  # rows: an index up to this size is embedded whole, in seconds
 _CHANCE = 0.01  # share of vectors of random other texts that lie nearer than the threshold of suspicion
 _FIRST_MIN, _FIRST_MAX = 0.03, 0.1  # share of the rows that are embedded first
 _STEP, _MIN_STEP = 0.02, 20  # share and minimum of the rows in each further round, until a round has no wrong vector
