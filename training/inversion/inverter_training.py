@@ -161,16 +161,7 @@ class StateInverterTraining(InverterTraining):
         if last_checkpoint(self.run.checkpoints) is None:
             self.run.report("fitting the linear part")
             inversion.begin()
-        with trackers.reporting(self.run.report_to, self.run.out) as report:
-            result = run_loop(
-                inversion.decoder,
-                inversion.loss,
-                self.schedule(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
-                folder=self.run.checkpoints,
-                measure=lambda: inversion.accuracy(self.held_out, limit=50),
-                progress=self.run.progress,
-                report=report,
-            )
+        result = self._take_steps(inversion, batch)
         self.run.report("measuring on held-out texts")
         temperature, measures = self._measure(inversion)
         masked_temperature, masked_measures = self._measure(inversion, config.masked) if config.masked else (1.0, [])
@@ -185,6 +176,19 @@ class StateInverterTraining(InverterTraining):
             masked_temperature=masked_temperature,
         )
         return self.finish(inversion.decoder, info, result, measures + masked_measures)
+
+    def _take_steps(self, inversion: TokenInversion, batch: int) -> LoopResult:
+        rate = 5e-4 if self.config.decoder == "transformer" else 1e-3
+        with trackers.reporting(self.run.report_to, self.run.out) as report:
+            return run_loop(
+                inversion.decoder,
+                inversion.loss,
+                self.schedule(1.0, rate, batch, len(self.train_rows)),
+                folder=self.run.checkpoints,
+                measure=lambda: inversion.accuracy(self.held_out, limit=50),
+                progress=self.run.progress,
+                report=report,
+            )
 
     def _measure(self, inversion: TokenInversion, masked: float = 0.0) -> tuple[float, list[dict[str, Any]]]:
         """Return the temperature of the decoder's logits, with the accuracy and the calibration of named tokens."""
