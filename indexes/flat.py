@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HEADER_BYTES = 4_096  # of ids.npy, more than numpy writes
 _BLOCK = 65_536  # rows copied at a time
 _COPY_SHARE = 0.25  # of allowed rows: below, copying them is faster than skipping the rest
-_NUMPY_ROWS = 50_000  # for one query: numpy compares so many in 3 ms, and importing FAISS takes 60 to 190
+_NUMPY_ROWS = 50_000  # for one query: numpy compares this many in 3 ms, and importing FAISS takes 60 to 190
 _L2_QUERIES = 16  # at a time: FAISS computes distances directly only for so few; else it subtracts large numbers
 
 

@@ -8,7 +8,7 @@ Five files, named by a manifest with their checksums. n is the number of passage
     mean_rows.i32    (n,) the row of the document's mean in means.f16; -1 for a document of one passage
     means.f16        (m, dim) mean vectors of unit length
 
-Of equal passages only the first can be a neighbour: fifty copies of a passage say no more than one.
+Only the first of equal passages can be a neighbour: fifty copies of a passage say no more than a single passage.
 """
 
 from __future__ import annotations

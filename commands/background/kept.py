@@ -84,7 +84,7 @@ def _state(file: Path) -> tuple[str, int, int, int, int]:
     return str(file), state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-RETRIEVERS: Retrievers | None = None  # of this process, if it is the one in the background
+RETRIEVERS: Retrievers | None = None  # of this process, if it runs in the background
 
 
 def open_kept(path: Path, model: str | None, ray: str | None) -> Retriever | None:

@@ -93,7 +93,7 @@ def optimize(
 ) -> int:
     """Choose the fastest vector index that meets your limits.
 
-    The command builds several kinds of index beside the one in service and searches them with one half of the queries.
+    The command builds several kinds of index beside the present index and searches them with one half of the queries.
     The other half proves the fastest one that meets the requirements, and it is put in service. If none meets them,
     nothing changes: exit 1, with the nearest possibilities. Whenever 'binocle index' rebuilds the vector index, it
     measures again; if it misses a requirement, it takes other search parameters or another kind of index.

@@ -82,7 +82,7 @@ class SegmentBuilder:
 def merge(segments: Sequence[Segment], live: Sequence[Mask | None]) -> Segment:
     """Return one segment of the live rows of several.
 
-    :param segments: each with higher ids than the one before.
+    :param segments: each with higher ids than the previous segment.
     :param live: a mask for each segment; None if all its rows are live.
     """
     masks = [np.ones(len(part), bool) if mask is None else mask for part, mask in zip(segments, live, strict=True)]

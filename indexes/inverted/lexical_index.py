@@ -122,7 +122,7 @@ class _Term:
 class LexicalIndex:
     """The passages of one state of the store by their words.
 
-    :param parts: segments, each with higher ids than the one before.
+    :param parts: segments, each with higher ids than the previous segment.
     """
 
     def __init__(self, parts: Sequence[LiveSegment]) -> None:
@@ -173,7 +173,7 @@ class LexicalIndex:
     def search(
         self, terms: Sequence[str], k: int, *, allowed: Ids | None = None, every: bool = False
     ) -> tuple[Floats, Ids]:
-        """Return scores and ids of the k best passages by BM25, best first; of equal ones the lower id first.
+        """Return scores and ids of the k best passages by BM25, best first; the lower id first among equal scores.
 
         :param terms: stems, as `core.terms.query_stems` returns them.
         :param allowed: ids, ascending: no other passage is returned.

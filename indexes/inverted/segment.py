@@ -268,7 +268,7 @@ def _are_sizes(sizes: Any) -> bool:
 
 
 def _ascends(array: NDArray[Any]) -> bool:
-    """Whether each value is greater than the one before."""
+    """Whether each value is greater than the value before it."""
     return bool((array[1:] > array[:-1]).all())
 
 

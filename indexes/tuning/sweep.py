@@ -112,7 +112,7 @@ class ParameterSweep:
     def _deepen(
         self, settings: list[Setting], recall: float, best: Measurement | None, minimum_rate: float
     ) -> Measurement | None:
-        """Try every second setting, from shallow to deep; once one meets the recall, try the one before it too."""
+        """Try every second setting, from shallow to deep. When one meets the recall, try the setting before it too."""
         before: Measurement | None = None
         for number in range(0, len(settings), 2):
             current = self.measure(settings[number])

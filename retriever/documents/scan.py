@@ -252,7 +252,7 @@ def index_at(folder: Path) -> Path | None:
 
 
 def _has_head(index: Path) -> bool:
-    """Tell whether a folder has the state of an index, or the one before."""
+    """Tell whether a folder has the state of an index, or its previous state."""
     return any((index / name).is_file() for name in ("HEAD.json", "HEAD.previous.json"))
 
 

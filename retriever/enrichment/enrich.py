@@ -212,7 +212,7 @@ def _labels(
 
 
 def _batches(snapshot: Snapshot, ids: Ids) -> Iterator[Ids]:
-    """Yield documents with so many passages together, or a single one with more."""
+    """Yield groups of documents with a limited number of passages; a larger document comes alone."""
     rows = snapshot.document_rows
     owners, counts = rows["id"].to_numpy(), rows["chunks"].to_numpy()
     order = np.argsort(owners)

@@ -229,7 +229,7 @@ class Indexer:
         return np.stack(vectors), earlier
 
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
-        """The vectors in the store by context: of this encoder, and of the one before it."""
+        """The vectors in the store by context: of this encoder, and of the previous one."""
         distinct = np.unique(np.array(keys, np.int64))
         stored = self._among_stored(distinct)
         if not len(stored):

@@ -61,7 +61,7 @@ def pooled_terms(text: TokenStates, layer: int = -1) -> Doubles:
 def word_pairs(query: TokenStates, passage: TokenStates, shares: Doubles) -> list[WordPair]:
     """Add the shares of all pieces and all occurrences of two words.
 
-    The order is that of the strongest occurrence, because words that occur often would come first by their sums. The
+    The strongest occurrence decides the order, because words that occur often would come first by their sums. The
     rest of the cosine is the share of [CLS], [SEP] and other special tokens.
     """
     occurrences: dict[tuple[str, str], list[float]] = {}

@@ -1,6 +1,6 @@
 """Place vectors in a plane so that near vectors stay near.
 
-The method is that of UMAP (McInnes, Healy & Melville 2018). Each vector is tied to its nearest neighbours by springs,
+The method is UMAP's (McInnes, Healy & Melville 2018). Each vector is tied to its nearest neighbours by springs,
 and pushed away from others chosen at random. All springs pull at once, so that a few seconds suffice.
 """
 

@@ -44,7 +44,7 @@ class Encoder(Protocol):
 def encode_finite(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
     """Encode texts for storage or search.
 
-    :raises InputError: when a number is not finite; such a vector compares with nothing.
+    :raises InputError: when a number is not finite; such a vector cannot be compared.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of damaged weights; the error says so in one line
         vectors = encoder.encode(texts, kind=kind)

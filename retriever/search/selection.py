@@ -67,7 +67,10 @@ class Selection:
         return self.diversity.blocks(self.pool) if self.diversity else [self.offset]
 
     def deepest(self, depth: int, passages: int, *, excludes_words: bool) -> int:
-        """Return how many candidates to take at most, of so many passages, if the first `depth` fill no page."""
+        """Return the maximum of candidates to take, if the first `depth` fill no page.
+
+        :param passages: the number of passages that may be taken.
+        """
         if self.by_document:
             return passages
         deepest = DEEPER * max(depth, self.k) if self.collapse else self.k

@@ -85,9 +85,9 @@ class Head:
     next_chunk: int = 0
     rows: int = 0  # grows when chunks are added or removed; a vector index names the number that it covers
     vectors: str | None = None
-    shards: tuple[str, ...] = ()  # further vector indexes, each with higher ids than the one before
+    shards: tuple[str, ...] = ()  # further vector indexes, each with higher ids than the previous one
     neighbours: str | None = None  # the nearest passages of each passage
-    words: tuple[str, ...] = ()  # segments of the inverted index, each with higher ids than the one before
+    words: tuple[str, ...] = ()  # segments of the inverted index, each with higher ids than the previous one
     index: IndexSpec = field(default_factory=IndexSpec)  # the chosen kind of vector index, to build it anew
     demand: Requirements | None = None  # the requirements of that choice, to measure a new index against
     commits: int = 0  # grows by one with each commit, so that readers see a change

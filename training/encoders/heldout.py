@@ -237,8 +237,8 @@ def _retrieval(
 ) -> Floats:
     """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors.
 
-    Near copies, as `hash_of` defines them, are one document. Of equal scores the positive comes last: an encoder gains
-    nothing by giving all texts one vector.
+    Near copies, as `hash_of` defines them, are one document. With equal scores the positive comes last: an encoder
+    gains nothing by giving all texts one vector.
 
     :param kind: of the queries: "query" or "document".
     :param answers: queries with their positives; those of other queries, and other documents, do not count.

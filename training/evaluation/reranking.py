@@ -24,7 +24,7 @@ _MEASURES = ("MAP", "MRR@10", "nDCG@10")  # the first for a table
 def evaluate_rankings(rankings: Rankings, model: Model) -> JudgedRowsResult:
     """Compute MAP, MRR@10 and nDCG@10 of each query's passages, ranked by the model.
 
-    Of equal scores the negative comes first: a model without a preference gets no credit.
+    With equal scores the negative comes first: a model without a preference gets no credit.
     """
     began = time.monotonic()
     scores = list(_scores(rankings, model))

@@ -31,7 +31,7 @@ def check_run_file(file: str | Path | None, data: str | Path) -> None:
 def write_run(file: Path, run: Run, tag: str) -> None:
     """Write a line for each document: query, Q0, document, rank, score, tag.
 
-    trec_eval sorts by score, in single precision, and not by rank. If a score is not below the one before, because
+    trec_eval sorts by score, in single precision, and not by rank. If a score is not below the previous score, because
     passages are equal or exact words come first, it is lowered to just below that.
     """
     file.write_text("".join(_lines(run, tag)), "utf-8")
@@ -45,7 +45,7 @@ def _lines(run: Run, tag: str) -> Iterator[str]:
 
 
 def _falling(scores: Iterable[float]) -> Iterator[float]:
-    """Yield the scores, each at least a step below the one before."""
+    """Yield the scores, each at least a step below the previous score."""
     highest = float("inf")
     for score in scores:
         falling = round(min(score, highest), 6)

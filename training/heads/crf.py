@@ -20,7 +20,7 @@ _ADDED = 0.5  # to each count: Jeffreys' prior
 def log_transitions(sequences: Iterable[tuple[Sequence[int], Integers]], labels: int) -> Floats:
     """Return the logarithm of how often each label follows another, (2, labels + 1, labels).
 
-    :param sequences: the labels of a text's words, with 1 for each word that touches the one before it.
+    :param sequences: the labels of a text's words, with 1 for each word that touches the word before it.
     :returns: one table for words apart and one for words that touch. The last row is for the first word.
     """
     table = np.full((2, labels + 1, labels), _ADDED)
@@ -37,7 +37,7 @@ def negative_log_likelihood(scores: Tensor, labels: Tensor, touch: Tensor, count
     p is exp(the sum of the scores of words and steps), over the same of all sequences, by the forward algorithm.
 
     :param scores: (texts, words, labels).
-    :param labels: (texts, words), as `touch`, which has 1 for each word that touches the one before it.
+    :param labels: (texts, words), as `touch`, which has 1 for each word that touches the word before it.
     :param counts: number of words of each text; the rest is filler.
     :param table: scores of steps, (2, labels + 1, labels), the last row for the first word.
     """

@@ -88,7 +88,7 @@ class TaggerTraining(HeadTraining[TaggedText, "_Batch", HeadConfig]):
         )
 
     def _sequence(self, row: TaggedText) -> tuple[list[int], Integers]:
-        """Return the label of each word, and whether it touches the one before it."""
+        """Return the label of each word, and whether it touches the word before it."""
         words = word_spans(row.text)
         return [self._numbers[tag] for tag in row.tags(words)], touching(words)
 

@@ -113,7 +113,7 @@ class TrainingRun(Generic[ConfigT]):
 
     @property
     def patience(self) -> int | None:
-        """The run stops after so many evaluations in a row that are worse by more than chance; None: it never stops."""
+        """The number of evaluations in a row, worse by more than chance, that stops the run; None: it never stops."""
         return getattr(self.config, "patience", None) or None
 
     @property

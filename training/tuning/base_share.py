@@ -81,7 +81,7 @@ def choose(model: Any, base: Weights, judges: Judges) -> float:
 
 
 def best(shares: Sequence[float], quality: Callable[[float], float], judges: Judges) -> float:
-    """Return the share of the highest quality, of equal ones the first; the usual one if few queries judge.
+    """Return the share of the highest quality, the first among equals; the usual share if few queries judge.
 
     :param shares: ascending, so that the first is the nearest to the base.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _KINDS = ("title", "section", "claim", "cloze")
 _QUERIES = 400
 _OF_DOCUMENT = 2  # queries at most: each takes a part out of it
-_PASSAGES = 5_000  # about so many are searched, so that another encoder is measured in a minute
+_PASSAGES = 5_000  # to search, about: another encoder is then measured in a minute
 _SEED = 0
 
 

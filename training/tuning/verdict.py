@@ -263,7 +263,7 @@ def compare(pairs: Sequence[SyntheticPair], before: Floats, after: Floats, seed:
     documents = np.unique([pair.document for pair in pairs], return_inverse=True)[1]
 
     def document_values(values: Floats) -> NDArray[np.float64]:
-        """Return a value for each document; their mean is that of all queries."""
+        """Return a value for each document; their mean is the mean of all queries."""
         totals = np.bincount(documents, weights * values)
         return totals * len(totals) / len(pairs)
 
@@ -291,5 +291,5 @@ def agreement(student: Floats, teacher: Floats) -> Floats:
 
 
 def _best(scores: Floats, depth: int) -> NDArray[np.int64]:
-    """Return the columns of the best scores of each row, best first, of equal ones the first."""
+    """Return the columns of the best scores of each row, best first; the first among equals."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :depth]

@@ -100,7 +100,7 @@ def dense_folders(folder: Path, modules: Sequence[str]) -> list[Path] | None:
 
 
 def load_layers(folders: Sequence[Path], dim: int) -> list[Dense]:
-    """Load the layers in these folders, each for the output of the one before.
+    """Load the layers in these folders, each for the output of the layer before it.
 
     :param dim: of the pooled states.
     :raises InputError: when a layer is damaged, or of another size.

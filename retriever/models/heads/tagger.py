@@ -125,7 +125,7 @@ def _stand_in(sign: str) -> str:
 
 
 def touching(words: Sequence[tuple[int, int]]) -> Integers:
-    """Return 1 for each word that begins where the one before it ends, else 0."""
+    """Return 1 for each word that begins where the word before it ends, else 0."""
     return np.array([int(number > 0 and words[number - 1][1] == start) for number, (start, _) in enumerate(words)], int)
 
 

@@ -179,7 +179,7 @@ class _Workbook:
 
 
 def _column(cell: Any) -> int:
-    """The column of a cell, from 0; -1 for a cell without a reference, which follows the one before it."""
+    """The column of a cell, from 0; -1 for a cell without a reference, which follows the cell before it."""
     match = _COLUMN_LETTERS.match(cell.get("r", ""))
     number = 0
     for letter in match[0] if match else "":

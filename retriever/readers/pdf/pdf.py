@@ -250,7 +250,7 @@ def _add_page(builder: DocumentBuilder, text: str, index: int, entries: list[Ent
 
 
 def _sections(text: str, entries: list[Entry], headings: HeadingStack) -> Iterator[tuple[int, Heading]]:
-    """The positions of headings on a page; a heading that is not found takes the position of the one before."""
+    """The positions of headings on a page; a heading that is not found takes the position of the heading before it."""
     position = 0
     for level, title in entries:
         if match := _find(title, text, position):

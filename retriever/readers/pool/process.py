@@ -35,7 +35,7 @@ import_module(settings["module"]).main(settings)
 _READ_SIZE = 1 << 20
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 2.0  # a worker that should have ended itself is killed after this time
-LOAD_FILES, LOAD_BYTES = 16, 64 << 10  # to read so many files or bytes takes about as long as to start a process: 80 ms
+LOAD_FILES, LOAD_BYTES = 16, 64 << 10  # reading these takes about as long as starting a process: 80 ms
 _SMALL_ANSWER = 1 << 20  # bytes: answers up to this size are taken in even when enough is read ahead
 
 

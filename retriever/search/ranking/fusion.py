@@ -74,7 +74,7 @@ class Candidates:
         )
 
     def best_first(self) -> Candidates:
-        """Sort by score; of equal ones the first in the index comes first."""
+        """Sort by score; equal scores are in the order of the index."""
         return self.take(np.lexsort((self.ids, -self.score)))
 
     def take(self, rows: NDArray[np.intp]) -> Candidates:

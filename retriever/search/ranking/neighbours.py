@@ -1,7 +1,7 @@
 """Rank the candidates of word search and vector search with the help of their neighbours.
 
 A passage says little in its own words; its neighbours say the same in others. For each candidate d, N(d) are its 50
-nearest passages of other documents. Three steps, each from the one before:
+nearest passages of other documents. Three steps, each from the result of the step before:
 
 1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d); the length of d is the sum of these
    frequencies. BM25 counts with both (document expansion: Tao et al. 2006, "Language Model Information Retrieval with

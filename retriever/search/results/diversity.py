@@ -70,12 +70,12 @@ class Diversity:
 
 
 def mmr(scores: Floats, vectors: Floats, weight: float, k: int, blocks: Positions | None = None) -> Positions:
-    """Return the positions of the k candidates to show, in their order; of equal ones the first.
+    """Return the positions of the k candidates to show, in their order; the first among equals.
 
     :param scores: comparable with cosines, shape (n,).
     :param vectors: of length 1, shape (n, dim).
     :param weight: of the score; 1 keeps the order of the scores.
-    :param blocks: number of the block of each, ascending: a block begins when all of the one before are chosen.
+    :param blocks: number of the block of each, ascending: a block begins when all of the previous block are chosen.
     """
     numbers = np.zeros(len(scores), np.intp) if blocks is None else blocks
     selected: list[int] = []

@@ -238,7 +238,7 @@ def check_token(token: object) -> None:
 
 
 def _has_port(address: SplitResult) -> bool:
-    """Whether an address has a port that can be, or none."""
+    """Whether the port of an address is valid or absent."""
     try:
         return address.port is None or address.port > 0
     except ValueError:

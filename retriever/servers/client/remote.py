@@ -129,7 +129,7 @@ class RemoteRetriever(AsyncWrites):
         deadline: float | None = None,
         **options: Unpack[ChoiceOptions],
     ) -> list[Hits]:
-        """Return the hits of each query, the same as `search` returns; many queries are several
+        """Return the hits of each query, the same as `search` returns; many queries take several requests.
 
         :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
         :param deadline: the seconds that the server may take for all of them together.

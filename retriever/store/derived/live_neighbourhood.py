@@ -116,7 +116,7 @@ def check(state: CommittedRows) -> None:
 
 
 def are_useful(passages: int) -> bool:
-    """Tell whether so many passages have neighbourhoods: of few they say nothing, of millions they cost too much."""
+    """Tell whether an index of this size has neighbourhoods: few passages gain nothing, millions cost too much."""
     return MIN_PASSAGES <= passages <= _MAX_PASSAGES
 
 

@@ -92,7 +92,7 @@ class S3Location:
         return self._objects.get(file)
 
     def exists(self, file: str) -> bool:
-        """Read the object to know: small files cost no more than a request for their headers."""
+        """Tell by reading the object: a small file costs no more than a request for its headers."""
         try:
             self._objects.get(file)
         except FileNotFoundError:

@@ -39,7 +39,7 @@ class Suspect:
 
     encoder: str
     difference: float | None  # of the shapes: 0 for equal ones, 2 at most; None if its vectors are too short
-    f1: float | None = None  # token F1 of what he reads through it; None if its vectors are too short
+    f1: float | None = None  # token F1 of the text that he reads through it; None if its vectors are too short
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
@@ -60,7 +60,7 @@ class Suspects:
         self._tokens, self._length, self._seed = tokens, length, seed
 
     def likeliest(self, stolen: Floats, true: Sequence[Sequence[int]]) -> list[Suspect]:
-        """Return the encoders, the likeliest first, with what he reads through each.
+        """Return the encoders, the likeliest first, with the text that he reads through each.
 
         :param stolen: (n, dim); its last rows belong to the texts with the tokens `true`.
         """

@@ -69,7 +69,7 @@ def write_variant(name: str, base: Path, pooling: str, folder: Path) -> None:
 
 
 def _settings(base: Path, path: str, pooling: str) -> dict[str, Any]:
-    """Return the settings of the pooling, without those of the earlier one."""
+    """Return the settings of the pooling, without the settings of the earlier pooling."""
     file = base / path / "config.json"
     config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     settings = {key: value for key, value in config.items() if key not in (*POOLING_FLAGS, "pooling_mode")}

@@ -31,7 +31,7 @@ class DocumentContext:
         self._sentences: dict[SourcePassage, list[tuple[int, int]]] = {}
 
     def nearest(self, query: str, passages: Sequence[SourcePassage]) -> SourcePassage:
-        """Return the passage that shares most with a query, by the BM25 weights of words; the first of equal ones."""
+        """Return the passage that shares most with a query, by the BM25 weights of words; the first among equals."""
         content = self.weights.content(split_terms(query))
 
         def shared(passage: SourcePassage) -> float:
