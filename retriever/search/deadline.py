@@ -1,12 +1,19 @@
-"""The time that a search may take."""
+"""The time that a search may take, and the time that its stages took."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...core.checks import is_real
 from ...core.errors import DeadlineError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker", "sentences")  # in a fixed order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +57,30 @@ class Deadline:
                 f"the search was not done after {self.seconds:g} seconds, before the stage {stage!r}: allow more time, "
                 "or call warm_up() first"
             )
+
+
+class StageTimes:
+    """The seconds of each stage of one search. A call times a stage: `with timed("lexical"):`.
+
+    :param deadline: no stage but the reranker begins after it.
+    """
+
+    def __init__(self, deadline: Deadline | None) -> None:
+        self._deadline = deadline
+        self._seconds: dict[str, float] = {}  # by stage
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time a stage, or a part of it.
+
+        :raises DeadlineError: when the time is over before it.
+        """
+        if self._deadline and stage != "reranker":
+            self._deadline.check(stage)
+        start = time.perf_counter()
+        yield
+        self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds by stage, in the order of the stages."""
+        return {stage: self._seconds[stage] for stage in _STAGES if stage in self._seconds}

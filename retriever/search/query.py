@@ -14,8 +14,6 @@ two different words, passages with all of them come before the others, unless a 
 
 from __future__ import annotations
 
-import contextlib
-import time
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -23,24 +21,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays import isin_sorted
-from ...core.errors import DamagedError
-from ...core.runtime.blas import one_thread
-from ...core.runtime.threads import Threads
 from ...indexes.base import SEARCH_DEPTH
 from ..documents.document import context_of
-from .exact_matches import ExactMatches
+from .candidates.exact_matches import ExactMatches
+from .candidates.first_stage import FirstStage, without
+from .candidates.word_search import WordSearch
+from .deadline import StageTimes
 from .ranking import relevance as relevances
-from .ranking.fusion import Candidates, fuse, reranked_score
-from .ranking.neighbours import Ranking
+from .ranking.fusion import Candidates, reranked_score
 from .results.duplicates import RankedPassage, distinct, in_deviations, select
 from .results.hit import cite
 from .results.hits import Hits
 from .selection import DEEPER, Selection
 from .steps import finish
-from .word_search import MAX_TERMS, WordSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
 
@@ -55,8 +51,6 @@ if TYPE_CHECKING:
 
     Chosen = dict[int, list[int]]  # the best passages, best first, each with its copies
 
-_STAGES = ("encoding", "lexical", "exact", "semantic", "neighbours", "reranker", "sentences")  # in a fixed order
-_THREADS = 32  # searches by words at once
 _SHORT = 2  # different words of a query that a passage has to hold to come first
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
 
@@ -67,8 +61,7 @@ class Query:
     :param vector: returns the vector of the query, shape (1, dim). It is called once, if the mode needs it.
     :param parts: the exact parts of the query.
     :param deadline: no stage but the reranker begins after it.
-    :param nearest: cosines and ids of the passages nearest to the vector, best first, if the caller knows them. Used
-            only without a filter, and only if they are as many as the first stage takes.
+    :param nearest: cosines and ids of the passages nearest to the vector, if the caller knows them: see `FirstStage`.
     :param encode_texts: returns the vectors of sentences, shape (n, dim), if the relevance needs them.
     """
 
@@ -89,9 +82,9 @@ class Query:
         self._total = snapshot.passage_count
         self._vector = cache(vector)
         self._deadline = deadline
-        self._nearest = nearest
         self._encode_texts = encode_texts
-        self._seconds: dict[str, float] = {}  # by stage
+        self._timed = StageTimes(deadline)
+        self._first = FirstStage(snapshot, self._words, self._exact, self._vector, nearest, self._timed)
         self._deeper: list[Ids] = []  # candidates that each deeper search found, ascending
 
     def hits(self, k: int, **options: Any) -> Hits:
@@ -139,7 +132,7 @@ class Query:
         deepest = selection.deepest(depth, total, excludes_words=excludes_words)
         stage = None
         while True:
-            batch = self._candidates(depth, selection.mode, passing)
+            batch = self._first.candidates(depth, selection.mode, passing)
             yield "chunks", batch.ids[: None if self._exact else _READ * selection.pool + _READ_AT_LEAST].tolist()
             stage = self._first_stage(batch, selection, stage)
             candidates, chosen = self._choose(stage, selection)
@@ -163,7 +156,7 @@ class Query:
         """The chosen passages as hits with their citations."""
         mode = selection.mode
         line = relevances.line(self._snapshot, mode)
-        seconds = {stage: self._seconds[stage] for stage in _STAGES if stage in self._seconds}
+        seconds = self._timed.seconds()
         hits = cite(self._snapshot, candidates, chosen, relevance, line, mode=mode, seconds=seconds)
         if selection.with_vectors:
             vectors = self._snapshot.index.reconstruct(np.array([hit.passage for hit in hits], np.int64))
@@ -290,77 +283,14 @@ class Query:
 
     def candidates(self, k: int) -> Candidates:
         """The first stage of a hybrid search, best first: at least k passages if the index has as many."""
-        return self._candidates(k, "hybrid", None)
+        return self._first.candidates(max(SEARCH_DEPTH, k), "hybrid", None)
 
     def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """Ids and cosines of the k best passages, best first; no citations, which cost more than the search."""
         if min(k, self._total) == 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        candidates = self._candidates(k, mode, None)
+        candidates = self._first.candidates(max(SEARCH_DEPTH, k), mode, None)
         return candidates.ids[:k], candidates.semantic[:k]
-
-    def _candidates(self, k: int, mode: Mode, passing: Passing | None) -> Candidates:
-        """The first stage: at least k candidates if the index has as many, best first."""
-        depth = min(self._total, max(SEARCH_DEPTH, k))
-        search = {"hybrid": self._hybrid, "semantic": self._semantic_exact, "lexical": self._lexical}[mode]
-        return search(depth, passing).best_first()
-
-    def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
-        self._encode()  # it uses all cores: a search by words at the same time would slow it down by as much
-        words = _threads().submit(self._lexical, depth, passing)
-        by_meaning, by_words = self._semantic(depth, passing), words.result()
-        lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
-        if lexical is not None and neighbourhood is not None:
-            with self._timed("neighbours"), contextlib.suppress(DamagedError), one_thread:
-                ranking = Ranking(lexical, neighbourhood, self._snapshot.index.reconstruct)
-                return ranking.fuse(by_words, by_meaning, self._words.stems[:MAX_TERMS], self._vector()[0])
-        return fuse(by_words, by_meaning, self._cosines)
-
-    def _lexical(self, depth: int, passing: Passing | None) -> Candidates:
-        with self._timed("lexical"):
-            scores, ids = self._words.best(depth, passing)
-            best = np.lexsort((ids, -scores))[:depth]
-            ids, scores = ids[best], scores[best]
-        if self._exact:
-            with self._timed("exact"):
-                if len(missing := _without(self._exact.look_up(passing), ids)):
-                    more_scores, more_ids = self._words.scores(missing)
-                    rest = _without(missing, more_ids)  # passages with stop words alone
-                    ids = np.concatenate([ids, more_ids, rest])
-                    scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
-        return Candidates.by_words(ids, scores)
-
-    def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
-        """The candidates by meaning, and passages with all required words."""
-        candidates = self._semantic(depth, passing)
-        if not self._exact or not self._exact.required:
-            return candidates
-        with self._timed("exact"):
-            missing = _without(self._exact.look_up(passing), candidates.ids)
-        ids = np.concatenate([candidates.ids, missing])
-        return Candidates.by_meaning(ids, np.concatenate([candidates.semantic, self._cosines(missing)]))
-
-    def _semantic(self, depth: int, passing: Passing | None) -> Candidates:
-        vector = self._encode()
-        with self._timed("semantic"):
-            if self._nearest is not None and passing is None and len(self._nearest[1]) == depth:
-                cosines, ids = self._nearest
-            else:
-                allowed = None if passing is None else passing.chunks
-                cosines, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
-            exists = ids >= 0  # an index fills up with -1
-            return Candidates.by_meaning(ids[exists], cosines[exists])
-
-    def _encode(self) -> Floats:
-        """The vector of the query, shape (1, dim)."""
-        with self._timed("encoding"):
-            return self._vector()
-
-    def _cosines(self, ids: Ids) -> Floats:
-        vector = self._vector()[0]
-        with one_thread:
-            cosines: Floats = self._snapshot.index.reconstruct(ids) @ vector
-        return cosines
 
     def _rerank(self, candidates: Candidates, reranking: Reranking, mode: Mode) -> Candidates:
         """Reorder the candidates: the reranked ones first, by their new scores, then the others."""
@@ -382,22 +312,8 @@ class Query:
         reordered = replace(candidates, score=np.concatenate([mean, rest]).astype(np.float32), reranker=reranker)
         ranked = reordered.take(np.concatenate([best, np.arange(reached, len(candidates.ids))]))
         first = np.sort(ranked.ids[:reached])
-        self._deeper = [_without(ids, first) for ids in self._deeper]
+        self._deeper = [without(ids, first) for ids in self._deeper]
         return ranked.take(np.argsort(-self._levels(ranked, mode), kind="stable")) if self._exact else ranked
-
-    @contextlib.contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        if self._deadline and stage != "reranker":
-            self._deadline.check(stage)
-        start = time.perf_counter()
-        yield
-        self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
-
-
-@cache
-def _threads() -> Threads:
-    """Threads that search by words while the threads of the callers search by meaning."""
-    return Threads(_THREADS, "binocle-words")
 
 
 def _by_level(scores: Floats, levels: NDArray[np.intp]) -> Floats:
@@ -406,8 +322,3 @@ def _by_level(scores: Floats, levels: NDArray[np.intp]) -> Floats:
         return scores
     lifted: Floats = (scores + levels * (np.ptp(scores) + 1)).astype(np.float32)
     return lifted
-
-
-def _without(ids: Ids, excluded_ids: Ids) -> Ids:
-    """The ids that are not among the excluded ones, in their order."""
-    return ids[~isin_sorted(ids, np.sort(excluded_ids))]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.arrays import isin_sorted
-from ...core.errors import DamagedError
-from ...core.terms import query_stems
-from ..store.tables import rows_among
+from ....core.arrays import isin_sorted
+from ....core.errors import DamagedError
+from ....core.terms import query_stems
+from ...store.tables import rows_among
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...core.arrays import Floats, Ids, Mask
-    from ..store.snapshot import Passing, Snapshot
+    from ....core.arrays import Floats, Ids, Mask
+    from ...store.snapshot import Passing, Snapshot
 
 MAX_TERMS = 2_048  # of a query: users paste long texts
 _MAX_WORDS = 256  # distinct words of a query that full-text search looks up; more do not help

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.arrays import isin_sorted
-from ..documents.document import context_of
+from ....core.arrays import isin_sorted
+from ...documents.document import context_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...core.arrays import Ids
-    from ..store.snapshot import Passing, Snapshot
-    from .mode import Mode
-    from .ranking.fusion import Candidates
-    from .results.hit import Hit
+    from ....core.arrays import Ids
+    from ...store.snapshot import Passing, Snapshot
+    from ..mode import Mode
+    from ..ranking.fusion import Candidates
+    from ..results.hit import Hit
+    from ..words.exact import ExactQuery
     from .word_search import WordSearch
-    from .words.exact import ExactQuery
 
 _WITH_SIGNS = 1_000  # passages to take at most
 
