@@ -252,6 +252,9 @@ class Scope(DocumentReads, AsyncCalls):
             admitted: dict[int, Any] = {}
             rows: dict[int, dict[str, Any]] = {}
             for number, document in batch:
+                if isinstance(document, DocumentError):  # a server has refused it
+                    admitted[number] = document
+                    continue
                 try:
                     admitted[number] = completed_document(number, document, self._inside)
                     rows[number] = stored_columns(number, admitted[number])

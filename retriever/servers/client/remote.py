@@ -265,8 +265,8 @@ class RemoteRetriever(AsyncWrites):
 
         Many documents are several requests. The report has no counts of passages and no seconds.
 
-        :param documents: as in `Retriever.add`, and `if_exists` and `on_error` too. A field of another type, such as
-            a number as text, refuses the whole request, also with `on_error="skip"`.
+        :param documents: as in `Retriever.add`, and `if_exists` and `on_error` too. Values that JSON cannot have, such
+            as bytes, and other things than mappings refuse all documents, also with `on_error="skip"`.
         :raises InputError: naming the first invalid document.
         :raises UntrustedError: when the server or the token only reads.
         :raises BinocleError: when a request is refused; its message says how many documents were sent before.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .....core.errors import InputError
+from ....indexing.report import DocumentError
 from ....inspection.collection_map import folders
 from ....search.results.snippet import highlights
 from ....search.search_options import ContextOptions, SearchOptions
@@ -126,7 +127,12 @@ def document(caller: Caller, request: request_shapes.DocumentInput) -> Answer:
 
 def add(caller: Caller, request: request_shapes.AddInput) -> Answer:
     """Add documents, or replace documents with the same id."""
-    documents = [document.model_dump(exclude_none=True) for document in request.documents]
+    documents: list[Any] = [
+        DocumentError(number, document.name, f"document {number}: {document}")
+        if isinstance(document, DocumentError)
+        else document.model_dump(exclude_none=True)
+        for number, document in enumerate(request.documents)
+    ]
     return _report(caller.documents.add(documents, if_exists=request.if_exists, on_error=request.on_error, wait=_WAIT))
 
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
+from ....indexing.report import DocumentError
 from ...limits import MAX_DEPTH, MAX_DOCUMENTS, MAX_K, MAX_QUERIES
+from ..faults import describe
 
 MAX_QUERY = 10_000  # characters
 MAX_FACETS = 20
@@ -179,12 +189,26 @@ class NewDocument(Input):
     embedding: Annotated[list[float] | None, Field(description="A vector of your own, for one passage.")] = None
 
 
+def _document(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> NewDocument | DocumentError:
+    """Return a document or, if the request skips invalid ones, why it is none; its number is not known here."""
+    try:
+        document: NewDocument = check(value)
+    except ValidationError as error:
+        if info.data.get("on_error") != "skip":
+            raise
+        name = value.get("id") if isinstance(value, dict) else None
+        return DocumentError(0, name if isinstance(name, str) else None, describe(error, whole="the document"))
+    return document
+
+
 class AddInput(Input):
     """Documents to add."""
 
-    documents: Annotated[list[NewDocument], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     if_exists: Literal["replace", "skip", "fail"] = "replace"
-    on_error: Literal["stop", "skip"] = "stop"
+    on_error: Literal["stop", "skip"] = "stop"  # before the documents, whose check reads it
+    documents: Annotated[
+        list[Annotated[NewDocument, WrapValidator(_document)]], Field(min_length=1, max_length=MAX_DOCUMENTS)
+    ]
 
 
 class UpdateInput(Input):

@@ -225,6 +225,32 @@ def test_many_documents_are_added_by_several_requests(limit, tmp_path, tiny_mode
         assert "new 1" in remote
 
 
+@pytest.mark.parametrize("where", [None, F.tenant == "t1"])
+def test_documents_with_a_field_of_a_wrong_type_are_skipped(where, tmp_path, tiny_model, serving):
+    retriever = Retriever.open(tmp_path / "added", model=tiny_model)
+    retriever.add([{"id": "first", "text": "A ship."}])
+    token = access.Token(hashlib.sha256(b"a-token-of-tenant-1").digest(), where, write=True)
+    documents = [
+        {"id": "number", "text": 5},
+        {"id": "good", "text": "The moon."},
+        {"id": 7, "text": "The sea."},
+        {"id": "more", "text": "The sea.", "author": "me"},
+        {"id": "last", "text": "The sun."},
+    ]
+    with serving(retriever, access=access.Access(tokens=(token,)), writable=True) as address:
+        remote = RemoteRetriever(address, token="a-token-of-tenant-1")
+        with pytest.raises(InputError, match=r"^documents\.0\.text: expected a text, but 5 came"):
+            remote.add(documents)
+        report = remote.add(documents, on_error="skip")
+        assert (report.indexed, report.ids) == (2, ["good", "last"])
+        assert [(failure.number, failure.id) for failure in report.failures] == [(0, "number"), (2, None), (3, "more")]
+        assert [failure.reason for failure in report.failures] == [
+            "document 0: text: expected a text, but 5 came",
+            "document 2: id: expected a text, but 7 came",
+            "document 3: author is unknown: leave it out",
+        ]
+
+
 def test_deleted_documents_are_erased_from_the_disk_of_the_server(tmp_path, tiny_model, serving):
     retriever = Retriever.open(tmp_path / "added", model=tiny_model)
     retriever.add([{"id": name, "text": f"The {name} sails.", "metadata": {"x": 1}} for name in ("zebra", "walrus")])
