@@ -240,8 +240,8 @@ class Snapshot(CommittedRows):
     @locked_cached_property
     def index(self) -> LiveIndex:
         """The vector index of exactly these chunks."""
-        published, manifest = self._loaded.index, self._loaded.published
-        if manifest is not None and manifest.covers == self.head.rows:
+        published = self._loaded.index
+        if np.array_equal(published.ids, self.sorted_ids):
             return LiveIndex(published, None, None)
         live_mask = isin_sorted(published.ids, self.sorted_ids)
         newer = self.newer(int(published.ids[-1]) if len(published.ids) else -1, ["id", "vector"])

@@ -101,7 +101,7 @@ def load(state: CommittedRows) -> LiveNeighbourhood | None:
     if manifest.kind != KIND or manifest.build.get("encoder") != encoder.document_fingerprint:
         return None
     published = Neighbourhood.load(folder, manifest.count, encoder.dim)
-    return LiveNeighbourhood(published, state, complete=manifest.covers == state.head.rows)
+    return LiveNeighbourhood(published, state, complete=np.array_equal(published.ids, state.sorted_ids))
 
 
 def check(state: CommittedRows) -> None:

@@ -172,6 +172,18 @@ def test_a_missing_and_a_doubled_chunk_are_found_and_repaired(retriever):
     assert kinds(retriever) == set()
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+@pytest.mark.parametrize("change", [lambda rows: rows[1:], lambda rows: one(rows, id=900)], ids=["missing", "renamed"])
+def test_a_search_cites_the_passages_of_the_store_whatever_the_indexes_name(change, mode, retriever):
+    retriever.build_index("hnsw")
+    rewrite(retriever, "chunks", change, chunk_schema(32))
+    opened = Retriever.open(retriever.path)
+    rows = opened.snapshot().chunks.to_table(columns=["id", "text"]).to_pylist()
+    hits = opened.search("the cat max_size", k=50, mode=mode, collapse=False)
+    assert hits
+    assert {(hit.passage, hit.text) for hit in hits} <= {(row["id"], row["text"]) for row in rows}
+
+
 def test_a_chunk_of_no_document_is_found_and_repaired(retriever):
     rewrite(retriever, "chunks", lambda rows: [*rows, rows[-1] | {"id": 900, "document": 999}], chunk_schema(32))
     assert ("store", "document 999") in kinds(retriever)
