@@ -90,7 +90,7 @@ FUSIONS: dict[str, Fusion] = {
 def fused(retriever: Retriever, query: str, names: dict[int, str]) -> dict[str, list[tuple[str, float]]]:
     """For each fusion the documents of one query, best first."""
     vector = retriever.encoder.encode([query], kind="query")
-    candidates = Query(retriever.snapshot(), query, lambda: vector)._hybrid(200, None)  # noqa: SLF001
+    candidates = Query(retriever.snapshot(), query, lambda: vector).candidates(200)
     lexical, semantic = np.nan_to_num(candidates.lexical), candidates.semantic
     runs = {}
     for name in (NEIGHBOURS, *FUSIONS):
