@@ -133,7 +133,10 @@ class Query:
         stage = None
         while True:
             batch = self._first.candidates(depth, selection.mode, passing)
-            yield "chunks", batch.ids[: None if self._exact else _READ * selection.pool + _READ_AT_LEAST].tolist()
+            needed = [batch.ids[: _READ * selection.pool + _READ_AT_LEAST]]
+            if self._exact:
+                needed.append(batch.ids[self._exact.can_hold(batch.ids)])
+            yield "chunks", np.concatenate(needed).tolist()
             stage = self._first_stage(batch, selection, stage)
             candidates, chosen = self._choose(stage, selection)
             if len(chosen) >= selection.pool or depth >= deepest or len(batch.ids) < depth:

@@ -10,9 +10,11 @@ from ....core.arrays import isin_sorted
 from ...documents.document import context_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from ....core.arrays import Ids
+    from ....core.arrays import Ids, Mask
     from ...store.snapshot import Passing, Snapshot
     from ..mode import Mode
     from ..ranking.fusion import Candidates
@@ -33,6 +35,7 @@ class ExactMatches:
         self._contexts: dict[int, str] = {}  # by id, as read
         self._levels: dict[int, tuple[int, int]] = {}  # how well passages hold the parts, by id
         self._looked_up: Ids | None = None
+        self._with_tokens: Ids | None = None  # all passages that can hold a part, if an index of words can tell
 
     @property
     def required(self) -> bool:
@@ -57,11 +60,19 @@ class ExactMatches:
     def with_words(self, passing: Passing | None) -> Ids:
         """Passages with all words of an exact part, or its signs, ascending, looked up once for a query."""
         if self._looked_up is None:
-            ids = [self._words.with_all(words, limit, passing) for words, limit in self._parts.lookups.items()]
+            lookups = self._parts.lookups
+            found = {words: self._words.with_tokens(words) for words in lookups}
+            if self._parts.have_tokens and all(ids is not None for ids in found.values()):
+                self._with_tokens = _union(ids for ids in found.values() if ids is not None)
+            ids = [self._words.best_of(found[words], words, limit, passing) for words, limit in lookups.items()]
             if signs := self._parts.signs:
                 ids.append(self._with_signs(signs.split()[0], passing))
-            self._looked_up = np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
+            self._looked_up = _union(ids)
         return self._looked_up
+
+    def can_hold(self, ids: Ids) -> Mask:
+        """Whether each passage can hold an exact part, as far as an index of words tells without its text."""
+        return np.ones(len(ids), bool) if self._with_tokens is None else isin_sorted(ids, self._with_tokens)
 
     def _with_signs(self, signs: str, passing: Passing | None) -> Ids:
         """The first passages with these signs, ascending: all texts are read, since no index of words has signs."""
@@ -86,6 +97,9 @@ class ExactMatches:
     def _levels_of(self, ids: Ids) -> list[tuple[int, int]]:
         """How well passages hold the exact parts."""
         new = ids[[number not in self._levels for number in ids.tolist()]]
+        can_hold = self.can_hold(new)
+        self._levels.update(dict.fromkeys(new[~can_hold].tolist(), (0, 0)))
+        new = new[can_hold]
         if len(new):
             rows = self._snapshot.passages.of(new.tolist())
             levels = self._parts.levels(self._read(new), [row["heading"] for row in rows.values()])
@@ -96,6 +110,8 @@ class ExactMatches:
         """Leave out passages that fail the exact parts."""
         if not (self._parts.required or self._parts.excluded):
             return candidates
+        if self._parts.required:
+            candidates = candidates.take(np.flatnonzero(self.can_hold(candidates.ids)))
         passing = np.array([self._parts.passes(context) for context in self._read(candidates.ids)], bool)
         return candidates.take(np.flatnonzero(passing))
 
@@ -114,3 +130,8 @@ class ExactMatches:
     def explain(self, hit: Hit) -> None:
         """Add to a hit's explanation how it holds the exact parts."""
         hit.explanation["exact"] = self._parts.matches(hit.context, hit.heading)
+
+
+def _union(parts: Iterable[Ids]) -> Ids:
+    """Return the ids of all parts, ascending and each once."""
+    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))

@@ -51,15 +51,23 @@ class WordSearch:
         """Whether each of these passages holds all words of the query."""
         return isin_sorted(ids, np.sort(self._search(self._text, len(ids), among=np.sort(ids), every=True)[1]))
 
-    def with_all(self, words: str, limit: int, passing: Passing | None = None) -> Ids:
-        """Passages with all tokens of these words; the best by words if there are more than a limit."""
+    def with_tokens(self, words: str) -> Ids | None:
+        """Passages with all whole tokens of these words, ascending; None without an inverted index."""
         for index in self._snapshot.lexical_indexes():
             with contextlib.suppress(DamagedError):
-                ids = index.whole(words)
-                ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
-                best = ids if len(ids) <= limit else self._search(words, limit, among=ids)[1]
-                return best if len(best) else ids[:limit]
-        return self._search(words, limit, passing, every=True)[1]
+                return index.whole(words)
+        return None
+
+    def best_of(self, ids: Ids | None, words: str, limit: int, passing: Passing | None = None) -> Ids:
+        """Of the passages with all tokens of these words those that pass a filter; the best if there are many.
+
+        :param ids: what `with_tokens` returned for the words.
+        """
+        if ids is None:
+            return self._search(words, limit, passing, every=True)[1]
+        ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
+        best = ids if len(ids) <= limit else self._search(words, limit, among=ids)[1]
+        return best if len(best) else ids[:limit]
 
     def _search(
         self, text: str, depth: int, passing: Passing | None = None, *, among: Ids | None = None, every: bool = False

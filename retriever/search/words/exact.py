@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from ....core.terms import query_whole
 from ....core.words import UNSPACED, composed
 
 if TYPE_CHECKING:
@@ -146,6 +147,11 @@ class ExactQuery:
         of_name = _LOOKED_UP if len(self.text.split()) < _SENTENCE else _LOOKED_UP_OF_NAME
         limits |= {f"{required} {name}".strip(): of_name for name in self.names}
         return {text: limit for text, limit in limits.items() if re.search(r"\w", text)}
+
+    @property
+    def have_tokens(self) -> bool:
+        """Whether each literal has whole tokens in an index of words, so that a passage without them lacks it."""
+        return bool(self.literals) and all(literal.isascii() and query_whole(literal) for literal in self.literals)
 
     @property
     def signs(self) -> str | None:
