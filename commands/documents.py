@@ -152,9 +152,12 @@ def _find(retriever: Retriever, path: str, *, folders: bool) -> str:
     if is_forgotten(retriever, path):
         raise InputError(f"{path!r} was forgotten on request: {command_hint('index --retry')} reads it again")
     nearest = target if target in files else _nearest(path, paths)
-    shown = path_from_here(root) if nearest in files else str
-    hint = f"is it {shown(nearest)!r}? " if nearest and shown(nearest) != path else ""
-    raise NotFoundError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
+    raise _missing(path, path_from_here(root)(nearest) if nearest and nearest in files else nearest)
+
+
+def _missing(path: str, nearest: str | None) -> NotFoundError:
+    hint = f"is it {nearest!r}? " if nearest and nearest != path else ""
+    return NotFoundError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 
 
 def _spelling(name: str, paths: set[str]) -> str:

@@ -33,7 +33,7 @@ _MIMETYPES = (
 )  # fmt: skip
 
 
-def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:  # noqa: C901, PLR0911 - rules in order
+def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:  # noqa: PLR0911 - rules in order
     """Choose the format and the reader of a file.
 
     :raises UnsupportedError: when no reader takes it.
@@ -52,19 +52,28 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
     if sniffed == ".ole":
         return _choose_old_office(data, ending, formats)
     if sniffed == ".zip" and (_is_package(ending) or not by_name):
-        if ending in formats:
-            return formats[ending]  # its reader reports the damage
-        if ending:
-            raise UnsupportedError(f"no reader for {ending} files")
-        return formats[".zip"]
+        return _choose_zip(ending, formats)
     if _is_package(ending):
         return _choose_package(data, ending, sniffed, formats)
+    return _choose_file(data, ending, sniffed, formats)
+
+
+def _choose_zip(ending: str, formats: Mapping[str, Format]) -> Format:
+    """Choose the reader of a ZIP that shows no package."""
+    if ending in formats:
+        return formats[ending]  # its reader reports the damage
+    if ending:
+        raise UnsupportedError(f"no reader for {ending} files")
+    return formats[".zip"]
+
+
+def _choose_file(data: bytes, ending: str, sniffed: str, formats: Mapping[str, Format]) -> Format:
+    """Choose the reader of a file that is not named as a container, by its content and its name."""
+    by_name = formats.get(ending)
     if sniffed == ".mbox" and not by_name:  # Thunderbird names a mailbox after its folder, without an ending
         return formats[sniffed]
-    if (
-        sniffed == ".pdf" and by_name and not data.startswith(b"%PDF-")
-    ):  # a text about PDF, or a program that writes one
-        return by_name
+    if sniffed == ".pdf" and by_name and not data.startswith(b"%PDF-"):
+        return by_name  # a text about PDF, or a program that writes one
     if _is_package(sniffed) or (sniffed and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
         return formats[sniffed]
     if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".plain_text.")):
