@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -44,7 +45,8 @@ def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
     try:
         from ..retriever.servers.mcp_server import mcp_server, serve_http
     except ImportError as error:
-        raise MissingExtraError("the MCP SDK", "mcp", "binocle mcp") from error
+        sdk = "another version of the MCP SDK" if find_spec("mcp") else "the MCP SDK"
+        raise MissingExtraError(sdk, "mcp", "binocle mcp") from error
     server = mcp_server(retriever)
     if port is None:
         try:

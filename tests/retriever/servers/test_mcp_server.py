@@ -369,6 +369,19 @@ def test_the_server_says_its_address(retriever, monkeypatch):
     assert result.stderr == f"binocle: serving {addresses[0]} (Ctrl-C stops it)\n"
 
 
+@pytest.mark.parametrize(
+    ("absent", "named"),
+    [(["mcp", "mcp.server.mcpserver"], "the"), (["mcp.server.mcpserver"], "another version of the")],
+)
+def test_a_missing_or_earlier_sdk_is_said_in_one_line(absent, named, retriever, run, monkeypatch):
+    monkeypatch.delitem(sys.modules, "binocle.retriever.servers.mcp_server", raising=False)
+    for module in absent:
+        monkeypatch.setitem(sys.modules, module, None)
+    ran = run("mcp", retriever.path.parent)
+    expected = f"binocle: binocle mcp needs {named} MCP SDK, which is not installed: pip install 'binocle[mcp]'\n"
+    assert (ran.code, ran.err) == (2, expected)
+
+
 CALLS = {
     "search": ["query=cancel a task", "k=1"],
     "context": ["query=cancel a task", "max_tokens=100"],
