@@ -16,7 +16,7 @@ from .conversion.haystack_documents import OWN, passage_document, to_added, whol
 from .conversion.haystack_filters import where_of
 from .conversion.stored_values import unique_values, value_types
 from .conversion.values import JSON_VALUES, NOTHING, from_metadata, to_metadata
-from .opening import CALLS, added_records, dim_without_encoder, present, reads_of, search_documents
+from .opening import CALLS, WAIT, added_records, dim_without_encoder, present, reads_of, search_documents
 
 try:
     from haystack import default_from_dict, default_to_dict
@@ -62,9 +62,9 @@ class BinocleDocumentStore:
         if not isinstance(index, (str, os.PathLike)):
             self.index = reads_of(index)
         elif embedding_dim is None:
-            self.index = Retriever.open(index, model=model)
+            self.index = Retriever.open(index, model=model, wait=WAIT)
         else:
-            self.index = Retriever.open(index, encoder=None, dim=embedding_dim)
+            self.index = Retriever.open(index, encoder=None, dim=embedding_dim, wait=WAIT)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for a stored pipeline.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..search.results.hit import Hit
     from ..store.records import Record
 
+WAIT = 10.0  # seconds that a write to an index at a path waits for another writer, as on a server
 CALLS = CallPool()  # one for all adapters, so that many adapters do not start too many threads
 SEARCH_OPTIONS = sorted(SearchOptions.__optional_keys__)
 
@@ -32,7 +33,7 @@ def reads_of(index: Any) -> Any:
     if isinstance(index, DocumentReads):
         return index
     if isinstance(index, (str, os.PathLike)):
-        return Retriever.open(index)
+        return Retriever.open(index, wait=WAIT)
     raise InputError(f"expected a Retriever, a scope of one or the path of an index, not {index!r}")
 
 
@@ -48,11 +49,11 @@ def opened(index: Any, dim: Callable[[], int] | None) -> Any:
     """
     if dim is None or not isinstance(index, (str, os.PathLike)):
         return reads_of(index)
-    retriever = Retriever.open(index)
+    retriever = Retriever.open(index, wait=WAIT)
     try:
         retriever.snapshot()
     except NoIndexError:
-        return Retriever.open(index, encoder=None, dim=dim())
+        return Retriever.open(index, encoder=None, dim=dim(), wait=WAIT)
     return retriever
 
 

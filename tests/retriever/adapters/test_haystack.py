@@ -259,6 +259,11 @@ VALUES = [None, 0, 1, 2.5, -1, "a", "2020-01-01", "2021-02-03", ["a"], [1, 2], {
 VALUES += [{"b": value} for value in (None, ["a"], [{"c": 1}], {"c": None}, {"c": ["a"]}, {})]
 
 
+def test_a_write_to_a_path_waits_for_another_writer(retriever, write_beside):
+    store = BinocleDocumentStore(retriever.path)
+    assert write_beside(retriever.path, lambda: store.write_documents([Document(id="ship", content="A ship.")])) == 1
+
+
 @pytest.mark.thorough
 def test_random_filters_pass_what_haystack_passes(store):
     generator = random.Random(7)

@@ -442,6 +442,11 @@ def test_options_that_do_not_exist_are_refused(langchain_index, tiny_model, make
         retriever.invoke("the", where={"team": "x"})
 
 
+def test_a_write_to_a_path_waits_for_another_writer(retriever, write_beside):
+    store = BinocleVectorStore(retriever.path)
+    assert write_beside(retriever.path, lambda: store.add_texts(["A ship."], ids=["ship"])) == ["ship"]
+
+
 def test_one_text_or_id_is_no_list_of_them(langchain_index):
     """The letters of a text are no texts, and those of an id are no ids: "faq-1" deleted nothing, and said nothing."""
     for call, problem in (

@@ -365,6 +365,11 @@ def test_an_embedding_gives_the_vectors_of_the_encoder(tiny):
     assert asyncio.run(embedding.aget_text_embedding_batch(texts)) == embedding.get_text_embedding_batch(texts)
 
 
+def test_a_write_to_a_path_waits_for_another_writer(retriever, write_beside):
+    store = BinocleVectorStore(retriever.path)
+    assert write_beside(retriever.path, lambda: store.add([TextNode(id_="ship", text="A ship.")])) == ["ship"]
+
+
 def test_options_that_do_not_exist_are_refused(filled, tiny, make_reranker, tmp_path):
     with pytest.raises(ValidationError, match="foo"):
         BinocleEmbedding(tiny, foo=1)
