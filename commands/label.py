@@ -94,10 +94,16 @@ def label(
         elif answer.sure:
             echo(f"{answer.chance:.2f}  {answer.label}  {name(answer.document)}")
     number = sum(answer.sure for answer in labels)
+    if not number:
+        print_note(
+            f"binocle: no label is sure enough for any of {count_of(len(labels), 'document')}: "
+            f"the surest has a chance of {labels[0].chance:.2f}, and --precision is {precision:.2f}"
+        )
+        return EXIT_NEGATIVE
     print_note(
         f"binocle: {count_of(number, 'label')} for {count_of(len(labels), 'document')}; {_meaning(precision, known)}"
     )
-    return 0 if number else EXIT_NEGATIVE
+    return 0
 
 
 def _meaning(precision: float, examples: dict[str, str] | None) -> str:

@@ -4,7 +4,8 @@
 
 The truth is the section of a Debian package and the article of a SQuAD paragraph. Names are split in halves: the
 coefficients are fitted on one half, and the promise is tested on the other. A test draws 3 to 12 names, their
-documents, and up to half as many documents of other names, which should get no label.
+documents, and up to as many documents of other names, which should get no label. More draws have names of the other
+collection, so that none fits: a fifth of the draws for the fit, and a test of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from binocle.retriever.labels.document_labels import encode_names
 from binocle.retriever.labels.precision import chance, choose, corrected
 from binocle.retriever.labels.zero_shot import fit_labels
 from binocle.retriever.models.load import load_encoder
@@ -32,14 +34,16 @@ _NOT_TOPICS = {"oldlibs", "metapackages", "debug", "tasks", "localization", "mis
 _DOCUMENTS, _CHARACTERS = (20, 60), 150  # of a name at least and at most; of a document
 _PROMISE, _EXAMPLES, _FEWEST_KEPT = 0.9, (50, 100, 200), 20
 _RIDGE = 1.0
+_FOREIGN = 0.25  # draws whose names are of the other collection, for each other draw of the fit
 
 
 class Collection(NamedTuple):
-    """Unit vectors of documents, the true name of each, and the vector of each name."""
+    """Unit vectors of documents, the true name of each, the vector of each name, and the vectors of other subjects."""
 
     vectors: Floats
     truth: Any
     names: dict[str, Floats]
+    subjects: Floats
 
 
 class Draw(NamedTuple):
@@ -60,29 +64,50 @@ def main() -> None:
     debian = _collection(options.cache / "debian.npz", _debian(options.data / "debian_descriptions"))
     squad = _collection(options.cache / "squad.npz", _squad(options.data / "squad11"))
     collections = {"debian": debian, "squad": squad}
-    measured: dict[str, list[list[float]]] = {}
+    foreign = {"debian": "squad", "squad": "debian"}
+    measured: dict[str, list[list[tuple[float, float]]]] = {}
+    unfit: dict[str, list[float]] = {name: [] for name in collections}
     for seed in range(options.splits):
         random = np.random.default_rng(seed)
         halves = {name: _halves(collection, random) for name, collection in collections.items()}
-        train = {name: _draws(collections[name], first, random, options.draws) for name, (first, _) in halves.items()}
+        train = {
+            name: _learned(
+                collections[name],
+                halves[name][0],
+                _names(collections[foreign[name]], halves[foreign[name]][0]),
+                random,
+                options.draws,
+            )
+            for name in collections
+        }
+        both = _fit([draw for draws in train.values() for draw in draws])
         for name, (_, second) in halves.items():
             tests = _draws(collections[name], second, random, options.draws)
-            other_draws = next(draws for key, draws in train.items() if key != name)
-            both = _fit([draw for draws in train.values() for draw in draws])
             rows = {
                 "no examples": _precisions(tests, both),
-                "no examples, other collection": _precisions(tests, _fit(other_draws)),
+                "no examples, other collection": _precisions(tests, _fit(train[foreign[name]])),
             }
             rows |= {f"{count} examples": _precisions(tests, both, count, random) for count in _EXAMPLES}
             for key, precisions in rows.items():
                 measured.setdefault(f"{name}, {key}", []).append(precisions)
+            foreign_names = _names(collections[foreign[name]], halves[foreign[name]][1])
+            for draw in _foreign_draws(collections[name], second, foreign_names, random, options.draws):
+                unfit[name].append(float(choose(_odds(draw, both), _PROMISE).mean()))
     every = [
         draw
         for name, collection in collections.items()
-        for draw in _draws(collection, sorted(collection.names), np.random.default_rng(0), options.draws)
+        for draw in _learned(
+            collection,
+            sorted(collection.names),
+            collections[foreign[name]].names,
+            np.random.default_rng(0),
+            options.draws,
+        )
     ]
     results = {key: _summary(splits) for key, splits in measured.items()}
-    save("labels", {"promised": _PROMISE, "measured": results, "coefficients": _fit(every).round(4).tolist()}, seed=0)
+    labelled = {name: round(float(np.mean(shares)), 4) for name, shares in unfit.items()}
+    report = {"promised": _PROMISE, "measured": results, "kept where no name fits": labelled}
+    save("labels", report | {"coefficients": _fit(every).round(4).tolist()}, seed=0)
 
 
 def _debian(folder: Path) -> Iterable[tuple[str, str]]:
@@ -120,14 +145,38 @@ def _collection(file: Path, rows: Iterable[tuple[str, str]]) -> Collection:
     names = sorted(set(truth.tolist()))
     if not file.is_file():
         np.savez(file, vectors=encoder.encode([text for _, text in documents]))
-    return Collection(
-        np.load(file)["vectors"], truth, dict(zip(names, encoder.encode(names, kind="query"), strict=True))
-    )
+    vectors, subjects = encode_names(encoder, names)
+    return Collection(np.load(file)["vectors"], truth, dict(zip(names, vectors, strict=True)), subjects)
+
+
+def _names(collection: Collection, names: Sequence[str]) -> dict[str, Floats]:
+    return {name: collection.names[name] for name in names}
 
 
 def _halves(collection: Collection, random: np.random.Generator) -> tuple[list[str], list[str]]:
     names = random.permutation(sorted(collection.names)).tolist()
     return names[: len(names) // 2], names[len(names) // 2 :]
+
+
+def _learned(
+    collection: Collection, names: Sequence[str], foreign: dict[str, Floats], random: np.random.Generator, count: int
+) -> list[Draw]:
+    """Draw tests for the fit, a fifth of them with names that fit no document."""
+    unfit = _foreign_draws(collection, names, foreign, random, int(count * _FOREIGN))
+    return _draws(collection, names, random, count) + unfit
+
+
+def _foreign_draws(
+    collection: Collection, names: Sequence[str], foreign: dict[str, Floats], random: np.random.Generator, count: int
+) -> list[Draw]:
+    """Draw documents of these names, and label them by names of another collection."""
+    draws = []
+    for _ in range(count):
+        rows = random.permutation(np.flatnonzero(np.isin(collection.truth, list(names))))[: random.integers(60, 400)]
+        labels = random.choice(sorted(foreign), int(random.integers(3, 13)), replace=False).tolist()
+        fit = fit_labels(collection.vectors[rows], np.stack([foreign[label] for label in labels]), collection.subjects)
+        draws.append(Draw(fit.evidence, np.zeros(len(rows), bool)))
+    return draws
 
 
 def _draws(collection: Collection, names: Sequence[str], random: np.random.Generator, count: int) -> list[Draw]:
@@ -142,7 +191,9 @@ def _draw(collection: Collection, names: Sequence[str], random: np.random.Genera
     share = random.choice([0, 0.2, 0.5])
     outside = random.permutation(outside)[: int(len(inside) * share / (1 - share))]
     rows = np.concatenate([inside, outside])
-    fit = fit_labels(collection.vectors[rows], np.stack([collection.names[label] for label in labels]))
+    fit = fit_labels(
+        collection.vectors[rows], np.stack([collection.names[label] for label in labels]), collection.subjects
+    )
     return Draw(fit.evidence, np.array(labels)[fit.labels] == collection.truth[rows])
 
 
@@ -161,13 +212,17 @@ def _fit(draws: Sequence[Draw]) -> Floats:
     return np.append(slopes, weights[-1] - slopes @ mean)
 
 
+def _odds(draw: Draw, coefficients: Floats) -> Floats:
+    return np.clip(draw.evidence @ coefficients[:-1] + coefficients[-1], -6, 6)
+
+
 def _precisions(
     draws: Sequence[Draw], coefficients: Floats, examples: int = 0, random: np.random.Generator | None = None
 ) -> list[tuple[float, float]]:
     """Return the true precision of each draw's labels that are kept for the promise, and their share."""
     precisions = []
-    for evidence, right in draws:
-        odds = np.clip(evidence @ coefficients[:-1] + coefficients[-1], -6, 6)
+    for draw in draws:
+        odds, right = _odds(draw, coefficients), draw.right
         rest = np.arange(len(right))
         if random is not None:
             if len(right) < 2 * examples:

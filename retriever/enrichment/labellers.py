@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ...core.errors import InputError
-from ..labels.document_labels import check_names, directions
+from ..labels.document_labels import check_names, directions, encode_names
 from ..labels.precision import choose, log_odds
 from ..labels.zero_shot import fit_labels
 from ..models import model_files
-from ..models.encoder import encode_finite
 from ..models.heads.classifier import ProbeScorer, load_classifier
 from ..models.heads.head_settings import CLASSIFIER, TAGGER
 from ..models.heads.tagger import load_tagger
@@ -174,7 +173,7 @@ class NamesLabeller:
         self._names, self._dim = tuple(names), encoder.dim
         self._precision = 0.9 if precision is None else precision
         self.fingerprint = hashlib.sha256(json.dumps([*names]).encode()).hexdigest()[:32]
-        self._vectors = encode_finite(encoder, list(names), kind="query")
+        self._vectors, self._subjects = encode_names(encoder, names)
         rows = snapshot.document_rows
         owners = rows["id"].filter(pc.greater(rows["chunks"], 0)).to_numpy()
         sample = np.sort(np.random.default_rng(0).permutation(owners)[:_REFERENCE])
@@ -184,7 +183,7 @@ class NamesLabeller:
         """Compare documents with the names, beside a sample of the others."""
         is_other = ~np.isin(self._reference.documents, passages.documents)
         own, reference = (part.mean(part.vectors(self._dim)) for part in (passages, self._reference))
-        fit = fit_labels(directions(np.concatenate([own, reference[is_other]])), self._vectors)
+        fit = fit_labels(directions(np.concatenate([own, reference[is_other]])), self._vectors, self._subjects)
         sure = choose(log_odds(fit.evidence), self._precision)
         results = zip(fit.labels[: len(own)].tolist(), sure[: len(own)].tolist(), strict=True)
         return [(self._names[label] if is_sure else [],) for label, is_sure in results]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
+from ..models.encoder import encode_finite
 from .precision import chance, choose, corrected, log_odds
+from .subjects import SUBJECTS
 from .zero_shot import fit_labels
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def label_documents(
     documents, vectors = _document_vectors(records)
     if not documents:
         raise InputError("there are no documents to label")
-    fit = fit_labels(vectors, encoder.encode(list(names), kind="query"))
+    fit = fit_labels(vectors, *encode_names(encoder, names))
     odds = log_odds(fit.evidence)
     if examples is not None:
         rows = _rows_of(examples, documents, names)
@@ -99,6 +101,12 @@ def check_names(names: Sequence[str]) -> None:
     """:raises InputError: when these names of labels are not distinct, or too few."""
     if len(set(names)) < max(2, len(names)) or not all(map(str.strip, names)) or NONE in names:
         raise InputError(f"{', '.join(names)!r} are no labels: expected at least two different ones, and not {NONE!r}")
+
+
+def encode_names(encoder: Encoder, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the vectors of names, shape (names, dim), and of `SUBJECTS`, shape (subjects, dim)."""
+    vectors = encode_finite(encoder, [*names, *SUBJECTS], kind="query")
+    return vectors[: len(names)], vectors[len(names) :]
 
 
 def _document_vectors(records: Iterable[Record]) -> tuple[list[str], Floats]:

@@ -23,30 +23,35 @@ def units(vectors: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def clusters():
-    """Documents around three centres, and names a little way off each centre."""
+    """Documents around three centres, names a little way off each centre, and the true name of each document."""
     random = np.random.default_rng(0)
     centres = random.standard_normal((3, 48))
     truth = random.integers(0, 3, 90)
     documents = units(centres[truth] + 0.7 * random.standard_normal((90, 48)))
-    return documents, units(centres + 0.9 * random.standard_normal((3, 48))), truth
+    subjects = units(random.standard_normal((100, 48)))
+    return documents, units(centres + 0.9 * random.standard_normal((3, 48))), truth, subjects
 
 
 def test_documents_get_the_label_of_their_cluster(clusters):
-    documents, names, truth = clusters
-    fit = fit_labels(documents, names)
+    documents, names, truth, subjects = clusters
+    fit = fit_labels(documents, names, subjects)
     assert (fit.labels == truth).mean() > 0.97
     assert (fit.labels == truth).mean() >= ((documents @ names.T).argmax(1) == truth).mean()
-    assert fit.evidence.shape == (90, 7)
+    assert fit.evidence.shape == (90, 8)
 
 
 def test_the_order_of_documents_and_the_scale_of_cosines_do_not_matter(clusters):
-    documents, names, _ = clusters
-    fit, order = fit_labels(documents, names), np.random.default_rng(1).permutation(90)
-    again = fit_labels(documents[order], names)
+    documents, names, _, subjects = clusters
+    fit, order = fit_labels(documents, names, subjects), np.random.default_rng(1).permutation(90)
+    again = fit_labels(documents[order], names, subjects)
     np.testing.assert_array_equal(again.labels, fit.labels[order])
     np.testing.assert_allclose(again.evidence, fit.evidence[order], atol=1e-3)
     common = np.full((90, 1), 3, np.float32)  # raises and narrows every cosine, as other encoders do
-    raised = fit_labels(units(np.hstack([documents, common])), units(np.hstack([names, common[:3]])))
+    raised = fit_labels(
+        units(np.hstack([documents, common])),
+        units(np.hstack([names, common[:3]])),
+        units(np.hstack([subjects, np.full((100, 1), 3, np.float32)])),
+    )
     np.testing.assert_array_equal(raised.labels, fit.labels)
     np.testing.assert_allclose(raised.evidence, fit.evidence, atol=0.2)
 
@@ -57,14 +62,23 @@ def test_a_name_that_is_near_to_every_document_does_not_take_them_all():
     truth = np.arange(40) % 2
     documents, names = vectors[truth].astype(np.float32), np.eye(2, 3, dtype=np.float32)
     assert (documents @ names.T).argmax(1).tolist() == [1] * 40
-    assert fit_labels(documents, names).labels.tolist() == truth.tolist()
+    assert fit_labels(documents, names, names).labels.tolist() == truth.tolist()
+
+
+def test_a_label_is_sure_only_if_it_fits_better_than_other_subjects(clusters):
+    documents, names, _, subjects = clusters
+    fit = fit_labels(documents, names, subjects)
+    assert choose(log_odds(fit.evidence), 0.9).mean() > 0.95
+    rivals = fit_labels(documents, names, np.concatenate([subjects[:50], np.repeat(names, 17, axis=0)]))
+    np.testing.assert_array_equal(rivals.labels, fit.labels)
+    assert not choose(log_odds(rivals.evidence), 0.9).any()
 
 
 def test_neighbours_are_those_of_brute_force(clusters, monkeypatch):
-    documents, _, _ = clusters
+    documents, _, _, _ = clusters
     cosines = documents @ documents.T
     np.fill_diagonal(cosines, -2)
-    expected = np.sort(np.argsort(-cosines, axis=1)[:, :10])
+    expected = np.sort(np.argsort(-cosines, axis=1)[:, :9])  # the root of 90
     monkeypatch.setattr(zero_shot, "_BLOCK", 7)
     np.testing.assert_array_equal(np.sort(zero_shot._neighbours(documents)), expected)
     monkeypatch.setattr(zero_shot, "_REFERENCE", 20)
@@ -75,10 +89,19 @@ def test_neighbours_are_those_of_brute_force(clusters, monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_documents_are_labelled_too(count, clusters):
-    documents, names, _ = clusters
-    fit = fit_labels(documents[:count], names)
+    documents, names, _, subjects = clusters
+    fit = fit_labels(documents[:count], names, subjects)
     assert np.isfinite(fit.evidence).all()
     assert np.isfinite(log_odds(fit.evidence)).all()
+
+
+def test_a_label_of_few_documents_in_a_small_folder_is_sure():
+    random = np.random.default_rng(0)
+    centres = random.standard_normal((3, 200))
+    documents = units(np.repeat(centres, 4, axis=0) + 0.3 * random.standard_normal((12, 200)))
+    fit = fit_labels(documents, units(centres), units(random.standard_normal((100, 200))))
+    assert fit.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert choose(log_odds(fit.evidence), 0.9).all()  # three of ten neighbours would not be enough
 
 
 def test_a_promise_with_examples_is_kept_although_the_estimate_is_wrong():
@@ -121,6 +144,7 @@ def test_a_correction_stays_finite_when_all_examples_are_right_or_wrong():
 def test_the_coefficients_are_those_of_the_benchmark_and_its_promises_hold():
     results = json.loads(RESULTS.read_text("utf-8"))["results"]
     assert list(precision._COEFFICIENTS) == results["coefficients"]
+    assert max(results["kept where no name fits"].values()) < 0.01
     promises = {name: value["mean precision"] for name, value in results["measured"].items()}
     assert all(0.88 <= promises[f"debian, {count} examples"] <= 0.92 for count in (50, 100, 200))
     assert all(0.88 <= promises[f"squad, {count} examples"] <= 0.94 for count in (50, 100, 200))
@@ -174,7 +198,19 @@ def test_a_command_samples_calibrates_and_labels(labelled, run, tmp_path):
     right = [row["label"] == truth[int(row["document"].split(".")[0]) % 2] for row in done.rows if row["label"]]
     assert np.mean(right) > 0.8 if right else done.code == 1
     assert [row["chance"] for row in done.rows] == sorted((row["chance"] for row in done.rows), reverse=True)
-    assert "is an estimate, not calibrated on this index" in run("label", *index, "--as", "cat, tax").err
+    estimate = run("label", *index, "--as", "cat, tax", "--precision", 0.5)
+    assert "is an estimate, not calibrated on this index" in estimate.err
+
+
+def test_a_command_says_how_sure_the_best_label_is_where_none_is_sure_enough(labelled, run, monkeypatch):
+    labels = [DocumentLabel("1.md", "cat", 0.614, sure=False), DocumentLabel("2.md", "tax", 0.4, sure=False)]
+    monkeypatch.setattr(document_labels, "label_documents", lambda *_, **__: labels)
+    none = run("label", "--index", labelled.path, "--as", "cat, tax")
+    assert (none.code, none.out) == (1, "")
+    assert none.err == (
+        "binocle: no label is sure enough for any of 2 documents: "
+        "the surest has a chance of 0.61, and --precision is 0.90\n"
+    )
 
 
 def test_a_sample_is_json_on_request_and_takes_no_option_of_labels(labelled, run, tmp_path):
