@@ -57,8 +57,13 @@ def test_the_threshold_gives_the_highest_f1_over_all_questions():
 
 def test_a_promised_precision_counts_all_rows_that_are_equally_sure():
     likely, right = np.array([0.9] * 40 + [0.7] * 40), np.array([1.0] * 10 + [0.0] * 30 + [1.0] * 40)
-    assert calibration.precisions(likely, right) == ((0.9, 0.25), (0.7, 0.625))
+    assert calibration.precisions(likely, right) == ((0.9, 11 / 42), (0.7, 51 / 82))
     assert calibration.precisions(np.empty(0), np.empty(0)) == ()
+
+
+def test_a_few_right_rows_promise_little():
+    likely = np.array([0.99, 0.98])
+    assert calibration.precisions(likely, np.ones(2)) == ((0.99, 2 / 3), (0.98, 3 / 4))
 
 
 def test_the_intervals_of_several_answers_a_row_draw_rows():
