@@ -61,10 +61,10 @@ class ExactMatches:
         """Passages with all words of an exact part, or its signs, ascending, looked up once for a query."""
         if self._looked_up is None:
             lookups = self._parts.lookups
-            found = {words: self._words.with_tokens(words) for words in lookups}
-            if self._parts.have_tokens and all(ids is not None for ids in found.values()):
-                self._with_tokens = _union(ids for ids in found.values() if ids is not None)
-            ids = [self._words.best_of(found[words], words, limit, passing) for words, limit in lookups.items()]
+            with_tokens = {words: self._words.with_tokens(words) for words in lookups}
+            if self._parts.have_tokens and all(ids is not None for ids in with_tokens.values()):
+                self._with_tokens = _union(ids for ids in with_tokens.values() if ids is not None)
+            ids = [self._words.best_of(with_tokens[words], words, limit, passing) for words, limit in lookups.items()]
             if signs := self._parts.signs:
                 ids.append(self._with_signs(signs.split()[0], passing))
             self._looked_up = _union(ids)
