@@ -235,9 +235,9 @@ def mean_value(values: Sequence[float], seed: int) -> Value:
 
 
 def share_above(f1: Sequence[float], floor: Sequence[float], seed: int) -> Value:
-    """The share of the way from one mean F1 (0) to the whole text (1) that another has come, of the same texts.
+    """Where the mean F1 lies between the mean of `floor` (0) and the whole text (1); at least 0.
 
-    Each sample of the bootstrap draws both. It is at least 0.
+    :param floor: F1 of the same texts. Each sample of the bootstrap draws both.
     """
     table = np.column_stack([f1, floor])
 
