@@ -64,8 +64,11 @@ class FirstStage:
 
     def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
         self._encode()  # it uses all cores: a search by words at the same time would slow it down by as much
-        words = _threads().submit(self._lexical, depth, passing)
-        by_meaning, by_words = self._semantic(depth, passing), words.result()
+        if self._known(depth, passing):  # so nothing is left to do meanwhile
+            by_meaning, by_words = self._semantic(depth, passing), self._lexical(depth, passing)
+        else:
+            words = _threads().submit(self._lexical, depth, passing)
+            by_meaning, by_words = self._semantic(depth, passing), words.result()
         lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
         if lexical is not None and neighbourhood is not None:
             with self._timed("neighbours"), contextlib.suppress(DamagedError), one_thread:
@@ -100,13 +103,17 @@ class FirstStage:
     def _semantic(self, depth: int, passing: Passing | None) -> Candidates:
         vector = self._encode()
         with self._timed("semantic"):
-            if self._nearest is not None and passing is None and len(self._nearest[1]) == depth:
-                cosines, ids = self._nearest
+            if known := self._known(depth, passing):
+                cosines, ids = known
             else:
                 allowed = None if passing is None else passing.chunks
                 cosines, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
             exists = ids >= 0  # an index fills up with -1
             return Candidates.by_meaning(ids[exists], cosines[exists])
+
+    def _known(self, depth: int, passing: Passing | None) -> tuple[Floats, Ids] | None:
+        """The cosines and ids of the nearest passages, if they were found together with those of other searches."""
+        return self._nearest if passing is None and self._nearest and len(self._nearest[1]) == depth else None
 
     def _encode(self) -> Floats:
         """The vector of the query, shape (1, dim)."""
