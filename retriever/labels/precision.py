@@ -66,12 +66,16 @@ def corrected(odds: Doubles, examples: Doubles, right: Mask) -> Doubles:
 
 
 def choose(odds: Doubles, precision: float) -> Mask:
-    """Choose the surest labels, as many as have a mean chance to be right of at least the precision."""
+    """Choose the surest labels, as many as have a mean chance to be right of at least the precision.
+
+    However sure the others are, a label is left out if its own chance is below 0.5, or below a precision under 0.5.
+    """
     ranked = chance(odds)
     order = np.argsort(-ranked, kind="stable")
     means = np.cumsum(ranked[order]) / np.arange(1, len(order) + 1)
     mask = np.zeros(len(order), bool)
     mask[order[: int((means >= precision).sum())]] = True
+    mask &= ranked >= min(precision, 0.5)
     return mask
 
 

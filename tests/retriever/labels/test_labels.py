@@ -125,6 +125,12 @@ def test_as_many_labels_are_kept_as_the_precision_allows():
     assert choose(odds, 0.96).tolist() == [False] * 4
 
 
+def test_a_label_that_is_likelier_wrong_is_not_kept_beside_sure_ones():
+    odds = np.log(np.array([0.99, 0.99, 0.99, 0.55, 0.1]) / np.array([0.01, 0.01, 0.01, 0.45, 0.9]))
+    assert choose(odds, 0.5).tolist() == [True, True, True, True, False]
+    assert choose(odds, 0.05).tolist() == [True] * 5
+
+
 def test_a_correction_needs_its_minimum_of_examples():
     odds = np.zeros(precision.MIN_EXAMPLES)
     assert corrected(odds, odds, odds == 0).shape == odds.shape
