@@ -20,7 +20,7 @@ from .model import BertModel
 from .weights import BertConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -67,6 +67,11 @@ class BertEncoder:
         self._expects_queries = False
         self._gpu: BertGpu | None = None
         self._torch: TorchEncoder | None = None  # on a GPU, for models without a `BertGpu`
+
+    def __reduce__(self) -> tuple[Callable[[str], Encoder], tuple[str]]:
+        from ..load import load_encoder  # which imports this module
+
+        return load_encoder, (self.name,)  # another process loads the model for itself
 
     @classmethod
     def load(

@@ -45,6 +45,11 @@ class BertReranker(Reranker):
         self._model, self._int8 = model, int8
         self.max_tokens = model.limit - model.tokenizer(truncated=False).num_special_tokens_to_add(is_pair=True)
 
+    def __reduce__(self) -> tuple[Callable[[str], Reranker], tuple[str]]:
+        from ..load import load_reranker  # which imports this module
+
+        return load_reranker, (self.name,)  # another process loads the model for itself
+
     @classmethod
     def load(
         cls, name: str, folder: Path, settings: CrossEncoderSettings, config: BertConfig, *, int8: bool = False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import shutil
 import threading
 from pathlib import Path
@@ -47,6 +48,16 @@ def test_vectors_equal_sentence_transformers(tiny, tiny_model):
     expected = reference(tiny_model).encode(TEXTS)
     np.testing.assert_allclose(tiny.encode(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(tiny.encode(TEXTS, kind="query"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["", "@int8", "@16"])
+def test_an_encoder_goes_to_another_process_after_its_use_too(suffix, tiny_model):
+    encoder = load_encoder(tiny_model + suffix)
+    texts = ["The cat sat on the mat.", "bread"]
+    vectors = encoder.encode(texts)
+    sent = pickle.dumps(encoder)
+    assert len(sent) < 10_000  # without the weights
+    np.testing.assert_array_equal(pickle.loads(sent).encode(texts), vectors)
 
 
 def test_the_graph_gives_the_vectors_of_numpy(tiny):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,13 @@ def test_a_folder_that_cross_encoder_saves_needs_no_torch(tiny_model, tmp_path):
     pairs = [(QUERY, passage) for passage in PASSAGES]
     expected = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
     np.testing.assert_allclose(reranker.score_pairs(pairs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["", "@int8"])
+def test_a_reranker_goes_to_another_process_after_its_use_too(suffix, make_reranker, tmp_path):
+    reranker = load_reranker(f"{make_reranker(tmp_path / 'reranker')}{suffix}")
+    scores = reranker.score("cat", ["The cat sat.", "bread"])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(reranker)).score("cat", ["The cat sat.", "bread"]), scores)
 
 
 def test_what_the_tokenizers_settings_say_otherwise_than_its_file_is_obeyed(copy, tiny_reranker):
