@@ -214,6 +214,7 @@ class Searches:
         def warm(snapshot: Snapshot) -> None:
             identity = snapshot.head.encoder
             self._index.models.warm_up(identity)
+            snapshot.keep_documents()
             if not identity.is_none and is_small(snapshot.passage_count):  # a search may encode sentences too
                 self._index.models.encoder_of(identity).encode(["warm up"])
 

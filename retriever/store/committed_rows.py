@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _PASSAGE = ("document", "heading", "text", "char_start", "char_end", "line_start", "line_end", "page")
 _CITED_DOCUMENT = ("path", "sha256", "title", "format", "metadata", "source")
+_KEPT_DOCUMENTS = 100_000  # without their texts 200 to 500 bytes each
 _LAST_ID = np.iinfo(np.int64).max
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _NULLABLE = frozenset(("page", SYMBOLS, PREVIOUS))
@@ -130,7 +131,7 @@ class CommittedRows:
     def document_rows(self) -> pa.Table:
         """All documents, without their texts."""
         rows = self._rows
-        return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE))
+        return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE)).combine_chunks()
 
     def rows_at(self, paths: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
         """Return these columns of the documents with these paths, of parts of these files, perhaps of a few others."""
@@ -197,8 +198,32 @@ class CommittedRows:
             return int(self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL")) if self.head.previous else 0
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
-        """Return the rows of these documents by id; all columns but `text` unless `columns` names them."""
-        return self._by_id("documents", ids, columns or self.document_rows.column_names)
+        """Return the rows of these documents by id; all columns but `text` unless `columns` names them.
+
+        Once `document_rows` is read, it answers: Lance takes a millisecond and more.
+        """
+        names = columns or self.document_rows.column_names
+        if "document_rows" not in vars(self) or "text" in names:
+            return self._by_id("documents", ids, names)
+        known, order = self._documents_by_id
+        requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]
+        positions = order[np.searchsorted(known, requested[isin_sorted(requested, known)])]
+        rows = self.document_rows.take(positions).select(list(dict.fromkeys(["id", *names]))).to_pylist()
+        return {row["id"]: row for row in rows}
+
+    def keep_documents(self) -> None:
+        """Read the `document_rows` if they are few enough for the memory of a process that searches."""
+        with self.reading("documents"):
+            count = self.documents.count_rows()
+        if count <= _KEPT_DOCUMENTS:
+            _ = self.document_rows
+
+    @locked_cached_property
+    def _documents_by_id(self) -> tuple[Ids, Positions]:
+        """The ids of `document_rows`, ascending, and the position of each."""
+        ids = self.document_rows["id"].to_numpy()
+        order = np.argsort(ids, kind="stable")
+        return ids[order], order
 
     def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return these columns of the rows of these chunks by id."""

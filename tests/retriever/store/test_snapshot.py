@@ -9,8 +9,8 @@ import pytest
 from binocle import NotFoundError, Retriever
 from binocle.core.errors import InputError
 from binocle.indexes.flat import FlatIndex
+from binocle.retriever.store import committed_rows, records
 from binocle.retriever.store import documents as stored_documents
-from binocle.retriever.store import records
 from binocle.retriever.store.derived.live_index import LiveIndex
 from binocle.retriever.store.filters.where import parse
 from binocle.retriever.store.snapshot import Snapshot
@@ -280,6 +280,21 @@ def test_rows_are_taken_by_id_once_each_in_order(store):
     assert snapshot.newer(6, ["id"]).num_rows == 0
     assert snapshot.rows_at([], ["id"]) == snapshot.rows_at(["nothing"], ["id"]) == []
     assert {row["id"] for row in snapshot.rows_at(["1.txt", "2.txt", "6.txt"], ["id"])} >= {1, 6}
+
+
+def test_documents_in_memory_are_those_of_the_table(store, monkeypatch):
+    with open_writer(store) as writer:
+        put(writer, *range(6), drop=[])
+        put(writer, 7, 6, drop=[2])
+    kept = Snapshot.latest(store)
+    kept.keep_documents()
+    for ids in ([], [7], [5, 1, 2, 5, 99, -3, 7, 6]):
+        for columns in (["path", "metadata"], ["id", "path"], ["path", "text"]):
+            assert kept.documents_by_id(ids, columns) == Snapshot.latest(store).documents_by_id(ids, columns)
+    monkeypatch.setattr(committed_rows, "_KEPT_DOCUMENTS", 6)
+    many = Snapshot.latest(store)
+    many.keep_documents()
+    assert "document_rows" in vars(kept) and "document_rows" not in vars(many)
 
 
 # The vector index
