@@ -39,7 +39,7 @@ _B = 0.75
 _EXACT = 1 - 1e-5  # of a sum of float32: the order of its terms changes it by less than the rest
 _LOOKUP = 5  # postings are added in the time of one row's look-up
 _RECENT = 32  # number of terms to keep the postings of; a segment with deleted rows copies the live ones
-_LONG = 8  # a binary search is faster if a posting list has more than this many rows for each row to find
+_LONG = 4  # a binary search is faster if a posting list has more than this many rows for each row to find
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class LexicalIndex:
                 else:
                     by_row[with_term] = counts
                     frequencies[columns] = by_row[rows]
-                    by_row[with_term] = 0
+                    by_row.fill(0)
         return table, [self._idf(of_term.frequency) for of_term in postings]
 
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
@@ -363,9 +363,11 @@ def _frequencies_of(rows: Positions, with_term: Rows, counts: NDArray[np.uint8])
     if not len(with_term):
         return np.zeros(len(rows), np.uint8)
     own = rows.astype(with_term.dtype)
-    positions = np.searchsorted(with_term, own).clip(max=len(with_term) - 1)
-    result: NDArray[np.uint8] = np.where(with_term[positions] == own, counts[positions], np.uint8(0))
-    return result
+    positions = np.searchsorted(with_term, own)
+    np.minimum(positions, len(with_term) - 1, out=positions)
+    frequencies: NDArray[np.uint8] = counts.take(positions)
+    frequencies *= with_term.take(positions) == own
+    return frequencies
 
 
 def _best(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
