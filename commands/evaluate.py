@@ -155,11 +155,11 @@ def _lines(result: RetrievalResult | JudgedRowsResult) -> list[str]:
 
     heading, ending = _of_rows(result) if isinstance(result, JudgedRowsResult) else _of_collection(result)
     thresholds = getattr(result, "thresholds", {})
-    lines = [heading]
+    lines, width = [heading], max(11, *map(len, result.measures))
     for name, value in result.measures.items():
         low, high = result.intervals[name]
         threshold = f"  at {thresholds[name]:.4f} and above" if name in thresholds else ""
-        lines.append(f"{name:<11} {value:.4f}  [{bounds(value, low, high)}]{threshold}")
+        lines.append(f"{name:<{width}} {value:.4f}  [{bounds(value, low, high)}]{threshold}")
     return [*lines, ending]
 
 

@@ -42,9 +42,9 @@ def answer(question: str, files: tuple[str, ...], reader: str, as_json: bool) ->
     from ...retriever.search.arguments import check_words
 
     question = check_words(question)
-    model = load_reader(reader)
     names = files or ("-",)
     texts = [_read(name) for name in names]
+    model = load_reader(reader)
     rows = [
         (name, text, span)
         for name, text, span in zip(names, texts, model.read(question, texts), strict=True)
@@ -67,6 +67,8 @@ def answer(question: str, files: tuple[str, ...], reader: str, as_json: bool) ->
 
 
 def _read(name: str) -> str:
+    if Path(name).is_dir():
+        raise InputError(f"{name} is a folder: expected a file; 'binocle search --answer' reads an indexed folder")
     try:
         if name == "-":
             if sys.stdin is None:

@@ -48,6 +48,8 @@ def rank(query: str, file: str, count: int | None, model: str | None, as_json: b
 
 def _lines(file: str) -> list[str]:
     """Return the lines of a file; bytes that are no UTF-8 become U+FFFD, since grep prints any file."""
+    if Path(file).is_dir():
+        raise InputError(f"{file} is a folder: expected a file of lines; 'binocle search' ranks an indexed folder")
     if file != "-":
         content = Path(file).read_bytes()
     elif sys.stdin is None:

@@ -47,3 +47,12 @@ def test_no_line_is_exit_code_1_and_other_bytes_do_no_harm(run, tiny_model, tmp_
 @pytest.mark.parametrize("command", [["rank"], ["answer", "--reader", "nowhere"]], ids=lambda command: command[0])
 def test_an_empty_query_is_an_error(command, run):
     assert run(*command, " ", stdin=FOUND) == (2, "", "binocle: the query is empty: say what to look for\n")
+
+
+def test_a_folder_is_refused_with_the_command_that_reads_it(run, tmp_path):
+    asked = run("answer", "who", tmp_path, "--reader", "missing")
+    message = f"{tmp_path} is a folder: expected a file; 'binocle search --answer' reads an indexed folder"
+    assert (asked.code, asked.out, asked.err) == (2, "", f"binocle: {message}\n")
+    ranked = run("rank", "who", tmp_path)
+    message = f"{tmp_path} is a folder: expected a file of lines; 'binocle search' ranks an indexed folder"
+    assert (ranked.code, ranked.out, ranked.err) == (2, "", f"binocle: {message}\n")

@@ -62,6 +62,8 @@ def test_evaluate_and_compare_take_the_head_of_the_rows(heads, run, kind, noun, 
     answer = run("compare", heads / noun, heads / f"other-{noun}", "--data", file, "--measure", measure, "--json")
     assert answer.code == 0, answer.err
     assert '"baseline"' in answer.out
+    table = run("evaluate", file, "--model", heads / noun).out.splitlines()[1:-1]
+    assert len({line.index("[") for line in table}) == 1  # the columns stand below each other
     wrong = run("evaluate", file)
     assert wrong.code == 2 and f"are for a {noun}: give it as --model" in wrong.err
     lexical = run("compare", heads / noun, "lexical", "--data", file)
