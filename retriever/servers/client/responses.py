@@ -47,9 +47,16 @@ def joined(report: Report, part: Report, sent: int) -> Report:
         **{name: getattr(report, name) + getattr(part, name) for name in counts},
         chunks_total=part.chunks_total,
         ids=[*report.ids, *part.ids],
-        failures=[*report.failures, *(replace(failure, number=failure.number + sent) for failure in part.failures)],
+        failures=[*report.failures, *(_moved(failure, sent) for failure in part.failures)],
         note=part.note,
     )
+
+
+def _moved(failure: Failure, sent: int) -> Failure:
+    """Return a failure with the number of its document among all documents, also in the reason."""
+    number = failure.number + sent
+    reason = failure.reason.replace(f"document {failure.number}", f"document {number}", 1)
+    return replace(failure, number=number, reason=reason)
 
 
 def _hit(row: Mapping[str, Any]) -> Hit:

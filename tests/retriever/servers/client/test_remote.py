@@ -217,8 +217,10 @@ def test_many_documents_are_added_by_several_requests(limit, tmp_path, tiny_mode
         report, expected = remote.add(documents), here.add(documents)
         assert len(calls) == 3
         assert (report.indexed, report.skipped, report.ids) == (expected.indexed, expected.skipped, expected.ids)
-        report = remote.add([*documents, {"id": "first", "text": "x"}], if_exists="fail", on_error="skip")
+        documents_again = [*documents, {"id": "first", "text": "x"}]
+        report = remote.add(documents_again, if_exists="fail", on_error="skip")
         assert [failure.number for failure in report.failures] == list(range(len(documents) + 1))
+        assert report.failures == here.add(documents_again, if_exists="fail", on_error="skip").failures
         new = [{"id": f"new {number}", "text": "A cat."} for number in range(2)]
         with pytest.raises(InputError, match=r"^of the documents after the first 2, which were sent before: .*exists"):
             remote.add([*new, *documents], if_exists="fail")
