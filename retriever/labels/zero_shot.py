@@ -104,7 +104,8 @@ def _above_subjects(cosines: Floats, own: Floats) -> Doubles:
     :param own: of each document and its label.
     """
     deviations = (own - cosines.mean(1)) / np.maximum(cosines.std(1), 1e-6)
-    return np.minimum(deviations, _REFUTED).astype(np.float64)
+    above: Doubles = np.minimum(deviations, _REFUTED).astype(np.float64)
+    return above
 
 
 def _softmax(scores: Floats) -> Floats:
