@@ -115,6 +115,9 @@ def judged_queries(
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Read queries and their judgements from the collection, or from the named files."""
     if not beir.is_collection(folder) and (queries is None or qrels is None):
+        if queries is not None or qrels is not None:
+            alone, lacking = ("queries", "qrels") if qrels is None else ("qrels", "queries")
+            raise InputError(f"{alone} came without {lacking}: {folder} has none of its own, so give both")
         raise InputError(
             f"{folder / 'corpus.jsonl'} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; "
             "to search the files of the folder, give queries and qrels of your own, or index it to have queries made"

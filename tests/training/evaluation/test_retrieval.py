@@ -443,7 +443,10 @@ def test_broken_queries_and_judgements_are_told_with_file_and_line(case, folder,
 def test_a_folder_of_documents_needs_both(missing, folder, own, tiny_model, tmp_path):
     words = own()
     del words[missing]
-    with pytest.raises(InputError, match="give queries and qrels of your own"):
+    (given,) = words
+    with pytest.raises(InputError, match=f"^{given} came without {missing}: .* has none of its own, so give both$"):
         evaluate(folder, model=tiny_model, **words)
+    with pytest.raises(InputError, match="give queries and qrels of your own"):
+        evaluate(folder, model=tiny_model)
     with pytest.raises(InputError, match="no file"):
         evaluate(folder, model=tiny_model, **words, **{missing: tmp_path / "absent"})
