@@ -157,7 +157,7 @@ def _switching(switching: dict[str, Any]) -> str:
 def _previous_encoder(status: Status, previous: dict[str, Any]) -> str:
     from ...core.units import format_bytes
 
-    storage = f"{previous['vectors']:,} vectors kept, {format_bytes(previous['bytes'])}"
+    storage = f"{count_of(previous['vectors'], 'vector')} kept, {format_bytes(previous['bytes'])}"
     return (
         f"{previous['model']}, {previous['dim']} dimensions, fingerprint {previous['fingerprint'][:8]}: "
         f"{command_hint('rollback')} brings it back; {'nothing is embedded' if status.base else storage}"

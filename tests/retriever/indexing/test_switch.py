@@ -1135,6 +1135,13 @@ def test_a_damaged_table_is_damage_and_not_switched(index, models, tmp_path):
 # The command line
 
 
+def test_status_counts_one_kept_vector(models, tmp_path):
+    retriever = Retriever.open(tmp_path / "one", model=str(models["tiny"]))
+    retriever.add([{"id": "a", "text": "the cat"}])
+    retriever.switch(str(models["other"]))
+    assert "; 1 vector kept, " in CliRunner().invoke(cli, ["status", str(tmp_path / "one")]).output
+
+
 def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
     def said(*words) -> str:
         done = CliRunner().invoke(cli, [*map(str, words)], catch_exceptions=False)
