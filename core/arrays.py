@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ Integers = NDArray[np.int64]
 Positions = NDArray[np.intp]  # indices into another array
 Mask = NDArray[np.bool_]
 
+_Item = TypeVar("_Item", np.int64, np.intp)
 _MAX_NEW = 65_536  # new keys, which are sorted again on every addition
 _NONE = np.empty(0, np.int64)
 _NPY = re.compile(
@@ -45,6 +46,17 @@ def isin_sorted(ids: Ids, known: Ids) -> Mask:
     positions = np.searchsorted(known, ids).clip(max=len(known) - 1)
     matches: Mask = known[positions] == ids
     return matches
+
+
+def distinct(values: NDArray[_Item]) -> NDArray[_Item]:
+    """Return the different values, ascending, as `np.unique` does.
+
+    That one imports numpy.ma, which takes a new process 20 ms.
+    """
+    values = np.sort(values)
+    is_first = np.ones(len(values), np.bool_)
+    is_first[1:] = values[1:] != values[:-1]
+    return values[is_first]
 
 
 class Keys:

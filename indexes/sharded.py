@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..core.arrays import distinct
 from ..core.errors import DamagedError
 from .flat import exact_index, positions_of_ids, top_k
 from .manifest import IndexMetadata
@@ -60,7 +61,7 @@ class ShardedIndex:
     def reconstruct(self, ids: Ids) -> Floats:
         """Call each shard once for its own ids, and return the vectors in the order of `ids`."""
         owners = np.searchsorted(self._starts, positions_of_ids(self.ids, ids), side="right") - 1
-        parts = {owner: self.shards[owner].reconstruct(ids[owners == owner]) for owner in np.unique(owners).tolist()}
+        parts = {owner: self.shards[owner].reconstruct(ids[owners == owner]) for owner in distinct(owners).tolist()}
         if not parts:
             return self.shards[0].reconstruct(ids)
         vectors = np.empty((len(ids), next(iter(parts.values())).shape[1]), np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core.arrays import isin_sorted
+from ...core.arrays import distinct, isin_sorted
 from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...core.words import spellings
@@ -169,7 +169,7 @@ class CommittedRows:
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of all chunks, ids ascending."""
         ids, offsets = self._row_offsets("chunks")
-        return pa.table({"id": ids, "document": self.numbers("chunks", "document")[offsets]})
+        return pa.table({"id": _column(ids), "document": _column(self.numbers("chunks", "document")[offsets])})
 
     @locked_cached_property
     def _chunks_by_document(self) -> tuple[Ids, Ids]:
@@ -260,7 +260,7 @@ class CommittedRows:
     def _indices(self, table: Table, ids: Sequence[int] | Ids) -> Positions:
         """Return the positions of these ids among the ascending ids of the table; ids that it lacks are left out."""
         known, _ = self._row_offsets(table)
-        requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]  # without the index it imports numpy.ma
+        requested = distinct(np.asarray(ids, np.int64))
         indices: Positions = np.searchsorted(known, requested[isin_sorted(requested, known)])
         return indices
 
@@ -331,6 +331,11 @@ class CommittedRows:
     def is_same_index(self, earlier: CommittedRows) -> bool:
         """Tell whether both are states of one index, and not of another in the same place."""
         return bool(self.head.tombstone_key) and self.head.tombstone_key == earlier.head.tombstone_key
+
+
+def _column(numbers: Ids) -> pa.Array:
+    """Return numbers as a column of Arrow, without a copy. `pa.array` would import numpy.ma."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
 def _without_nulls(rows: _Rows) -> _Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.arrays import isin_sorted
+from ...core.arrays import distinct, isin_sorted
 from ...core.errors import DamagedError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
@@ -113,7 +113,7 @@ class Snapshot(CommittedRows):
 
         if is_of_passages(where):
             mask = self._select_passages(where)
-            return Passing(np.unique(self._searchable[0][self._symbols.owners[mask]]), self._symbols.ids[mask])
+            return Passing(distinct(self._searchable[0][self._symbols.owners[mask]]), self._symbols.ids[mask])
         ids, with_chunks = self._searchable
         documents = np.sort(ids[self.select(where) & with_chunks])
         return Passing(documents, self.chunks_of(documents))

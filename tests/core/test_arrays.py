@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from binocle.core import arrays
-from binocle.core.arrays import Keys, isin_sorted
+from binocle.core.arrays import Keys, distinct, isin_sorted
 
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -22,6 +22,14 @@ def test_are_among_answers_as_isin_does(seed):
     found = isin_sorted(ids, known)
     assert found.dtype == np.bool_
     np.testing.assert_array_equal(found, np.isin(ids, known))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_distinct_values_are_those_of_numpy(seed):
+    values = drawn(np.random.default_rng(seed), 200)
+    different = distinct(values)
+    assert different.dtype == np.int64
+    np.testing.assert_array_equal(different, np.unique(values))
 
 
 def test_nothing_is_among_nothing():

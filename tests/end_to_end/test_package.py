@@ -295,6 +295,8 @@ HEAVY = [
 ]
 
 
+COMMAND = "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
+
 FRAMEWORKS = ("haystack", "langchain_core", "llama_index", "mteb")  # each adapter imports its own
 
 
@@ -427,11 +429,26 @@ def test_torch_is_imported_at_the_top_of_few_rooms_and_behind_a_door():
 
 
 def test_a_search_of_few_passages_needs_no_torch_lancedb_openvino_or_faiss(retriever):
-    code = "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
     for place in ([str(retriever.path.parent)], ["--index", str(retriever.path)]):
-        out, loaded = loaded_after(code, "search", "cancel a task", *place)
+        out, loaded = loaded_after(COMMAND, "search", "cancel a task", *place)
         assert "tasks.md" in out
         assert loaded.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cancel +task"],
+        ["cancel() tasks.md"],
+        ["cancel a task", "--where", "type=markdown"],
+        ["cancel a task", "--where", "path=notes/guide/tasks.md"],
+        ["cancel a task", "--mode", "semantic", "--where", "path=notes/guide/tasks.md"],
+    ],
+)
+def test_a_search_with_an_exact_part_or_a_filter_needs_none_either(retriever, words):
+    out, loaded = loaded_after(COMMAND, "search", *words, "--index", str(retriever.path))
+    assert "tasks.md" in out
+    assert loaded.strip() == ""
 
 
 def test_a_search_by_the_library_needs_none_either(retriever):

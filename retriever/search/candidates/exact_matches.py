@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.arrays import isin_sorted
+from ....core.arrays import distinct, isin_sorted
 from ...documents.document import context_of
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ class ExactMatches:
 
 def _union(parts: Iterable[Ids]) -> Ids:
     """Return the ids of all parts, ascending and each once."""
-    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+    return distinct(np.concatenate([np.empty(0, np.int64), *parts]))

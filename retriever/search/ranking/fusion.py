@@ -2,8 +2,8 @@
 
 The fusion adds, for each candidate, its standard scores: how many standard deviations its BM25 score and its cosine lie
 above the mean of all candidates. Candidates are the 200 best by words and the 200 best by meaning. A candidate that
-only the words found gets its true cosine; one that only the meaning found gets BM25 0. With neighbours, `ranking`
-improves on both scores first. `docs/fusion.md` has the figures, also of other fusions.
+only the words found gets its true cosine; one that only the meaning found gets BM25 0. In an index with neighbours,
+`neighbours` improves on both scores first. `docs/fusion.md` has the figures, also of other fusions.
 
 On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....core.arrays import distinct
 from ....indexes.base import SEARCH_DEPTH
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask
 
     :param by_words: best first, as `by_meaning`.
     """
-    ids = np.sort(np.concatenate([by_words.ids, by_meaning.ids]))
-    is_first = np.ones(len(ids), np.bool_)
-    is_first[1:] = ids[1:] != ids[:-1]
-    ids = ids[is_first]  # as np.unique, which imports numpy.ma: a search in a new process does without it
+    ids = distinct(np.concatenate([by_words.ids, by_meaning.ids]))
     lexical = _align(ids, by_words.ids, by_words.lexical)
     semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
     leading = np.zeros(len(ids), np.bool_)

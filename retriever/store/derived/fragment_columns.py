@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.arrays import isin_sorted
+from ....core.arrays import distinct, isin_sorted
 from ....core.errors import DamagedError
 from ...documents.file_parts import file_of
 
@@ -47,7 +47,7 @@ class FragmentColumns:
 
     def offsets_of(self, table: lance.LanceDataset, column: str, paths: Iterable[str]) -> Positions:
         """Return the offsets of all rows of the files of these paths. Hashes may collide."""
-        hashes = np.unique(np.array([_hash(path) for path in paths], np.int64))
+        hashes = distinct(np.array([_hash(path) for path in paths], np.int64))
         return np.flatnonzero(among(self.read(table, column), hashes))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.arrays import isin_sorted
+from ....core.arrays import distinct, isin_sorted
 from ....core.errors import DamagedError
 from ....indexes.flat import FlatIndex, top_k
 from ....indexes.manifest import IndexManifest
@@ -94,7 +94,7 @@ class LiveIndex:
             return self.live_mask
         ids = self.published.ids
         if len(allowed) < len(ids) / _POSITIONS_SHARE:
-            rows = np.unique(np.searchsorted(ids, allowed))
+            rows = distinct(np.searchsorted(ids, allowed))
             rows = rows[rows < len(ids)]
             rows = rows[isin_sorted(ids[rows], allowed)]
             return rows if self.live_mask is None else rows[self.live_mask[rows]]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....core.arrays import distinct
 from ....core.errors import DamagedError
 from ....core.words import composed
 from ...documents.document import INTERNAL
@@ -81,7 +82,7 @@ class Column:
         ends = np.cumsum([0, *map(len, kinds)]).tolist()
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
-        pairs = np.unique(ranks[codes] * count + owners)  # a list may have a member twice
+        pairs = distinct(ranks[codes] * count + owners)  # a list may have a member twice
         return cls(
             count,
             [values[code] for code in order],
