@@ -64,7 +64,8 @@ class Searches:
         """Return the k best passages, best first.
 
         `answerable` of the list says whether the index answers the query; a hit that does not answer it is `weak`. The
-        nearest passages are in the list even if all are weak: pass `min_relevance=0.5` to leave weak ones out.
+        nearest passages are in the list even if all are weak: leave out the hits whose `weak` is true, or pass
+        `min_relevance`.
 
         Copies of a passage, even with a word or two changed, give one hit: the best, with the others in its `copies`.
 
@@ -94,7 +95,8 @@ class Searches:
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param join: join neighbouring passages among the k best into one hit, with the scores of its best passage and
             all of them in `parts`. There may then be fewer hits than k. The ranks of parts count passages.
-        :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
+        :param min_relevance: leave out passages of less `relevance`, from 0 to 1. Below 0.5, or the line that
+            the index measured, a hit is `weak`.
         :param with_vectors: give each hit the stored `vector` of its passage.
         :param group_by: "document" gives the best passage of each of the k best documents.
         :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is

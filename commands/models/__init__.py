@@ -1,4 +1,5 @@
-"""Commands that train, distill and pretrain models, and measure how much text their vectors give away.
+"""Commands that train, tune, distill and pretrain models, and measure how much text their vectors give away.
 
-Each imports torch only when it runs.
+Each imports torch only when it runs. `heads` trains heads, and has the commands that use them. `recipes` reads the
+options of a run from a file; `idle_options` refuses options without an effect.
 """

@@ -1,15 +1,15 @@
 """Answer one query: candidates by words and by meaning, fusion, reranking, citation.
 
-    query ─┬─ BM25 over the full-text index ─┬─ fusion ── reranker, if any ── hits
+    query ─┬─ BM25 over the inverted index ──┬─ fusion ── reranker, if any ── hits
            └─ cosines over the vector index ─┘
 
 A reranker reads the best passages together with the query. The passages that it reached come first; the rest follow in
 the order of the first stage. Among those reached, the score is the mean of two standard scores, the reranker's and the
 first stage's. The model folder sets the weights; by default the reranker alone decides.
 
-The exact parts of a query decide first: see `exact`. Passages with an identifier of the query come before the others,
-also after a reranker: it has learnt from questions in words, and reads an identifier in pieces. If a query has one or
-two different words, passages with all of them come before the others, unless a reranker decides.
+The exact parts of a query decide first: see `words.exact`. Passages with an identifier of the query come before the
+others, also after a reranker: it has learnt from questions in words, and reads an identifier in pieces. If a query has
+one or two different words, passages with all of them come before the others, unless a reranker decides.
 """
 
 from __future__ import annotations

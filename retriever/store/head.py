@@ -1,4 +1,4 @@
-"""The two JSON files of an index: settings.json, written once, and HEAD.json, replaced by each commit."""
+"""The two JSON files of an index: settings.json, which a run may change, and HEAD.json, replaced by each commit."""
 
 from __future__ import annotations
 

@@ -9,11 +9,13 @@ An index folder holds
                                      hashes the names of forgotten files
     settings.json                    the indexed folder or folders, the excluded patterns, and the languages of OCR
     full-text.json                   checksums of the segments of Lance's full-text index
-    vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
+    vectors/                         caches of chunks.lance: published vector indexes, segments of the inverted
+                                     index, and neighbours of the passages
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
     relevance-*.json                 how often the index is wrong about having an answer
     scanned.json                     when the last complete scan of the folder began
+    heads.json                       the models that fill keys of the documents' metadata
     erase.json                       the deadline for erasing deleted rows from the disk, if some are there
     lock  lock.json                  the writer's lock, and the process that has it
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .store import Store
     from .tables import TableLocation
 
-_FEW_ROWS = 16  # new rows that a search analyses itself; with fewer, the full-text index is not updated
+_FEW_ROWS = 16  # new rows at most that both full-text indexes lack after a run: searches analyse them
 _TIDY_COMMITS = 50  # in a long run: each commit lists all pieces that earlier ones have left
 
 

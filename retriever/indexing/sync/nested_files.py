@@ -24,9 +24,9 @@ _TOO_MANY = f"its file holds more than {MAX_MEMBERS:,} files, or more than {MAX_
 def read_entries(root: Path, entries: list[Entry], ocr: str = "") -> Iterator[tuple[Entry, Reading | None]]:
     """Read the files in order; an entry that is passed over comes with None.
 
-    :param ocr: the languages to read pictures in; see `ReaderPool`.
-
     Members of a file come before it: their rows are committed when its row is.
+
+    :param ocr: the languages to read pictures in; see `ReaderPool`.
     """
     from ...readers.pool.pool import ReaderPool
 

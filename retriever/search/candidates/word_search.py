@@ -59,7 +59,7 @@ class WordSearch:
         return None
 
     def best_of(self, ids: Ids | None, words: str, limit: int, passing: Passing | None = None) -> Ids:
-        """Of the passages with all tokens of these words those that pass a filter; the best if there are many.
+        """Return the passages with all tokens of these words that pass a filter; if there are many, the best ones.
 
         :param ids: what `with_tokens` returned for the words.
         """

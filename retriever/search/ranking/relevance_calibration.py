@@ -5,8 +5,9 @@ of passages stand for questions with an answer: the longest sentence of each pas
 texts to encode. An index of 1,000 passages or more is measured, and again when it is twice or half as large, or has
 another encoder.
 
-The default encoder keeps its scale, which was fitted with labels on four collections: there, a scale measured on the
-index itself was no better. With other encoders, the two medians are the scale. Errors are measured with every encoder.
+The default encoder keeps its scale, which was fitted with labels. On the collections of that fit, a scale measured on
+the index itself was no better. With other encoders, the two medians are the scale. Errors are measured with every
+encoder.
 
 A hit is weak if its relevance is below a threshold, .5. If this threshold misjudges more than a tenth of either kind
 of text, the index takes the nearest one that does not.

@@ -137,7 +137,7 @@ class Hit(CitedText):
     parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
     copies: tuple[Copy, ...] = ()  # the same or nearly the same text elsewhere, among the candidates of this search
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
-    relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
+    relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.ranking.relevance`
     weak: bool = False  # probably no answer; always False if the index was not measured, or is often wrong about this
     vector: Floats | None = field(default=None, compare=False)  # the stored one, shape (dim,), if asked for
 
