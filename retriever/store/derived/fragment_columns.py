@@ -61,7 +61,10 @@ def _key(fragment: lance.LanceFragment) -> Key:
 
 
 def _read(table: lance.LanceDataset, fragments: Sequence[lance.LanceFragment], column: str) -> dict[Key, Ids]:
-    values = _numbers(table.scanner(columns=[column], fragments=list(fragments)).to_table()[column])
+    rows = table.scanner(columns=[column], fragments=list(fragments)).to_table()[column]
+    if rows.null_count:  # a damaged manifest names a column that is in no file
+        raise DamagedError(f"{table.uri} has rows without {column}: index again")
+    values = _numbers(rows)
     counts = [part.metadata.physical_rows - part.metadata.num_deletions for part in fragments]
     if sum(counts) != len(values):
         raise DamagedError(f"{table.uri} has {len(values):,} rows in place of {sum(counts):,}: index again")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 
+import lance
+import pyarrow as pa
 import pytest
 
 from binocle import Retriever
+from binocle.core.errors import DamagedError
 from binocle.retriever.store.derived import fragment_columns
+from binocle.retriever.store.derived.fragment_columns import FragmentColumns
 from binocle.retriever.store.documents import documents_at
 from binocle.retriever.store.snapshot import Snapshot
 
@@ -73,3 +77,11 @@ def test_paths_and_parts_of_files_are_looked_up_by_name(tmp_path, tiny_model):
     assert paths(["big.log"], parts=True) == parts
     assert paths([parts[1], "big"]) == ["big", parts[1]]
     assert paths(["none"], parts=True) == []
+
+
+@pytest.mark.parametrize("column", ["id", "path"])
+def test_a_column_with_nulls_is_a_damaged_table(column, tmp_path):
+    rows = pa.table({"id": pa.array([1, None]), "path": ["a", None]})
+    table = lance.write_dataset(rows, tmp_path / "documents.lance")
+    with pytest.raises(DamagedError, match=f"rows without {column}"):
+        FragmentColumns().read(table, column)
