@@ -13,7 +13,7 @@ from .detect import ending_of
 from .document_builder import DocumentBuilder, HeadingStack, collapse_spaces
 from .markup.html_text import HtmlReader
 from .office.package import Package, local_name, parse_xml
-from .pictures import FORMATS as PICTURES
+from .pictures import PICTURE_FORMATS
 from .plain_text.encoding import decode
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _chapters(package: Package, opf: str, root: Any) -> Iterator[str]:
 
 def _add_chapter(package: Package, name: str, pictures: Pictures, builder: DocumentBuilder) -> None:
     """Add a page of XHTML, a drawing in SVG or a picture."""
-    if ending_of(name) in PICTURES:
+    if ending_of(name) in PICTURE_FORMATS:
         builder.add(pictures.text_in(package, name))
         return
     picture_text = partial(_picture_text, package, name, pictures)

@@ -14,7 +14,7 @@ from ...core.errors import UnreadableError
 from ..documents.document import BESIDE, OCR, add_unread
 from .detect import ending_of
 from .document_builder import DocumentBuilder
-from .formats import FORMATS as ALL_FORMATS
+from .formats import FORMATS
 
 if TYPE_CHECKING:
     from ..documents.document import Document
@@ -32,7 +32,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the markers in a 
 _WORD = re.compile(r"\w{3}")  # in photographs, Tesseract sees a letter or two
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
-FORMATS: dict[str, Format] = dict.fromkeys(_ENDINGS, ("image", ".pictures:read_image"))
+PICTURE_FORMATS: dict[str, Format] = dict.fromkeys(_ENDINGS, ("image", ".pictures:read_image"))
 WITH_PICTURES = frozenset(
     {"image", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods", "epub"}
 )  # their readers take Pictures
@@ -41,7 +41,7 @@ WITH_PICTURES = frozenset(
 def may_have_pictures(path: str) -> bool:
     """Whether a file is named like an image, or like a file with pictures."""
     ending = ending_of(path)
-    return ending in FORMATS or ALL_FORMATS.get(ending, ("",))[0] in WITH_PICTURES
+    return ending in PICTURE_FORMATS or FORMATS.get(ending, ("",))[0] in WITH_PICTURES
 
 
 def read_image(data: bytes, format_name: str, pictures: Pictures) -> Document:
@@ -87,7 +87,7 @@ class Pictures:
         :param name: of the file in the package.
         """
         size = package.size(name)
-        if name in self._shown or posixpath.splitext(name.lower())[1] not in FORMATS or size < _MIN_BYTES:
+        if name in self._shown or posixpath.splitext(name.lower())[1] not in PICTURE_FORMATS or size < _MIN_BYTES:
             return ""
         self._shown.add(name)
         self._bytes += size

@@ -9,7 +9,7 @@ from ....core.errors import DamagedError, InputError
 from ...documents.document import OCR, metadata_of
 from ...readers.detect import ending_of
 from ...readers.ocr import choose_languages
-from ...readers.pictures import FORMATS
+from ...readers.pictures import PICTURE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,5 +64,5 @@ def is_to_read(row: Row, languages: str) -> bool:
     before, reason = languages_of(row), row["reason"]
     if before:
         return before != languages
-    is_image = ending_of(row["path"]) in FORMATS and reason.startswith("no reader for")
+    is_image = ending_of(row["path"]) in PICTURE_FORMATS and reason.startswith("no reader for")
     return is_image or any(words in reason for words in _PASSED_OVER)

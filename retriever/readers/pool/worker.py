@@ -20,7 +20,7 @@ from ..containers.members import CutBytes, OpenFile, has_members, list_members
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
-from ..pictures import FORMATS as PICTURES
+from ..pictures import PICTURE_FORMATS
 from .protocol import LENGTHS, Lengths, document_json, frame, load
 from .reading import DENIED
 
@@ -55,7 +55,7 @@ def main(settings: Json) -> NoReturn:
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
     own = {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
-    formats = FORMATS | (PICTURES if settings["ocr"] else {}) | own
+    formats = FORMATS | (PICTURE_FORMATS if settings["ocr"] else {}) | own
     loader = _Loader(settings["max_bytes"], formats)
     while head := requests.read(LENGTHS.size):
         for index, path in load(requests.read(Lengths.read(head).json))["files"]:
