@@ -61,7 +61,7 @@ def search_request(
     """
     check_flags(collapse=collapse, with_vectors=with_vectors, join=join)
     depth = check_page(k, offset)
-    text, array, mode = check_query(query, vector, depth, mode, reranks=rerank is not None)
+    text, array, mode = check_query(query, vector, mode, reranks=rerank is not None)
     check_relevance(min_relevance)
     check_reranking(rerank_depth, rerank_seconds, reranks=rerank is not None)
     check_per_document(per_document, collapse=collapse)
@@ -90,21 +90,19 @@ def search_request(
     return SearchRequest(text, selection, min_relevance, array, deadline, bool(join))
 
 
-def check_query(
-    query: str | None, vector: Any, k: int, mode: Mode, *, reranks: bool
-) -> tuple[str, Floats | None, Mode]:
+def check_query(query: str | None, vector: Any, mode: Mode, *, reranks: bool) -> tuple[str, Floats | None, Mode]:
     """Return the text of a query without white space around it, its vector of length 1, and the mode.
 
     A vector without a text is searched by meaning.
 
     :raises InputError: when there is neither, or one of them cannot be searched for.
     """
+    check_mode(mode)
     if vector is not None:
         vector = unit_vector(vector, "the vector of the query")
         if query is not None and mode == "lexical":
             raise InputError("mode 'lexical' searches by words alone: leave the vector out, or choose another mode")
         if query is None:
-            check("-", k, mode)
             if mode == "lexical":
                 raise InputError("mode 'lexical' searches by words, and a vector has none: give a query too")
             if reranks:
@@ -112,7 +110,7 @@ def check_query(
             return "", vector, "semantic"
     if query is None:
         raise InputError("there is no query: give a text, a vector, or both")
-    return check(query, k, mode), vector, mode
+    return check_words(query), vector, mode
 
 
 def check_grouping(group_by: str, per_document: int | None) -> bool:
@@ -148,12 +146,10 @@ def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]
     return zip(texts or [None] * count, arrays if arrays is not None else [None] * count, strict=True)
 
 
-def check(query: str, k: int, mode: Mode) -> str:
-    """Check the arguments of a search, and strip the query of white space around it."""
+def check_count(k: int) -> None:
+    """Check the number of passages."""
     if not is_whole(k, 0):
         raise InputError(f"k is the number of passages, a whole number of at least 0, not {k!r}")
-    check_mode(mode)
-    return check_words(query)
 
 
 def check_words(query: str) -> str:
@@ -173,9 +169,10 @@ def check_words(query: str) -> str:
 
 def check_page(k: int, offset: int) -> int:
     """Return how many passages to look for, if the best `offset` are left out."""
+    check_count(k)
     if not is_whole(offset, 0):
         raise InputError(f"offset is the number of passages to leave out, a whole number of at least 0, not {offset!r}")
-    return k + offset if is_whole(k, 0) else k
+    return k + offset
 
 
 def check_reranking(depth: int, seconds: float | None, *, reranks: bool = True) -> None:

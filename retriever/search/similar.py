@@ -9,7 +9,7 @@ import numpy as np
 from ...core.errors import InputError
 from ..store.documents import chunk_at
 from ..store.records import name_of
-from . import arguments
+from .arguments import check_count
 from .query import Query
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def check(path: Any, line: int, k: int) -> None:
     """Check the arguments of a search for similar passages."""
     name_of(path)
-    arguments.check("-", k, "semantic")
+    check_count(k)
     if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
         raise InputError(f"a line is a whole number from 1, not {line!r}")
 
