@@ -123,12 +123,12 @@ def index(
     from ..retriever.retriever import Retriever
 
     return_freed_memory()
-    where, folders = _index_and_folders(folder, index)
+    path, folders = _index_and_folders(folder, index)
     if precision:
         from .precision import model_in_precision
 
-        model = model_in_precision(precision, model, where, folder or [Path()], exclude)
-    retriever = Retriever.open(where, model=model, ray=ray, gpu=gpu, durable=durable, wait=wait, on_wait=print_waiting)
+        model = model_in_precision(precision, model, path, folder or [Path()], exclude)
+    retriever = Retriever.open(path, model=model, ray=ray, gpu=gpu, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)
     if is_collection(retriever):
         folders = list(folder) or None

@@ -63,10 +63,14 @@ class _RankingOptions(NamedTuple):
     join: bool | None
     min_relevance: float | None
 
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `Retriever.search`: limits of a reranker, which a configuration may set, only with one."""
+    def arguments(self, *, join: bool) -> dict[str, Any]:
+        """The arguments of `Retriever.search`: limits of a reranker, which a configuration may set, only with one.
+
+        :param join: whether to join neighbours, unless an option says so.
+        """
         limits = ("rerank_depth", "rerank_seconds") if self.rerank is None else ()
-        return {name: value for name, value in self._asdict().items() if name not in limits}
+        values = {name: value for name, value in self._asdict().items() if name not in limits}
+        return values | {"join": join if self.join is None else self.join}
 
 
 class _IndexOptions(NamedTuple):
@@ -274,10 +278,11 @@ def search(
     retriever = _opened(source, scope)
     root, filters = retriever.folder, scope.filters(retriever)
     recover = recovery(reading.inverter, retriever, explain=printing.explain)
-    ranking = _allowed_ranking(ranking, retriever, join=not (printing.as_json or lines.paths_only))
+    ranking = _allowed_ranking(ranking, retriever)
+    arguments = ranking.arguments(join=not (printing.as_json or lines.paths_only))
     group_by: GroupBy = "document" if lines.paths_only else "passage"
     with stdout_for_answers(source.ray):
-        hits = retriever.search(query, where=filters, group_by=group_by, **ranking.arguments())
+        hits = retriever.search(query, where=filters, group_by=group_by, **arguments)
         reader = reading.reader if reading.answers and not lines.paths_only else None
         answered = retriever.answer(query, reader=reader, hits=hits) if reader else None
     result = _Result(query, hits, retriever, ranking)
@@ -328,12 +333,8 @@ def _pattern(query: str) -> str:
     return pattern
 
 
-def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever, *, join: bool) -> _RankingOptions:
-    """Rank by words alone, with a note, if the user has not allowed the encoder that the index names.
-
-    :param join: whether to join neighbours, unless an option says so.
-    """
-    ranking = ranking if ranking.join is not None else ranking._replace(join=join)
+def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever) -> _RankingOptions:
+    """Rank by words alone, with a note, if the user has not allowed the encoder that the index names."""
     if ranking.mode == "hybrid" and not retriever.trusted:
         try:
             _ = retriever.encoder

@@ -137,7 +137,7 @@ class Query:
             if self._exact:
                 needed.append(batch.ids[self._exact.can_hold(batch.ids)])
             yield "chunks", np.concatenate(needed).tolist()
-            stage = self._first_stage(batch, selection, stage)
+            stage = self._in_order(batch, selection, stage)
             candidates, chosen = self._choose(stage, selection)
             if len(chosen) >= selection.pool or depth >= deepest or len(batch.ids) < depth:
                 return stage, candidates, chosen
@@ -213,7 +213,7 @@ class Query:
                     start += len(passage)
         return best
 
-    def _first_stage(self, candidates: Candidates, selection: Selection, earlier: Candidates | None) -> Candidates:
+    def _in_order(self, candidates: Candidates, selection: Selection, earlier: Candidates | None) -> Candidates:
         """The candidates of the first stage, best first; candidates with exact parts before the others.
 
         :param earlier: the candidates of a less deep search. They come first, so that earlier pages do not change.

@@ -269,7 +269,7 @@ class Writer:
                 note = self.index.renew(after, encoder_of)
             else:
                 self._commits.commit(replace(head, vectors=None, shards=()))
-            self._compare_neighbours(rebuild=True)
+            self._renew_neighbours(rebuild=True)
             self._commits.tidy()
         return note
 
@@ -300,7 +300,7 @@ class Writer:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
             if rebuild or snapshot.damage or is_stale(snapshot):
                 notes.append(self.index.renew(snapshot))
-            self._compare_neighbours(rebuild=rebuild)
+            self._renew_neighbours(rebuild=rebuild)
             self._commits.tidy()
         return "; ".join(filter(None, notes))
 
@@ -315,8 +315,8 @@ class Writer:
             unerased = "deleted texts are still on the disk: the next command that writes tries to erase them again"
             raise type(error)(f"{error}; {unerased}") from error
 
-    def _compare_neighbours(self, *, rebuild: bool) -> None:
-        """Commit the neighbours of each passage, if many passages changed."""
+    def _renew_neighbours(self, *, rebuild: bool) -> None:
+        """Compute the neighbours of the passages again, and commit them, if many passages changed."""
         snapshot = self.snapshot()
         name = snapshot.head.neighbours
         if not live_neighbourhood.are_useful(snapshot.chunks.count_rows()):

@@ -136,7 +136,7 @@ class EncoderTraining:
         def measure() -> dict[str, Any] | None:
             self._report_measuring("the model to begin with")
             estimate = self._estimate(self._base_encode())
-            return None if estimate is None else estimate.as_json()
+            return None if estimate is None else estimate.as_dict_with_values()
 
         return heldout.Estimate.of(self.run.measure_once(measure))
 

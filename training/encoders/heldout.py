@@ -68,7 +68,7 @@ class Estimate:
 
     @classmethod
     def of(cls, facts: dict[str, Any] | None) -> Estimate | None:
-        """Read what `as_json` returned."""
+        """Read what `as_dict_with_values` returned."""
         if facts is None:
             return None
         labels = facts.get("labels")
@@ -103,7 +103,7 @@ class Estimate:
             "rows": self.rows,
         }
 
-    def as_json(self) -> dict[str, Any]:
+    def as_dict_with_values(self) -> dict[str, Any]:
         """Return the estimate with the values of its rows, for a later process."""
         labels = None if self.labels is None else self.labels.tolist()
         interval = [self.low, self.high]

@@ -86,7 +86,7 @@ class RerankerTraining:
     def _before(self) -> dict[str, Any] | None:
         self._report_measuring("the model to begin with")
         estimate = self._measure()
-        return None if estimate is None else estimate.as_json()
+        return None if estimate is None else estimate.as_dict_with_values()
 
     def _trainer(self, dataset: Any, batches: Batches, texts: int) -> Any:
         metric = "ndcg@10" if self.has_lists else "spearman"

@@ -60,7 +60,7 @@ def test_measures_that_are_no_means_are_compared_row_by_row(name):
     difference = estimate.difference(bad)
     assert difference.verdict == "better"
     assert difference.value == pytest.approx(estimate.value - heldout.statistic(name, bad, labels, 0).value)
-    assert heldout.Estimate.of(estimate.as_json()).difference(bad) == difference
+    assert heldout.Estimate.of(estimate.as_dict_with_values()).difference(bad) == difference
     assert estimate.difference(good).verdict == "same"
     assert heldout.statistic(name, np.ones(120), labels, 0).value >= 0
 
