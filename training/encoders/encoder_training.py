@@ -120,8 +120,7 @@ class EncoderTraining:
         trainer = self._trainer()
         start_weights.share(self.run, self.loss)
         before = self._before()
-        texts = self.config.batch_size * self.config.accumulate * self.columns
-        loop = self.run.train(trainer, texts=texts)
+        loop = self.run.train(trainer)
         result = TrainingResult.of(self.run, self.objective, loop, before)
         result.rows, result.account = datasets.counts(self.data), self.account
         if self._is_unmeasured:

@@ -59,7 +59,7 @@ class MaskedTraining:
         """Train, measure, and write the model into the run's folder."""
         self.run.report("measuring the model to begin with")
         before = self.run.measure_once(self._measures)
-        loop = self.run.train(self._trainer(), texts=self.config.batch_size * self.config.accumulate)
+        loop = self.run.train(self._trainer())
         result = PretrainingResult(
             folder=str(self.run.out),
             base=self.run.base,

@@ -74,7 +74,7 @@ class RerankerTraining:
         trainer = self._trainer(dataset, batches, texts)
         start_weights.share(self.run, self.loss)
         before = heldout.Estimate.of(self.run.measure_once(self._before))
-        loop = self.run.train(trainer, texts=texts * self.config.accumulate)
+        loop = self.run.train(trainer)
         result = TrainingResult.of(self.run, self.objective, loop, before)
         if self.config.keep:
             start_weights.average(self.run, self.loss, self.config.keep)

@@ -78,7 +78,7 @@ class TrainingRun(Generic[ConfigT]):
             run.report("loading the model")
             start_weights.share(run, module)  # a resumed run begins with the same random head
             before = run.measure_once(measure)
-            result = run.train(trainer, texts=64)  # or `run_loop(..., folder=run.checkpoints, progress=run.progress)`
+            result = run.train(trainer)  # or `run_loop(..., folder=run.checkpoints, progress=run.progress)`
             folder = run.new_model_folder()  # write the model's files here
             run.finish(run.card(...), result.history, metric)  # write its card, and move all of it to `out`
 
@@ -242,11 +242,10 @@ class TrainingRun(Generic[ConfigT]):
         file = self.folder / _SECONDS
         return float(json.loads(file.read_text("utf-8"))) if file.is_file() else None
 
-    def train(self, trainer: Any, *, texts: int) -> LoopResult:
+    def train(self, trainer: Any) -> LoopResult:
         """Run the remaining steps of a transformers trainer; none if the run had finished or stopped early.
 
         :param trainer: of `trainer.make_trainer`.
-        :param texts: per step.
         """
         checkpoint = last_checkpoint(self.checkpoints)
         trainer.start_clock(checkpoint)
@@ -258,7 +257,7 @@ class TrainingRun(Generic[ConfigT]):
         seconds = time.monotonic() - start
         first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
         state = trainer.state
-        rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
+        rate = (state.global_step - (first or 0)) * trainer.texts_per_step / max(seconds, 1e-9)
         history = list(state.log_history)
         best = Path(state.best_model_checkpoint or "")
         best_step = int(best.name.rsplit("-", 1)[1]) if best.name else None

@@ -40,6 +40,7 @@ from binocle.training.encoders.train import train_encoder
 from binocle.training.mining.mining_report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
+from binocle.training.runs import training_run
 from binocle.training.runs.checkpoints import last_checkpoint
 from binocle.training.runs.run_folder import ORDER, files_of
 from binocle.training.runs.trainers import resumable_trainer
@@ -517,6 +518,15 @@ def test_progress_is_told(tmp_path, tiny_model):
     assert (steps[-1].done, steps[-1].total) == (3, 3)
     assert ", ndcg@10 " in steps[-1].message
     assert any(", loss " in event.message and not event.message.endswith(", 0 texts/s") for event in steps)
+
+
+@pytest.mark.parametrize(("count", "texts"), [(6, 12), (10, 16)])
+def test_the_rate_counts_the_texts_of_the_batches_that_there_were(tmp_path, tiny_model, monkeypatch, count, texts):
+    """Few rows make smaller batches than the configured 8 pairs. All steps together take one second here."""
+    monkeypatch.setattr(training_run, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    config = replace(FAST, batch_size=8, held_out=0.0)
+    result = train_encoder(PAIRS[::11][:count], tmp_path / "out", base=tiny_model, config=config)
+    assert result.texts_per_second == result.steps * texts
 
 
 # Killed, and gone on from

@@ -31,6 +31,7 @@ class ResumableTrainer:
     model: Any
     optimizer: Any
     state: Any
+    texts_per_step = 0
     _earlier = 0.0
     _start = 0.0
 

@@ -73,6 +73,7 @@ def make_trainer(
     arguments = arguments_class(**_shared_arguments(run), **options)
     trainer = trainer_class(args=arguments, callbacks=callbacks, **parts)
     trainer.remove_callback(PrinterCallback)
+    trainer.texts_per_step = texts
     return trainer
 
 
