@@ -322,7 +322,7 @@ def _read_query(query: str) -> str:
         return query
     if sys.stdin is None:
         raise InputError("the query '-' is read from standard input, but that is closed")
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")  # editors may put a BOM before it
 
 
 def _pattern(query: str) -> str:

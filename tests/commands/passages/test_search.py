@@ -273,6 +273,8 @@ def test_query_of_a_dash_is_read_from_standard_input(here: Path, run):
     typed = run("search", "cancel a task", "--json")
     assert run("search", "-", "--json", stdin=b"  cancel a task\n\n").rows == typed.rows
     assert run("search", "-", "-k", 1, stdin=b"caf\xe9 \xff\xfe cheese").code == 0
+    lines = run("search", "cancel", "--fixed", "-c")
+    assert run("search", "-", "--fixed", "-c", stdin=b"\xef\xbb\xbfcancel\n") == lines
     assert run("search", "-", "-k", 1, stdin=b"word " * 10_000).code == 0
 
 
