@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, field
@@ -42,6 +43,12 @@ class _OpenIndex:
         except (BinocleError, OSError):
             return False
 
+    def note_models(self) -> None:
+        """Note the state of the models that the last command loaded."""
+        for name in self.retriever.model_names:
+            if name not in self.models:
+                self.models[name] = _files(name)
+
 
 class Retrievers:
     """Open indexes by path and model. Each stays open while its place, its rights and its models are the same.
@@ -66,6 +73,13 @@ class Retrievers:
         for oldest in list(self._open)[:-_MAX_INDEXES]:
             del self._open[oldest]
         return entry.retriever
+
+    def end_command(self) -> None:
+        """Note the end of a command: the process stays from now on, and a later change of a model is noticed."""
+        self.last = time.monotonic()
+        for entry in self._open.values():
+            with contextlib.suppress(OSError):  # the model is gone: the next command opens the index anew
+                entry.note_models()
 
 
 def _settings(retriever: Retriever) -> object:

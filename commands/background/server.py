@@ -111,7 +111,7 @@ def stay(program: Callable[[], object]) -> None:
         with contextlib.suppress(kept.ColdError):
             _run(first, program)
         os.chdir("/")
-        retrievers.last = time.monotonic()
+        retrievers.end_command()
         lock.seek(0)
         if lock.read() == _END:
             return
@@ -157,7 +157,7 @@ def _answer_next(listener: socket.socket, retrievers: kept.Retrievers, program: 
             for stream in request.streams:
                 os.close(stream)
             os.chdir("/")
-            retrievers.last = time.monotonic()
+            retrievers.end_command()
     return True
 
 

@@ -137,7 +137,7 @@ class ModelCache:
     @property
     def names(self) -> list[str]:
         """The folders or names of the loaded models."""
-        return [*([self._encoder.name] if self._encoder else []), *self._rerankers]
+        return [*([self._encoder.name] if self._encoder else []), *self._rerankers, *self._readers]
 
     def warm_up(self, identity: EncoderId) -> None:
         """Prepare this encoder, and every later one, for many queries."""

@@ -162,6 +162,23 @@ def test_index_its_model_and_what_the_user_allows_are_those_of_now(
     assert "searched by words alone" in warm("search", "zebra", folder)[2]
 
 
+def test_model_that_changed_after_the_first_search_is_loaded_again(tiny_model, tmp_path):
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    index = tmp_path / "index"
+    with Retriever.open(index, model=model) as made:
+        made.add([{"id": "cat", "text": "the cat sat"}])
+    retrievers = kept.Retrievers(60)
+    retriever = retrievers.get(index, None)
+    retriever.search("cat")
+    retrievers.end_command()
+    os.utime(model / "model.safetensors", ns=(1, 1))
+    another = retrievers.get(index, None)
+    assert another is not retriever
+    another.search("cat")
+    retrievers.end_command()
+    assert retrievers.get(index, None) is another
+
+
 @pytest.mark.thorough
 def test_index_that_is_removed_is_gone(start, here, run, warm):
     start("search", "cat")

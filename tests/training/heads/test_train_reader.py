@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -13,6 +14,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 from binocle import Retriever
+from binocle.commands.background.kept import Retrievers
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.retriever.models.heads.bert_head import BertHead
 from binocle.retriever.models.heads.reader import load_reader
@@ -153,6 +155,16 @@ def answering(tmp_path, tiny_model, write):
     retriever = Retriever.open(write(tmp_path / "folder", files), model=tiny_model)
     retriever.sync()
     return retriever
+
+
+def test_an_index_that_stays_open_takes_a_reader_that_was_trained_anew(answering, trained_reader, tmp_path):
+    model, retrievers = shutil.copytree(trained_reader, tmp_path / "reader"), Retrievers(60)
+    retriever = retrievers.get(answering.path, None)
+    retriever.answer("where the cat", reader=model, mode="lexical")
+    retrievers.end_command()
+    assert retrievers.get(answering.path, None) is retriever
+    os.utime(model / "model.safetensors", ns=(1, 1))
+    assert retrievers.get(answering.path, None) is not retriever
 
 
 def test_an_answer_cites_its_own_characters_and_lines(answering, trained_reader):
