@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models import model_files
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.training.data import beir
@@ -89,7 +89,7 @@ class Process:
 
 def compare_encoders(options: argparse.Namespace) -> dict[str, Any]:
     """Time every encoder that can be loaded, in turns, and state its share of the limit."""
-    model, work = model_folder.find(options.model), options.work.resolve()
+    model, work = model_files.find(options.model), options.work.resolve()
     texts = choose_texts(options, work)
     pythons = {"ONNX": options.onnx, "OpenVINO": options.openvino, "OpenVINO int8": options.openvino}
     processes = [Process(name, pythons.get(name, sys.executable), model, work) for name in (*ENCODERS, PEAK)]
@@ -256,7 +256,7 @@ def compare_indexing(collection: Path, rounds: int) -> dict[str, Any]:
     """Compare a whole index run with their encoding, and the quality of either's vectors."""
     from sentence_transformers import SentenceTransformer
 
-    theirs = SentenceTransformer(str(model_folder.find(model_folder.DEFAULT_MODEL)), device="cpu")
+    theirs = SentenceTransformer(str(model_files.find(model_files.DEFAULT_MODEL)), device="cpu")
     ours_rates, float32_rates, theirs_rates = [], [], []
     with tempfile.TemporaryDirectory() as temporary:
         for number in range(rounds):
@@ -298,7 +298,7 @@ def compare_indexing(collection: Path, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", type=Path, required=True)
-    parser.add_argument("--model", default=model_folder.DEFAULT_MODEL)
+    parser.add_argument("--model", default=model_files.DEFAULT_MODEL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, help="a folder for exported models, kept from run to run")
     parser.add_argument("--openvino", type=Path, default=sys.executable, help="Python with the backend openvino")
@@ -314,7 +314,7 @@ def main() -> None:
     if options.work is None:
         parser.error("--work is missing: a folder for exported models")
     name = Path(options.model).name
-    suffix = "" if name == Path(model_folder.DEFAULT_MODEL).name else f"-{name}"
+    suffix = "" if name == Path(model_files.DEFAULT_MODEL).name else f"-{name}"
     save(f"encoding-backends{suffix}", compare_encoders(options), seed=_SEED)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models import model_files
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.bert.model import BertModel
 from binocle.retriever.models.bert.torch_gpu import BertGpu, batches_of
@@ -140,7 +140,7 @@ def agreement(encoder: BertEncoder, texts: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=Path, required=True)
-    parser.add_argument("--model", default=model_folder.DEFAULT_MODEL)
+    parser.add_argument("--model", default=model_files.DEFAULT_MODEL)
     parser.add_argument("--copies", type=int, default=8, help="of the texts, in random order")
     parser.add_argument("--name", default="gpu_encoding", help="name of the file in results/")
     arguments = parser.parse_args()
@@ -151,7 +151,7 @@ def main() -> None:
     encoder = load_encoder(arguments.model)
     assert isinstance(encoder, BertEncoder)
     by = encoder.use_gpus()
-    folder = model_folder.find(arguments.model)
+    folder = model_files.find(arguments.model)
     own = BertConfig.from_json(read_config(folder))
     assert own is not None
     model = BertModel.load(folder, own, encoder.fingerprint, max_tokens=encoder.max_tokens + 2)

@@ -54,9 +54,9 @@ def theirs(rows: Path, out: Path, most_positives: int, cache: Path, *, use_faiss
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    from binocle.retriever.models import model_files as model_folder
+    from binocle.retriever.models import model_files
 
-    model = SentenceTransformer(str(model_folder.find(model_folder.DEFAULT_MODEL)), device="cpu")
+    model = SentenceTransformer(str(model_files.find(model_files.DEFAULT_MODEL)), device="cpu")
     dataset = load_dataset("json", data_files=str(rows), split="train", cache_dir=str(out.parent / "datasets"))
     began = time.perf_counter()
     mined = mine_hard_negatives(

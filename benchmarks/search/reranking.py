@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models import model_files
 from binocle.retriever.models.int8_check import check_int8_reranker
 from binocle.retriever.models.load import load_reranker
 from binocle.retriever.models.model_files import INT8
@@ -79,7 +79,7 @@ def build(folder: Path, seed: int) -> None:
     from sentence_transformers import CrossEncoder
 
     torch.manual_seed(seed)
-    encoder = model_folder.find(model_folder.DEFAULT_MODEL)
+    encoder = model_files.find(model_files.DEFAULT_MODEL)
     CrossEncoder(str(encoder), num_labels=1, device="cpu", local_files_only=True).save_pretrained(str(folder))
 
 

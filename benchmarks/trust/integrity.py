@@ -26,7 +26,7 @@ import numpy as np
 
 from binocle.retriever.integrity import wrong_vectors as misplaced
 from binocle.retriever.models import encoder as encoders
-from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models import model_files
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.retriever.store.store import Store
@@ -81,7 +81,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 
 def changed_encoder(change: Callable[[Path], None], folder: Path) -> encoders.Encoder:
-    shutil.copytree(model_folder.find(model_folder.DEFAULT_MODEL), folder)
+    shutil.copytree(model_files.find(model_files.DEFAULT_MODEL), folder)
     change(folder)
     return load_encoder(str(folder))
 

@@ -54,7 +54,7 @@ class Contender:
 
 def encode(files: list[Path], limit: int | None) -> np.ndarray:
     """Encode the texts of JSON lines (`text`, else `context` or `description`), each once, with the default encoder."""
-    from binocle.retriever.models import model_files as model_folder
+    from binocle.retriever.models import model_files
 
     texts: dict[str, None] = {}
     for file in files:
@@ -65,7 +65,7 @@ def encode(files: list[Path], limit: int | None) -> np.ndarray:
                 texts[str(text)] = None
                 if limit and len(texts) >= limit:
                     break
-    return load_encoder(model_folder.DEFAULT_MODEL).encode([text for text in texts if text], kind="document")
+    return load_encoder(model_files.DEFAULT_MODEL).encode([text for text in texts if text], kind="document")
 
 
 def enlarge(real: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:

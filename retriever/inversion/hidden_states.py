@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from ...core.errors import InputError
-from ..models import model_files as model_folder
+from ..models import model_files
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
 from ..models.torch_loading import loading, require_safetensors
@@ -44,7 +44,7 @@ class HiddenStates:
         :param half: compute in bfloat16.
         :raises InputError: when it does not load, or has no fast tokenizer.
         """
-        folder = transformer_folder(model_folder.find(name))
+        folder = transformer_folder(model_files.find(name))
         require_safetensors(folder)
         with loading(name, "an encoder with hidden states"):
             model = AutoModel.from_pretrained(
@@ -58,7 +58,7 @@ class HiddenStates:
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(f"{name} has no tokenizer.json: expected a fast tokenizer")
         model.eval().requires_grad_(requires_grad=False).to(device)
-        return cls(model, tokenizer, model_settings.ModelSettings.read(model_folder.find(name)), device)
+        return cls(model, tokenizer, model_settings.ModelSettings.read(model_files.find(name)), device)
 
     @property
     def layers(self) -> int:

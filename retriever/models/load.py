@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.checks import check_flags
 from ...core.errors import InputError
 from ...core.files import expand_home
-from . import model_files as model_folder
+from . import model_files
 from . import settings as model_settings
 from .bert.bert_encoder import BertEncoder, use_gpus
 from .bert.bert_reranker import BertReranker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .encoder import Encoder
 
 
-def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, gpu: bool = False) -> Encoder:
+def load_encoder(name: str | os.PathLike[str] = model_files.DEFAULT_MODEL, *, gpu: bool = False) -> Encoder:
     """Load an encoder by folder or name, without torch if the model is of the BERT family.
 
     The encoder NAME@int8 is NAME with documents encoded in int8, and NAME@128 has the first 128 dimensions of its
@@ -41,8 +41,8 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL, *, g
 
 
 def _load(name: str | os.PathLike[str]) -> Encoder:
-    whole, length = model_folder.split_length(os.fspath(name))
-    folder = model_folder.find(whole)
+    whole, length = model_files.split_length(os.fspath(name))
+    folder = model_files.find(whole)
     encoder = _load_whole(whole, folder)
     if length is None:
         length = model_settings.truncated_dim(folder, encoder.dim)
@@ -55,16 +55,16 @@ def _load(name: str | os.PathLike[str]) -> Encoder:
 
 def _load_whole(name: str, folder: Path) -> Encoder:
     """Load an encoder with vectors of full length."""
-    name, is_int8 = model_folder.split_precision(name)
+    name, is_int8 = model_files.split_precision(name)
     if expand_home(name).is_dir():
         name = str(folder)  # an index stores it, and may be searched from any folder
     if is_int8:
         return _load_int8(name, folder)
-    if (folder / model_folder.DEFENCE).is_file():
+    if (folder / model_files.DEFENCE).is_file():
         from .encoders.defended_encoder import DefendedEncoder, base_encoder_name
 
         return DefendedEncoder.load(folder, load_encoder(base_encoder_name(folder)))
-    if (folder / model_folder.ADAPTER).is_file():
+    if (folder / model_files.ADAPTER).is_file():
         from .encoders.adapted_encoder import AdaptedEncoder, adapted_encoder_name
 
         return AdaptedEncoder.load(folder, load_encoder(adapted_encoder_name(folder)))
@@ -95,7 +95,7 @@ def _settings(folder: Path) -> model_settings.ModelSettings:
 
 def prompts_here(name: str) -> dict[str, str] | None:
     """Return the prompts of an encoder, "query" and "document"; None if no whole folder of it is on this machine."""
-    folder = model_folder.find_here(name)
+    folder = model_files.find_here(name)
     if folder is None or not any((folder / file).is_file() for file in ("modules.json", "config.json")):
         return None  # of an adapter or a defence too: its base has them
     try:
@@ -107,7 +107,7 @@ def prompts_here(name: str) -> dict[str, str] | None:
 
 def note_on_prompts(name: str) -> str:
     """Say which prompts are assumed for an encoder, by its name alone; empty if none are."""
-    folder = model_folder.find_here(name)
+    folder = model_files.find_here(name)
     query, document = model_settings.assumed_prompts(folder) if folder else ("", "")
     if not query and not document:
         return ""
@@ -121,7 +121,7 @@ def note_on_prompts(name: str) -> str:
 def _load_int8(name: str, folder: Path) -> Encoder:
     settings = _settings(folder)
     config = BertEncoder.config_of(folder, settings)
-    if any((folder / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER)) or not (
+    if any((folder / part).is_file() for part in (model_files.DEFENCE, model_files.ADAPTER)) or not (
         config and config.has_int8
     ):
         raise InputError(f"{name} is no encoder of a family that is computed in int8: leave int8 out")
@@ -143,8 +143,8 @@ def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
         return name
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a reranker: expected a folder, a name on the hub, or a Reranker")
-    folder = model_folder.find(os.fspath(name), model_folder.RERANKER)
-    name, is_int8 = model_folder.split_precision(os.fspath(name))
+    folder = model_files.find(os.fspath(name), model_files.RERANKER)
+    name, is_int8 = model_files.split_precision(os.fspath(name))
     name = str(folder) if expand_home(name).is_dir() else name
     settings = model_settings.CrossEncoderSettings.read(folder)
     if settings.labels != 1 and settings.modules == ("Transformer",):

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer, WeightedLayerPooling
 
 from ...core.errors import InputError, MissingExtraError
-from ...retriever.models import model_files as model_folder
+from ...retriever.models import model_files
 from ...retriever.models.prompts import prompts_of
 from ...retriever.models.settings import PADDED_POSITIONS
 from ...retriever.models.torch_loading import check_vocabulary, loading
@@ -29,7 +29,7 @@ def make_model(base: str, config: EncoderConfig) -> Any:
     """
     environment.silence()
     torch.manual_seed(config.seed)
-    folder = model_folder.find(base)
+    folder = model_files.find(base)
     with loading(base, "an encoder"):
         model = _load(folder)
     check_vocabulary(folder, model.tokenizer, model.transformers_model)

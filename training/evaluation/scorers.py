@@ -9,7 +9,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...indexes.metric import normalized
 from ...retriever.models import encoder as encoders
-from ...retriever.models import model_files as model_folder
+from ...retriever.models import model_files
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_encoder, load_reranker
 
@@ -37,8 +37,8 @@ Model = encoders.Encoder | CrossEncoder
 
 def load(name: str | None) -> Model:
     """Load an encoder, or a cross-encoder if the folder says so; all-MiniLM-L6-v2 by default."""
-    name = name or model_folder.DEFAULT_MODEL
-    return load_reranker(name) if model_settings.reads_pairs(model_folder.find(name)) else load_encoder(name)
+    name = name or model_files.DEFAULT_MODEL
+    return load_reranker(name) if model_settings.reads_pairs(model_files.find(name)) else load_encoder(name)
 
 
 def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:

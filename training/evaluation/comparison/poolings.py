@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
-from ....retriever.models import model_files as model_folder
+from ....retriever.models import model_files
 from ....retriever.models.settings import POOLING_FLAGS, read_config, read_modules, reads_pairs
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def with_poolings(contenders: Sequence[Contender], folder: Path) -> list[Contend
 
 def _variant(model: str, pooling: str, folder: Path) -> str:
     """Write a model in another pooling, which its name ends in; return the new name."""
-    name, is_int8 = model_folder.split_precision(model)
+    name, is_int8 = model_files.split_precision(model)
     name = name.removesuffix(f"@{pooling}")
-    write_variant(name, model_folder.find(name), pooling, folder)
-    return str(folder) + model_folder.INT8 * is_int8
+    write_variant(name, model_files.find(name), pooling, folder)
+    return str(folder) + model_files.INT8 * is_int8
 
 
 def write_variant(name: str, base: Path, pooling: str, folder: Path) -> None:
@@ -43,7 +43,7 @@ def write_variant(name: str, base: Path, pooling: str, folder: Path) -> None:
     :param name: of the model, for messages.
     :raises InputError: when the model has no pooling.
     """
-    adapts = any((base / part).is_file() for part in (model_folder.DEFENCE, model_folder.ADAPTER))
+    adapts = any((base / part).is_file() for part in (model_files.DEFENCE, model_files.ADAPTER))
     modules = read_modules(base)
     path = next((module["path"] for module in modules if str(module["type"]).endswith(".Pooling")), None)
     if adapts or reads_pairs(base) or (modules and path is None):
