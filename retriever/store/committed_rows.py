@@ -208,7 +208,7 @@ class CommittedRows:
         known, order = self._documents_by_id
         requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]
         positions = order[np.searchsorted(known, requested[isin_sorted(requested, known)])]
-        rows = self.document_rows.take(positions).select(list(dict.fromkeys(["id", *names]))).to_pylist()
+        rows = self.document_rows.take(_column(positions)).select(list(dict.fromkeys(["id", *names]))).to_pylist()
         return {row["id"]: row for row in rows}
 
     def keep_documents(self) -> None:
