@@ -48,8 +48,11 @@ def with_name(snapshot: Snapshot, query: str, where: Where = None) -> list[Row]:
     words, passing = set(query_stems(query)), ids_passing(snapshot, where)
     named = []
     for row in snapshot.document_rows.select(["id", "path", "source"]).to_pylist():
-        own, name = set(query_stems(row["path"])), query_stems(row["path"].rstrip("/").rsplit("/", 1)[-1])
-        if row["id"] in passing and words <= own and not words.isdisjoint(name):
+        name = row["path"].rstrip("/").rsplit("/", 1)[-1]
+        if row["id"] not in passing or words.isdisjoint(query_stems(name)):
+            continue  # as most documents
+        own = set(query_stems(row["path"]))
+        if words <= own:
             named.append((len(own), row["path"], row))
     return [row for *_, row in sorted(named, key=lambda entry: entry[:2])]
 
