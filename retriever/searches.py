@@ -64,8 +64,7 @@ class Searches:
         """Return the k best passages, best first.
 
         `answerable` of the list says whether the index answers the query; a hit that does not answer it is `weak`. The
-        nearest passages are in the list even if all are weak: leave out the hits whose `weak` is true, or pass
-        `min_relevance`.
+        nearest passages are in the list even if all are weak: leave out hits with `weak=True`, or pass `min_relevance`.
 
         Copies of a passage, even with a word or two changed, give one hit: the best, with the others in its `copies`.
 

@@ -34,7 +34,7 @@ _NOT_TOPICS = {"oldlibs", "metapackages", "debug", "tasks", "localization", "mis
 _DOCUMENTS, _CHARACTERS = (20, 60), 150  # of a name at least and at most; of a document
 _PROMISE, _EXAMPLES, _FEWEST_KEPT = 0.9, (50, 100, 200), 20
 _RIDGE = 1.0
-_FOREIGN = 0.25  # draws whose names are of the other collection, for each other draw of the fit
+_FOREIGN = 0.25  # draws with names of the other collection, for each other draw of the fit
 
 
 class Collection(NamedTuple):

@@ -162,7 +162,7 @@ class Connections:
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer whose last byte comes before a moment, also if each header comes byte by byte.
+    """An answer with a time limit for its last byte, also if each header comes byte by byte.
 
     :param end: the moment, on the clock of `time.monotonic`.
     """

@@ -205,7 +205,7 @@ class AddInput(Input):
     """Documents to add."""
 
     if_exists: Literal["replace", "skip", "fail"] = "replace"
-    on_error: Literal["stop", "skip"] = "stop"  # before the documents, whose check reads it
+    on_error: Literal["stop", "skip"] = "stop"  # stands before the documents: their check reads it
     documents: Annotated[
         list[Annotated[NewDocument, WrapValidator(_document)]], Field(min_length=1, max_length=MAX_DOCUMENTS)
     ]
