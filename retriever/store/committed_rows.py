@@ -206,7 +206,7 @@ class CommittedRows:
         if "document_rows" not in vars(self) or "text" in names:
             return self._by_id("documents", ids, names)
         known, order = self._documents_by_id
-        requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]
+        requested = distinct(np.asarray(ids, np.int64))
         positions = order[np.searchsorted(known, requested[isin_sorted(requested, known)])]
         rows = self.document_rows.take(_column(positions)).select(list(dict.fromkeys(["id", *names]))).to_pylist()
         return {row["id"]: row for row in rows}
